@@ -1,0 +1,149 @@
+"""Settings, and the only module that knows directories.
+
+`EAGLETUI_HOME` moves everything under one directory (tests, try-outs); otherwise each kind of file lives where the
+system expects it: settings under the configuration directory, records under the data directory, logs, locks, caches
+and the simulated host under the state directory.
+"""
+
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tui.core.errors import UsageError
+
+APP = "eagletui"
+RESERVED_HOSTS = ("local", "demo")
+
+
+def _base(kind: str) -> Path:
+    home = os.environ.get("EAGLETUI_HOME")
+    if home:
+        return Path(home).expanduser() / kind
+    # XDG on macOS too: people who live in terminals look there.
+    variable, default = {
+        "config": ("XDG_CONFIG_HOME", ".config"),
+        "data": ("XDG_DATA_HOME", ".local/share"),
+        "state": ("XDG_STATE_HOME", ".local/state"),
+    }[kind]
+    root = os.environ.get(variable)
+    return (Path(root) if root and Path(root).is_absolute() else Path.home() / default) / APP
+
+
+def config_dir() -> Path:
+    """Where config.toml, profiles/ and patterns/ of the user are; not created."""
+    return _base("config")
+
+
+def data_dir() -> Path:
+    """Where launch records, results and the journal are; not created."""
+    return _base("data")
+
+
+def state_dir() -> Path:
+    """Where caches, locks and the simulated host keep their files; not created."""
+    return _base("state")
+
+
+def private_dir(path: Path) -> Path:
+    """Creates `path` (0700) with its parents and returns it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def shipped_profiles_dir() -> Path:
+    """The profiles that came with the program: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "profiles"
+    return inside if inside.is_dir() else package.parent / "profiles"
+
+
+def profile_dirs(extra: Path | None) -> list[Path]:
+    """Directories searched for profiles, first match wins: --profiles, ./profiles, the user's, the shipped ones."""
+    found = [extra] if extra else []
+    found += [Path("profiles"), config_dir() / "profiles", shipped_profiles_dir()]
+    unique: dict[Path, Path] = {}
+    for directory in found:
+        if directory.is_dir():
+            unique.setdefault(directory.resolve(), directory)
+    return list(unique.values())
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    """One `[hosts.NAME]` of config.toml, or the defaults for a name without an entry."""
+
+    name: str
+    ssh: str  # alias of ~/.ssh/config, or user@host:port; the name itself without an entry
+    python: str = "python3"
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """config.toml."""
+
+    default_host: str = "local"
+    hosts: dict[str, HostEntry] = field(default_factory=dict)
+    theme: str = "dark"
+    bell: bool = True  # terminal bell on ready and on crash
+
+    def host(self, name: str) -> HostEntry:
+        """The entry of a host; any other name is an alias of ~/.ssh/config or user@host:port."""
+        return self.hosts.get(name) or HostEntry(name=name, ssh=name)
+
+
+@cache
+def load_settings() -> Settings:
+    """Reads config.toml; a missing file is the defaults. Raises UsageError with file, key and what is wrong."""
+    path = config_dir() / "config.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "mend or remove the file", slug="bad_config") from None
+    import tomli
+
+    try:
+        raw = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}", "mend that line", slug="bad_config") from None
+
+    def wrong(key: str, wanted: str) -> UsageError:
+        return UsageError(f"{path}: {key} must be {wanted}", f"correct {key}", slug="bad_config")
+
+    unknown = set(raw) - {"default_host", "hosts", "theme", "bell"}
+    if unknown:
+        raise UsageError(
+            f"{path}: unknown key {min(unknown)}", "known keys: default_host, hosts, theme, bell", slug="bad_config"
+        )
+    hosts: dict[str, HostEntry] = {}
+    tables = raw.get("hosts", {})
+    if not isinstance(tables, dict):
+        raise wrong("hosts", "a table of tables")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise wrong(f"hosts.{name}", "a table")
+        if name in RESERVED_HOSTS and set(table) - {"python", "env"}:
+            raise UsageError(f"{path}: hosts.{name} is reserved", "give the host another name", slug="bad_config")
+        extra = set(table) - {"ssh", "python", "env"}
+        if extra:
+            raise UsageError(
+                f"{path}: unknown key hosts.{name}.{min(extra)}", "known keys: ssh, python, env", slug="bad_config"
+            )
+        for key in ("ssh", "python"):
+            if key in table and (not isinstance(table[key], str) or not table[key]):
+                raise wrong(f"hosts.{name}.{key}", "a text")
+        env = table.get("env", {})
+        if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
+            raise wrong(f"hosts.{name}.env", "a table of texts")
+        hosts[name] = HostEntry(name, table.get("ssh", name), table.get("python", "python3"), dict(env))
+    default_host = raw.get("default_host", "local")
+    if not isinstance(default_host, str) or not default_host:
+        raise wrong("default_host", "a text")
+    if raw.get("theme", "dark") not in ("dark", "light"):
+        raise wrong("theme", '"dark" or "light"')
+    if not isinstance(raw.get("bell", True), bool):
+        raise wrong("bell", "true or false")
+    return Settings(default_host, hosts, raw.get("theme", "dark"), raw.get("bell", True))

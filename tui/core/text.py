@@ -1,0 +1,32 @@
+"""The one gate for text that a host sent: no control character, escape sequence or bidi override gets through."""
+
+import re
+
+# CSI, OSC/DCS/SOS/PM/APC (terminated or not), two-byte escapes, and their 8-bit forms; unterminated ones run to
+# the end of the text, as a terminal would swallow them.
+_SEQUENCE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"
+    "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c|$)"
+    "|\x1b[ -/]*(?:[0-~]|$)"
+)
+_SUSPECT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+def sanitize(text: str) -> str:
+    """Text of a host, safe to print: sequences dropped, other controls shown as pictures, newline and tab kept."""
+    if not _SUSPECT.search(text):
+        return text
+    return _SUSPECT.sub(_picture, _SEQUENCE.sub("", text))
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Text of a host as one safe line of at most `limit` characters."""
+    flat = " ".join(sanitize(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -1,0 +1,139 @@
+"""What every host offers, whether it is behind SSH or is this machine.
+
+Everything that runs on a host is a POSIX shell script on the standard input of `/bin/sh -s`: nothing passes
+through the login shell's parser (csh and fish need no special case), and nothing needs to be installed.
+A script is sent as one brace group, so an upload cut at any byte runs nothing; its output starts after a
+per-call marker, so noise from `.bashrc` or a message of the day never shifts a byte.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from tui.core.errors import HostError
+
+
+class LinkState(StrEnum):
+    """State of the link to a host."""
+
+    CONNECTING = "connecting"
+    UP = "up"
+    LOST = "lost"  # reconnecting by itself, with back-off
+    WAITING = "waiting"  # a person must answer a prompt, or ask for the next try
+    REFUSED = "refused"  # host key, authentication or configuration: no retry without a person
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True)
+class LinkStatus:
+    """One observation of the link. Times are `time.monotonic()` seconds of this machine."""
+
+    host: str
+    state: LinkState
+    since: float
+    last_byte_at: float | None = None
+    rtt_s: float | None = None
+    attempt: int = 0
+    retry_at: float | None = None
+    error: HostError | None = None
+    address: str | None = None  # user@name:port as resolved, None for the local machine
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A script that ran to its end. `exit_status` is the script's own, carried by an end marker."""
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """An HTTP answer with its whole body."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+class ByteStream(Protocol):
+    """The standard output of a script that is still running."""
+
+    async def read(self, max_bytes: int = 262_144) -> bytes:
+        """The next bytes, b"" at the end. Raises LinkLost if the link died before the end."""
+
+    async def exit_status(self) -> int:
+        """Waits for the end; raises LinkLost where the host never said how it ended."""
+
+
+class Connection(Protocol):
+    """A byte pipe to a TCP port as seen from the host."""
+
+    async def read(self, max_bytes: int = 65_536) -> bytes: ...
+    async def write(self, data: bytes) -> None: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class HostKeyQuestion:
+    """An unknown host key, to be shown to a person. All text is already sanitised."""
+
+    host: str  # as the user names it
+    address: str  # user@name:port
+    ip: str | None
+    key_type: str
+    fingerprint: str  # SHA256:...
+    hop: str | None = None  # the jump host this is about, if it is not the target
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A question from authentication: passphrase, password, one-time code. Text is already sanitised."""
+
+    host: str
+    title: str
+    text: str
+    fields: tuple[tuple[str, bool], ...] = field(default=())  # (label, echo)
+
+
+class Asker(Protocol):
+    """Answers questions while connecting: the panel by dialogs, the command line on its terminal, tests by table."""
+
+    async def host_key(self, question: HostKeyQuestion) -> bool: ...
+    async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
+        """Answers in the order of the fields, or None to give up."""
+
+
+class Transport(Protocol):
+    """One host. Safe to use from many tasks of one event loop; calls wait while the link is being made."""
+
+    host: str
+
+    async def connect(self) -> None:
+        """First connection. Raises HostError; afterwards the link is kept and renewed in the background."""
+
+    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
+        """Runs a script to its end. Raises LinkLost (outcome unknown), TimedOut, HostError; never returns half."""
+
+    def stream(self, script: str) -> AbstractAsyncContextManager[ByteStream]:
+        """Runs a script and reads its standard output as it comes. Leaving the context ends the channel at once."""
+
+    async def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
+        """Writes a file (whole or not at all) through the standard input of a script; `~/` is the home there."""
+
+    def open_connection(self, host: str, port: int) -> AbstractAsyncContextManager[Connection]:
+        """A TCP connection made by the host, without a local port. Raises HostError(slug="refused") if refused."""
+
+    def status(self) -> LinkStatus: ...
+
+    def watch(self) -> AsyncIterator[LinkStatus]:
+        """The present status, then every change; ends when the transport is closed."""
+
+    def reconnect(self) -> None:
+        """Try at once instead of at the next back-off step; also the way out of WAITING and REFUSED."""
+
+    async def close(self) -> None:
+        """Returns within 2 s even on a dead link."""
