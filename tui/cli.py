@@ -1,0 +1,322 @@
+"""The command line. Nothing heavy is imported before a command really needs it.
+
+`--json` prints one JSON document on stdout and nothing else there (streaming commands: one object a line); messages go
+to stderr. Exit codes: 0 done; 1 the thing asked about failed; 2 unknown run, profile, file, flag or value; 3 host;
+4 timed out; 130 interrupted.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tui import __version__
+from tui.core.errors import EagletuiError, UsageError
+
+T = TypeVar("T")
+
+EXIT_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Sub-commands, and any other first word is a host for the panel."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            return "panel", _panel, args
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self.commands[name].get_short_help_str(90)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def default_host() -> str:
+    """HOST where none is named: EAGLETUI_HOST, then default_host of config.toml, then this machine."""
+    from tui.config import load_settings
+
+    return os.environ.get("EAGLETUI_HOST") or load_settings().default_host
+
+
+def emit(document: object) -> None:
+    """One JSON document (or one line of a stream) on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """A message, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_async(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's coroutine on a fresh event loop."""
+    import asyncio
+
+    return asyncio.run(main)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
+set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
+timeout_option = click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait.")
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    subcommand_metavar="[HOST | COMMAND [ARGS]...]",
+)
+@click.option(
+    "--profiles", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Look here for profiles first."
+)
+@click.version_option(__version__, prog_name="eagletui")
+@click.pass_context
+def cli(ctx: click.Context, profiles: Path | None) -> None:
+    """Control panel for people who tune SGLang servers on remote GPU hosts.
+
+    Without a command it opens the panel on HOST: a name of ~/.ssh/config, user@host:port, `local`, or `demo`.
+    """
+    ctx.obj = profiles
+    if ctx.invoked_subcommand is None:
+        ctx.exit(_open_panel(None, profiles))
+
+
+def _open_panel(host: str | None, profiles: Path | None) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "the panel needs a terminal", "for scripts there are eagletui launch, ps, wait, logs", slug="no_terminal"
+        )
+    name = host or default_host()
+    from tui.app import run_panel
+
+    return run_panel(name, profiles)
+
+
+@click.command(name="panel", hidden=True)
+@click.argument("host", required=False)
+@click.pass_obj
+def _panel(profiles: Path | None, host: str | None) -> int:
+    return _open_panel(host, profiles)
+
+
+@cli.command()
+@click.pass_obj
+def demo(profiles: Path | None) -> int:
+    """Open the panel on a simulated host with eight GPUs."""
+    return _open_panel("demo", profiles)
+
+
+@cli.command()
+@click.argument("host", required=False)
+@click.option("--watch", is_flag=True, help="Go on, one sample a second.")
+@click.option("--file", "file", type=click.Path(path_type=Path), help="Read saved `nvidia-smi --format=csv` output.")
+@click.option("--query", metavar="LIST", help="Columns of the file, where it has no header.")
+@json_option
+def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
+    """Memory, utilisation, power, temperature and processes of every GPU."""
+    from tui.cli_commands import gpus_command
+
+    return gpus_command(host, watch, file, query, as_json)
+
+
+@cli.group(invoke_without_command=True)
+@click.pass_context
+@json_option
+def profiles(ctx: click.Context, as_json: bool) -> None:
+    """Launch, bench and experiment profiles: list, show, import."""
+    if ctx.invoked_subcommand is None:
+        from tui.cli_commands import profiles_list
+
+        ctx.exit(profiles_list(ctx.obj, as_json))
+
+
+@profiles.command(name="list")
+@json_option
+@click.pass_obj
+def list_profiles(directory: Path | None, as_json: bool) -> int:
+    """What is found, and what is broken."""
+    from tui.cli_commands import profiles_list
+
+    return profiles_list(directory, as_json)
+
+
+@profiles.command(name="show")
+@click.argument("name")
+@set_option
+@host_option
+@json_option
+@click.pass_obj
+def show_profile(
+    directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
+) -> int:
+    """The command that would run."""
+    from tui.cli_commands import profiles_show
+
+    return profiles_show(directory, name, sets, host, as_json)
+
+
+@profiles.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--save", "save_as", metavar="NAME", help="Write it as a profile of yours.")
+@json_option
+def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
+    """A posted launch command or script becomes a profile; nothing is executed."""
+    from tui.cli_commands import profiles_import
+
+    return profiles_import(file, save_as, as_json)
+
+
+@cli.command()
+@click.argument("name")
+@host_option
+@set_option
+@click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
+@click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
+@timeout_option
+@json_option
+@click.pass_obj
+def launch(
+    directory: Path | None,
+    name: str,
+    host: str | None,
+    sets: tuple[str, ...],
+    replace: bool,
+    wait_ready: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Start a server from a profile."""
+    from tui.cli_commands import launch_command
+
+    return launch_command(directory, name, host, sets, replace, wait_ready, timeout, as_json)
+
+
+@cli.command()
+@click.argument("host", required=False)
+@json_option
+def ps(host: str | None, as_json: bool) -> int:
+    """Runs on a host, and servers that others started."""
+    from tui.cli_commands import ps_command
+
+    return ps_command(host, as_json)
+
+
+@cli.command()
+@click.argument("run")
+@click.option("--for", "until", type=click.Choice(["ready", "exit"]), default="ready", show_default=True)
+@timeout_option
+@host_option
+@json_option
+def wait(run: str, until: str, timeout: float | None, host: str | None, as_json: bool) -> int:
+    """Wait until a run is ready, or has ended."""
+    from tui.cli_commands import wait_command
+
+    return wait_command(run, until, timeout, host, as_json)
+
+
+@cli.command()
+@click.argument("run")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--grace", type=click.FloatRange(min=0), default=20.0, show_default=True, help="Seconds to drain before more."
+)
+@host_option
+@json_option
+def stop(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
+    """Stop a run with everything it started; says when the GPU memory is back."""
+    from tui.cli_commands import stop_command
+
+    return stop_command(run, yes, grace, host, as_json)
+
+
+@cli.command()
+@click.argument("what", metavar="RUN|[HOST:]FILE")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows.")
+@host_option
+@json_option
+def logs(what: str, follow: bool, host: str | None, as_json: bool) -> int:
+    """The log of a run, or any log file, here or on a host."""
+    from tui.cli_commands import logs_command
+
+    return logs_command(what, follow, host, as_json)
+
+
+@cli.command()
+@click.argument("what", metavar="[HOST:]FILE|RUN|-")
+@host_option
+@json_option
+def diagnose(what: str, host: str | None, as_json: bool) -> int:
+    """Read any SGLang log: how far it came, why it died, what to change."""
+    from tui.cli_commands import diagnose_command
+
+    return diagnose_command(what, host, as_json)
+
+
+@cli.command()
+@click.argument("host", required=False)
+@json_option
+def doctor(host: str | None, as_json: bool) -> int:
+    """What works, what is missing, and how to mend it."""
+    from tui.cli_commands import doctor_command
+
+    return doctor_command(host, as_json)
+
+
+@cli.command()
+@json_option
+def paths(as_json: bool) -> int:
+    """Where files are."""
+    from tui.cli_commands import paths_command
+
+    return paths_command(as_json)
+
+
+def _fail(error: EagletuiError, as_json: bool) -> int:
+    if as_json:
+        document: dict[str, object] = {"error": error.slug, "message": error.message, "hint": error.hint}
+        document.update(getattr(error, "details", {}))
+        emit(document)
+    else:
+        say(f"eagletui: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+    return error.exit_code
+
+
+def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
+    try:
+        return command() or 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        text = " ".join(error.format_message().split()).rstrip(".")
+        return _fail(UsageError(text, "see eagletui --help"), as_json)
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted; runs on the host go on")
+        return EXIT_INTERRUPTED
+    except EagletuiError as error:
+        return _fail(error, as_json)
+    except BrokenPipeError:  # `| head` closed the pipe; python must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "free some space" if error.errno == 28 else None
+        return _fail(EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error"), as_json)
+
+
+def main() -> None:
+    """Entry point of the command `eagletui`."""
+    as_json = "--json" in sys.argv[1:]
+    sys.exit(_guarded(lambda: cli.main(standalone_mode=False), as_json))

@@ -1,0 +1,123 @@
+"""This machine's record of launches: which run is where, how long its phases took, how it ended.
+
+One JSON file a run under the data directory, written to a temporary name and renamed, so that a kill at any moment
+leaves either the old or the new content, and two panels can write at once.
+"""
+
+import json
+import os
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from tui.config import data_dir, private_dir
+from tui.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class LaunchRecord:
+    """One launch from this machine."""
+
+    run_id: str
+    host: str
+    kind: str  # server, bench
+    profile: str
+    launched_at: str  # ISO 8601 UTC
+    sets: Mapping[str, object] = field(default_factory=dict)
+    model: str | None = None
+    args: Mapping[str, object] = field(default_factory=dict)  # without secrets
+    sglang: str | None = None
+    port: int | None = None
+    outcome: str | None = None
+    cause: str | None = None
+    ready_after_s: float | None = None
+    phase_took_s: Mapping[str, float] = field(default_factory=dict)
+    exit_code: int | None = None
+    ended_at: str | None = None
+
+
+@dataclass(frozen=True)
+class PhaseHistory:
+    """How long something took in earlier starts (seconds); `n` starts were seen."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+    n: int
+
+
+def launches_dir() -> Path:
+    return data_dir() / "launches"
+
+
+def write(record: LaunchRecord) -> None:
+    """Stores a record, replacing the one of the same run."""
+    directory = private_dir(launches_dir())
+    path = directory / f"{record.run_id}.json"
+    temporary = directory / f".{record.run_id}.{os.getpid()}"
+    temporary.write_text(json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _read(path: Path) -> LaunchRecord | None:
+    known = {f.name for f in fields(LaunchRecord)}
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return LaunchRecord(**{key: value for key, value in raw.items() if key in known})
+    except (OSError, ValueError, TypeError):
+        return None  # half a file of an older crash, or a newer format: it must not hide the others
+
+
+def read(run_id: str) -> LaunchRecord | None:
+    """The record of one run, None where there is none."""
+    return _read(launches_dir() / f"{run_id}.json")
+
+
+def read_all() -> list[LaunchRecord]:
+    """All launches, newest first."""
+    try:
+        paths = [path for path in launches_dir().iterdir() if path.suffix == ".json"]
+    except OSError:
+        return []
+    found = [record for path in paths if (record := _read(path))]
+    return sorted(found, key=lambda record: record.launched_at, reverse=True)
+
+
+def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
+    """The run id that `reference` names: the id, its six digits, or a unique prefix of either.
+
+    Raises UsageError where several fit; returns None where none does.
+    """
+    ids = list(dict.fromkeys(run_ids))
+    if reference in ids:
+        return reference
+    digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
+    fitting = digits or [
+        run_id
+        for run_id in ids
+        if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
+    ]
+    if len(fitting) > 1:
+        some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
+        raise UsageError(f"{reference} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run")
+    return fitting[0] if fitting else None
+
+
+def _history(values: list[float]) -> PhaseHistory | None:
+    return PhaseHistory(statistics.median(values), min(values), max(values), len(values)) if values else None
+
+
+def usual(host: str, profile: str) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
+    """Durations of each phase, and from launch to ready, over the last ten starts here that reached ready."""
+    ready = [
+        record
+        for record in read_all()
+        if record.host == host and record.profile == profile and record.ready_after_s is not None
+    ][:10]
+    phases: dict[str, list[float]] = {}
+    for record in ready:
+        for phase, took in record.phase_took_s.items():
+            phases.setdefault(phase, []).append(took)
+    by_phase = {phase: history for phase, values in phases.items() if (history := _history(values))}
+    return by_phase, _history([record.ready_after_s for record in ready if record.ready_after_s is not None])
