@@ -1,0 +1,322 @@
+"""A real terminal, a real SGLang and the installed command for the end-to-end tests."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+SGLANG_CPU = Path(__file__).parents[1] / "sglang_cpu"
+COMMAND = Path(sys.executable).parent / "eagletui"
+
+T = TypeVar("T")
+
+
+def _wait_until(look: Callable[[], T], deadline_s: float, describe: Callable[[], str]) -> T:
+    end = time.monotonic() + deadline_s
+    while not (found := look()):
+        if time.monotonic() > end:
+            pytest.fail(describe())
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., object]:
+    """wait_until(look, deadline_s, describe): calls `look` until it is true; fails with `describe()` at the deadline."""
+    return _wait_until
+
+
+# --------------------------------------------------------------------------------------------------- terminal
+
+
+class Terminal:
+    """One program in a tmux of its own, driven by keys and read from the screen."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        env: Mapping[str, str],
+        *,
+        cwd: Path | None = None,
+        columns: int = 160,
+        rows: int = 48,
+    ) -> None:
+        self._directory = tempfile.mkdtemp(prefix="et")  # short: a socket's path has at most 108 bytes
+        self._tmux = ["tmux", "-S", f"{self._directory}/s", "-f", "/dev/null"]
+        environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "COLORTERM": "truecolor", **env}
+        # remain-on-exit before the program starts: a program that ends at once leaves its last screen to read.
+        self._run("start-server", ";", "set", "-g", "remain-on-exit", "on", ";", "set", "-g", "default-terminal",
+                  "tmux-256color", ";", "set", "-g", "escape-time", "0", ";",
+                  "new-session", "-d", "-x", str(columns), "-y", str(rows), *argv,
+                  env=environment, cwd=cwd)  # fmt: skip
+
+    def _run(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            [*self._tmux, *arguments],
+            env=env and dict(env),
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        if done.returncode:
+            raise RuntimeError(f"tmux {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def keys(self, *names: str) -> None:
+        """Presses keys by tmux's names: "l", "Enter", "Escape", "C-p", "Tab"."""
+        for name in names:
+            self._run("send-keys", name)
+
+    def type(self, text: str) -> None:
+        self._run("send-keys", "-l", text)
+
+    def screen(self, *, colours: bool = False) -> str:
+        # tmux scrolls a dead pane by one line to say so: the line that left is in its history.
+        history = ["-S", "-1"] if self.exit_status() is not None else []
+        return self._run("capture-pane", "-pN", *history, *(["-e"] if colours else []))
+
+    def exit_status(self) -> int | None:
+        """None while the program runs."""
+        dead, status = self._run("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split(" ", 1)
+        return int(status) if dead == "1" else None
+
+    def pid(self) -> int:
+        return int(self._run("display-message", "-p", "#{pane_pid}"))
+
+    def wait_for(self, pattern: str, deadline_s: float = 30.0) -> re.Match[str]:
+        """The first match of a regular expression on the screen; fails at once where the program ended without it."""
+
+        def look() -> re.Match[str] | None:
+            ended = self.exit_status() is not None
+            found = re.search(pattern, self.screen(), re.MULTILINE)
+            if ended and not found:
+                pytest.fail(f"the program ended ({self.exit_status()}) without {pattern!r}:\n{self.screen()}")
+            return found
+
+        found = _wait_until(look, deadline_s, lambda: f"no {pattern!r} in {deadline_s:g} s:\n{self.screen()}")
+        assert found is not None
+        return found
+
+    def wait_gone(self, pattern: str, deadline_s: float = 30.0) -> None:
+        _wait_until(
+            lambda: not re.search(pattern, self.screen(), re.MULTILINE),
+            deadline_s,
+            lambda: f"{pattern!r} still there after {deadline_s:g} s:\n{self.screen()}",
+        )
+
+    def wait_exit(self, deadline_s: float = 15.0) -> int:
+        _wait_until(
+            lambda: self.exit_status() is not None, deadline_s, lambda: f"still runs:\n{self.screen()}"
+        )
+        status = self.exit_status()
+        assert status is not None
+        return status
+
+    def close(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    """terminal(argv, env, cwd=, columns=, rows=) starts a program in a terminal; ended with the test."""
+    if not shutil.which("tmux"):
+        pytest.skip("no tmux: apt-get install tmux")
+    opened: list[Terminal] = []
+
+    def start(argv: list[str], env: Mapping[str, str], **options: object) -> Terminal:
+        opened.append(Terminal(argv, env, **options))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+# ---------------------------------------------------------------------------------------------------- command
+
+
+@dataclass(frozen=True)
+class Eagletui:
+    """The installed command with a home of its own."""
+
+    home: Path
+    env: Mapping[str, str]
+    argv: list[str]
+
+    def run(
+        self, *arguments: str, timeout: float = 120, input: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the command to its end, without a terminal; a traceback in what it says fails the test."""
+        done = subprocess.run(
+            [*self.argv, *arguments],
+            env=dict(self.env),
+            cwd=self.home,
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr + done.stdout
+        return done
+
+    def json(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> object:
+        """Runs it with --json, checks the exit code, returns the document."""
+        done = self.run(*arguments, "--json", timeout=timeout)
+        assert code is None or done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
+        return json.loads(done.stdout)
+
+    def popen(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self.argv, *arguments], env=dict(self.env), cwd=self.home, **options)
+
+
+@pytest.fixture
+def eagletui(tmp_path: Path) -> Eagletui:
+    """The command in a new HOME with an empty ~/.ssh."""
+    return make_eagletui(tmp_path / "home")
+
+
+def make_eagletui(home: Path) -> Eagletui:
+    (home / ".ssh").mkdir(mode=0o700, parents=True, exist_ok=True)
+    env = {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+    }
+    return Eagletui(home, env, [str(COMMAND)])
+
+
+# ----------------------------------------------------------------------------------------------------- SGLang
+
+
+def processes_with(mark: str) -> list[int]:
+    """Every live process, whatever it calls itself, whose environment holds `mark`."""
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in environ.read_bytes():
+                found.append(int(environ.parent.name))
+        except OSError:  # gone, or not ours
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class SglangCpu:
+    """The real SGLang on this machine's CPU."""
+
+    directory: Path
+    mark: str  # in the environment of every server started from `profile`
+
+    @property
+    def python(self) -> str:
+        return str(self.directory / "venv/bin/python")
+
+    def model(self, name: str) -> str:
+        return str(self.directory / "models" / name)
+
+    def profile(self, port: int, *, eagle3: bool = True, **arguments: object) -> str:
+        """A launch profile: the tiny target, with the EAGLE-3 draft unless told otherwise."""
+        args: dict[str, object] = {
+            "model-path": self.model("tiny-llama"),
+            "device": "cpu",
+            "host": "127.0.0.1",
+            "port": port,
+            "mem-fraction-static": 0.2,
+            "max-total-tokens": 8192,
+            "decode-log-interval": 10,
+        }
+        if eagle3:
+            args |= {
+                "prefill-attention-backend": "intel_amx",
+                "decode-attention-backend": "intel_amx",
+                "speculative-algorithm": "EAGLE3",
+                "speculative-draft-model-path": self.model("tiny-eagle3-draft"),
+                "speculative-num-steps": 3,
+                "speculative-eagle-topk": 1,
+                "speculative-num-draft-tokens": 4,
+            }
+        args |= {name.replace("_", "-"): value for name, value in arguments.items()}
+        env = {
+            "SGLANG_USE_CPU_ENGINE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "EAGLETUI_TEST_MARK": self.mark,
+        }
+        lines = [
+            'kind = "launch"',
+            'description = "the tiny model on a CPU"',
+            "startup_timeout_s = 300",
+            "[env]",
+        ]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in env.items()]
+        lines += ["[args]", *(f"{name} = {json.dumps(value)}" for name, value in args.items())]
+        return "\n".join(lines) + "\n"
+
+    def processes(self) -> list[int]:
+        """Processes of all servers started from `profile`."""
+        return processes_with(self.mark)
+
+    def kill(self) -> None:
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+@pytest.fixture(scope="session")
+def _sglang_directory() -> Path:
+    named = os.environ.get("EAGLETUI_TEST_SGLANG")
+    if named:
+        directory = Path(named)
+    else:
+        where = subprocess.run(
+            [SGLANG_CPU / "setup.sh", "--where"], capture_output=True, text=True, check=True
+        )
+        directory = Path(where.stdout.strip())
+    if not (directory / "venv/bin/python").exists():
+        pytest.skip(f"no SGLang in {directory}: tests/sglang_cpu/setup.sh builds it (3 GB, some minutes)")
+    return directory
+
+
+@pytest.fixture
+def sglang_cpu(_sglang_directory: Path) -> Iterator[SglangCpu]:
+    """The real SGLang; what a test left running is killed after it."""
+    sglang = SglangCpu(_sglang_directory, f"eagletui-test-{uuid.uuid4().hex}")
+    yield sglang
+    sglang.kill()
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """A port that nothing listens on now, below the range of outgoing connections."""
+    import socket
+
+    def find() -> int:
+        for port in range(21_000 + os.getpid() % 5000, 32_000):
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+                return port
+        raise RuntimeError("no free port")
+
+    return find
