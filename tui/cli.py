@@ -69,7 +69,9 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
-set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
+set_option = click.option(
+    "--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus."
+)
 timeout_option = click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait.")
 
 
@@ -80,7 +82,9 @@ timeout_option = click.option("--timeout", type=click.FloatRange(min=0), metavar
     subcommand_metavar="[HOST | COMMAND [ARGS]...]",
 )
 @click.option(
-    "--profiles", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Look here for profiles first."
+    "--profiles",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Look here for profiles first.",
 )
 @click.version_option(__version__, prog_name="eagletui")
 @click.pass_context
@@ -97,7 +101,9 @@ def cli(ctx: click.Context, profiles: Path | None) -> None:
 def _open_panel(host: str | None, profiles: Path | None) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "the panel needs a terminal", "for scripts there are eagletui launch, ps, wait, logs", slug="no_terminal"
+            "the panel needs a terminal",
+            "for scripts there are eagletui launch, ps, wait, logs",
+            slug="no_terminal",
         )
     name = host or default_host()
     from tui.app import run_panel
@@ -122,7 +128,9 @@ def demo(profiles: Path | None) -> int:
 @cli.command()
 @click.argument("host", required=False)
 @click.option("--watch", is_flag=True, help="Go on, one sample a second.")
-@click.option("--file", "file", type=click.Path(path_type=Path), help="Read saved `nvidia-smi --format=csv` output.")
+@click.option(
+    "--file", "file", type=click.Path(path_type=Path), help="Read saved `nvidia-smi --format=csv` output."
+)
 @click.option("--query", metavar="LIST", help="Columns of the file, where it has no header.")
 @json_option
 def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
@@ -231,7 +239,11 @@ def wait(run: str, until: str, timeout: float | None, host: str | None, as_json:
 @click.argument("run")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--grace", type=click.FloatRange(min=0), default=20.0, show_default=True, help="Seconds to drain before more."
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    help="Seconds to drain before more.",
 )
 @host_option
 @json_option

@@ -102,7 +102,9 @@ def load_settings() -> Settings:
     except FileNotFoundError:
         return Settings()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "mend or remove the file", slug="bad_config") from None
+        raise UsageError(
+            f"{path} cannot be read: {error}", "mend or remove the file", slug="bad_config"
+        ) from None
     import tomli
 
     try:
@@ -116,7 +118,9 @@ def load_settings() -> Settings:
     unknown = set(raw) - {"default_host", "hosts", "theme", "bell"}
     if unknown:
         raise UsageError(
-            f"{path}: unknown key {min(unknown)}", "known keys: default_host, hosts, theme, bell", slug="bad_config"
+            f"{path}: unknown key {min(unknown)}",
+            "known keys: default_host, hosts, theme, bell",
+            slug="bad_config",
         )
     hosts: dict[str, HostEntry] = {}
     tables = raw.get("hosts", {})
@@ -126,11 +130,15 @@ def load_settings() -> Settings:
         if not isinstance(table, dict):
             raise wrong(f"hosts.{name}", "a table")
         if name in RESERVED_HOSTS and set(table) - {"python", "env"}:
-            raise UsageError(f"{path}: hosts.{name} is reserved", "give the host another name", slug="bad_config")
+            raise UsageError(
+                f"{path}: hosts.{name} is reserved", "give the host another name", slug="bad_config"
+            )
         extra = set(table) - {"ssh", "python", "env"}
         if extra:
             raise UsageError(
-                f"{path}: unknown key hosts.{name}.{min(extra)}", "known keys: ssh, python, env", slug="bad_config"
+                f"{path}: unknown key hosts.{name}.{min(extra)}",
+                "known keys: ssh, python, env",
+                slug="bad_config",
             )
         for key in ("ssh", "python"):
             if key in table and (not isinstance(table[key], str) or not table[key]):

@@ -65,7 +65,7 @@ def _read(path: Path) -> LaunchRecord | None:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         return LaunchRecord(**{key: value for key, value in raw.items() if key in known})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError):
         return None  # half a file of an older crash, or a newer format: it must not hide the others
 
 
@@ -100,7 +100,9 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
     ]
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
-        raise UsageError(f"{reference} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run")
+        raise UsageError(
+            f"{reference} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run"
+        )
     return fitting[0] if fitting else None
 
 

@@ -1,0 +1,86 @@
+"""This machine's record of launches."""
+
+from dataclasses import replace
+
+import pytest
+
+from tui.core import records
+from tui.core.errors import UsageError
+from tui.core.records import LaunchRecord
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("EAGLETUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def launched(number: int, **changes) -> LaunchRecord:
+    record = LaunchRecord(
+        run_id=f"base-2026100{number}T200103Z-4f9c2{number}",
+        host="gpu1",
+        kind="server",
+        profile="base",
+        launched_at=f"2026-10-0{number}T20:01:03Z",
+    )
+    return replace(record, **changes)
+
+
+def test_a_record_comes_back_whole(home):
+    record = launched(1, sets={"tp": 8}, ready_after_s=700.5, phase_took_s={"launch": 14.0}, outcome="ready")
+    records.write(record)
+    assert records.read(record.run_id) == record
+    assert [path.name for path in (home / "data" / "launches").iterdir()] == [f"{record.run_id}.json"]
+
+
+def test_newest_first_and_one_broken_file_hides_nothing(home):
+    for number in (1, 3, 2):
+        records.write(launched(number))
+    (records.launches_dir() / "half.json").write_text('{"run_id": "x"')
+    (records.launches_dir() / "list.json").write_text("[]")
+    assert [record.launched_at[:10] for record in records.read_all()] == [
+        "2026-10-03",
+        "2026-10-02",
+        "2026-10-01",
+    ]
+
+
+def test_fields_of_a_newer_version_are_ignored(home):
+    records.write(launched(1))
+    path = next(records.launches_dir().iterdir())
+    path.write_text(path.read_text().replace("{", '{"from_the_future": 1,', 1))
+    assert len(records.read_all()) == 1
+
+
+IDS = ["base-20261001T200103Z-4f9c2a", "base-20261002T200103Z-4f9c2b", "other-20261002T200103Z-aa0001"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        (IDS[0], IDS[0]),
+        ("4f9c2a", IDS[0]),
+        ("aa", IDS[2]),
+        ("base-20261002", IDS[1]),
+        ("oth", IDS[2]),
+        ("nothing", None),
+    ],
+)
+def test_a_run_is_named_by_id_digits_or_prefix(reference, expected):
+    assert records.match_run(reference, IDS) == expected
+
+
+def test_an_ambiguous_name_is_refused_naming_the_runs():
+    with pytest.raises(UsageError, match="fits 2 runs: base-20261001"):
+        records.match_run("4f9c", IDS)
+
+
+def test_history_counts_only_starts_of_this_profile_here_that_got_ready():
+    for number, seconds in ((1, 600.0), (2, 700.0), (3, 680.0)):
+        records.write(launched(number, ready_after_s=seconds, phase_took_s={"load_weights": seconds - 100}))
+    records.write(launched(4, outcome="crashed"))
+    records.write(launched(5, host="gpu2", ready_after_s=10.0))
+    phases, total = records.usual("gpu1", "base")
+    assert total == records.PhaseHistory(680.0, 600.0, 700.0, 3)
+    assert phases["load_weights"].median_s == 580.0
+    assert records.usual("gpu1", "other") == ({}, None)

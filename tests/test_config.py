@@ -1,0 +1,81 @@
+"""config.toml and directories."""
+
+import stat
+
+import pytest
+
+from tui import config
+from tui.core.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("EAGLETUI_HOME", str(tmp_path))
+    config.load_settings.cache_clear()
+    yield tmp_path
+    config.load_settings.cache_clear()
+
+
+def write(home, text: str) -> None:
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "config.toml").write_text(text)
+
+
+def test_without_a_file_everything_has_a_default():
+    settings = config.load_settings()
+    assert settings.default_host == "local"
+    assert settings.host("tuner@gpu1:2222") == config.HostEntry("tuner@gpu1:2222", "tuner@gpu1:2222")
+
+
+def test_a_host_entry_is_read(home):
+    write(
+        home,
+        'default_host = "gpu1"\n[hosts.gpu1]\nssh = "tuner@10.0.0.1"\npython = "/opt/sglang/bin/python"\n'
+        'env = { HF_HOME = "/data/hf" }\n',
+    )
+    entry = config.load_settings().host("gpu1")
+    assert (entry.ssh, entry.python, entry.env) == (
+        "tuner@10.0.0.1",
+        "/opt/sglang/bin/python",
+        {"HF_HOME": "/data/hf"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("default_host = 3", "default_host must be a text"),
+        ("[hosts.gpu1]\npyton = 'x'", "unknown key hosts.gpu1.pyton"),
+        ("[hosts.gpu1]\nenv = { A = 1 }", "hosts.gpu1.env must be a table of texts"),
+        ("[hosts.demo]\nssh = 'x'", "hosts.demo is reserved"),
+        ("colour = 'x'", "unknown key colour"),
+        ("theme = 'pink'", 'theme must be "dark" or "light"'),
+        ("default_host = ", "Invalid value"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_file_and_key(home, text, says):
+    write(home, text)
+    with pytest.raises(UsageError, match="config.toml") as error:
+        config.load_settings()
+    assert says in error.value.message
+    assert "\n" not in error.value.message
+    assert error.value.hint
+
+
+def test_directories_follow_xdg_and_our_own_variable(monkeypatch, tmp_path):
+    assert config.config_dir() == tmp_path / "config"
+    monkeypatch.delenv("EAGLETUI_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert config.data_dir() == tmp_path / "xdg" / "eagletui"
+    assert config.state_dir() == tmp_path / "me" / ".local" / "state" / "eagletui"
+
+
+def test_private_directories_are_private(tmp_path):
+    path = config.private_dir(tmp_path / "a" / "b")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_profiles_are_shipped():
+    assert (config.shipped_profiles_dir() / "kimi-k2.5-eagle3-mem088.toml").is_file()
