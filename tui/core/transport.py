@@ -39,6 +39,7 @@ class LinkStatus:
     retry_at: float | None = None
     error: HostError | None = None
     address: str | None = None  # user@name:port as resolved, None for the local machine
+    notice: str | None = None  # something a person should know though the link is fine, one line
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ class ByteStream(Protocol):
         """The next bytes, b"" at the end. Raises LinkLost if the link died before the end."""
 
     async def exit_status(self) -> int:
-        """Waits for the end; raises LinkLost where the host never said how it ended."""
+        """Waits for the end (unread output is dropped); raises LinkLost where the host never said how it ended."""
+
+    def stderr_tail(self) -> bytes:
+        """The last 64 KiB that the script wrote to its standard error so far."""
 
 
 class Connection(Protocol):
@@ -107,6 +111,18 @@ class Asker(Protocol):
         """Answers in the order of the fields, or None to give up."""
 
 
+class SilentAsker:
+    """Refuses everything: for commands that run where nobody can answer."""
+
+    async def host_key(self, question: HostKeyQuestion) -> bool:
+        """No."""
+        return False
+
+    async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
+        """Gives up."""
+        return None
+
+
 class Transport(Protocol):
     """One host. Safe to use from many tasks of one event loop; calls wait while the link is being made."""
 
@@ -115,7 +131,9 @@ class Transport(Protocol):
     async def connect(self) -> None:
         """First connection. Raises HostError; afterwards the link is kept and renewed in the background."""
 
-    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
+    async def run(
+        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
+    ) -> Completed:
         """Runs a script to its end. Raises LinkLost (outcome unknown), TimedOut, HostError; never returns half."""
 
     def stream(self, script: str) -> AbstractAsyncContextManager[ByteStream]:

@@ -1,0 +1,192 @@
+"""This machine, with the interface of a host behind SSH."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
+from tui.core.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
+
+
+class _ProcessChannel:
+    """A `/bin/sh -s` of this machine in a session of its own, as sshd gives each of its channels."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+
+    def write(self, data: bytes) -> None:
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def write_eof(self) -> None:
+        self._stdin.close()
+
+    async def drain(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._stdin.drain()
+
+    async def read_stdout(self, max_bytes: int) -> bytes:
+        return await self._stdout.read(max_bytes)
+
+    async def read_stderr(self, max_bytes: int) -> bytes:
+        return await self._stderr.read(max_bytes)
+
+    async def ended(self) -> int | str | None:
+        code = await self._process.wait()
+        return code if code >= 0 else signal.Signals(-code).name
+
+    def close(self) -> None:
+        # The watcher has its line; the transport is closed when the process is gone (`_reap`).
+        self._stdin.close()
+
+    async def reap(self) -> None:
+        """Waits for the shell and closes the pipes; children that outlive it keep their own ends."""
+        await self._process.wait()
+        transport = getattr(self._process, "_transport", None)  # no public way to let go of inherited pipes
+        if transport is not None:
+            transport.close()
+
+
+class _SocketConnection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, what: str) -> None:
+        self._reader, self._writer, self._what = reader, writer, what
+
+    async def read(self, max_bytes: int = 65_536) -> bytes:
+        try:
+            return await self._reader.read(max_bytes)
+        except OSError as error:
+            raise HostError(f"{self._what}: {error.strerror or error}", slug="refused") from None
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as error:
+            raise HostError(f"{self._what}: {error.strerror or error}", slug="refused") from None
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+class LocalTransport:
+    """This machine without SSH.
+
+    Args:
+        host: the name shown; `local` unless a test wants another.
+        env: the environment of the scripts; this process's own where not given.
+    """
+
+    def __init__(self, host: str = "local", *, env: Mapping[str, str] | None = None) -> None:
+        self.host = host
+        self._env = dict(env) if env is not None else None
+        self._since = time.monotonic()
+        self._closed = asyncio.Event()
+        self._reapers: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> None:
+        """Nothing to do here."""
+
+    @contextlib.asynccontextmanager
+    async def _shell(self) -> AsyncIterator[_ProcessChannel]:
+        if self._closed.is_set():
+            raise LinkLost(f"{self.host}: closed")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND.split(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(
+                f"{self.host}: /bin/sh cannot be started: {error.strerror}", slug="unsupported_host"
+            ) from None
+        channel = _ProcessChannel(process)
+        try:
+            yield channel
+        finally:
+            end(channel)
+            task = asyncio.create_task(channel.reap())
+            self._reapers.add(task)
+            task.add_done_callback(self._reapers.discard)
+
+    async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
+        try:
+            async with asyncio.timeout(timeout_s), self._shell() as channel:
+                return await run_script(channel, script, host=self.host, max_output_bytes=limit, data=data)
+        except TimeoutError:
+            raise TimedOut(
+                f"{self.host}: a command gave no result within {timeout_s:g} s",
+                "try again, or look at the machine",
+            ) from None
+
+    async def run(
+        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
+    ) -> Completed:
+        """See `Transport.run`."""
+        return await self._execute(script, timeout_s, max_output_bytes, None)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, script: str) -> AsyncIterator[ByteStream]:
+        """See `Transport.stream`."""
+        async with self._shell() as channel:
+            stream = ScriptStream(channel, self.host)
+            try:
+                await stream.start(script)
+                yield stream
+            finally:
+                await stream.close()
+
+    async def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
+        """See `Transport.put`."""
+        script = put_script(shell_path(path), len(data), mode)
+        raise_for_put(await self._execute(script, 120.0, 65_536, data), self.host, path)
+
+    @contextlib.asynccontextmanager
+    async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:
+        """See `Transport.open_connection`."""
+        try:
+            reader, writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            raise HostError(
+                f"{self.host}: nothing answers on {host}:{port}: {os.strerror(error.errno or 0)}",
+                "is the server running, and is this its port?",
+                slug="refused",
+            ) from None
+        try:
+            yield _SocketConnection(reader, writer, f"{self.host}: {host}:{port}")
+        finally:
+            writer.transport.abort()
+
+    def status(self) -> LinkStatus:
+        """Always up: there is no link to lose."""
+        if self._closed.is_set():
+            return LinkStatus(self.host, LinkState.CLOSED, self._since)
+        return LinkStatus(self.host, LinkState.UP, self._since, last_byte_at=time.monotonic())
+
+    async def watch(self) -> AsyncIterator[LinkStatus]:
+        """One status, then silence until closed."""
+        yield self.status()
+        await self._closed.wait()
+
+    def reconnect(self) -> None:
+        """Nothing to do here."""
+
+    async def close(self) -> None:
+        """Ends what still runs for us; returns within 2 s."""
+        self._closed.set()
+        self._since = time.monotonic()
+        if self._reapers:
+            await asyncio.wait(self._reapers, timeout=1.5)
+        for task in self._reapers:
+            task.cancel()
