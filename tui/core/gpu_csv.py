@@ -1,0 +1,443 @@
+"""Reads what `nvidia-smi --query-gpu=... --format=csv` prints: saved files of any age, and the rows of a live sampler.
+
+The format is NVIDIA's: a header row of field names with units (absent with `noheader`), then one row a GPU a tick,
+cells separated by ", ", figures with their unit unless `nounits`. What else occurs in the wild is handled as a kind:
+markers in brackets instead of a figure, sentences instead of rows, noise between rows, rows cut in half.
+Names of the fields: `nvidia-smi --help-query-gpu`.
+"""
+
+import csv
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tui.core.gpus import Gpu, GpuSample
+from tui.core.text import one_line
+
+# Field names of all eras to ours; a field that is not here is read over.
+_NUMBERS = {
+    "index": "index",
+    "count": "count",
+    "memory.total": "memory_total_mib",
+    "memory.used": "memory_used_mib",
+    "memory.reserved": "memory_reserved_mib",
+    "memory.free": "memory_free_mib",
+    "utilization.gpu": "utilization_pct",
+    "power.draw": "power_w",
+    "power.draw.average": "power_w",
+    "power.draw.instant": "power_w",
+    "enforced.power.limit": "power_limit_w",
+    "power.limit": "power_limit_w",
+    "temperature.gpu": "temperature_c",
+    "clocks.sm": "sm_clock_mhz",
+    "clocks.current.sm": "sm_clock_mhz",
+    "clocks.mem": "memory_clock_mhz",
+    "clocks.current.memory": "memory_clock_mhz",
+    "pcie.link.gen.current": "pcie_link_gen",
+    "pcie.link.gen.gpucurrent": "pcie_link_gen",
+    "pcie.link.width.current": "pcie_link_width",
+}
+_WORDS = {
+    "timestamp": "timestamp",
+    "name": "name",
+    "gpu_name": "name",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "pci.bus_id": "bus_id",
+    "gpu_bus_id": "bus_id",
+    "mig.mode.current": "mig_mode",
+    "clocks_event_reasons.active": "throttle",
+    "clocks_throttle_reasons.active": "throttle",
+    "reset_status.reset_required": "reset_required",
+}
+_IDENTITY = ("uuid", "bus_id", "index")
+
+_HEADER_CELL = re.compile(r"([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?:\s*\[([^\]]*)\])?$")
+_FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*([A-Za-z%°/]{0,5})$")
+_MARKER = re.compile(
+    r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unknown Error|GPU is lost|GPU requires reset", re.I
+)
+_TIMESTAMP = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?$")
+_BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$")
+_SHAPES = {"timestamp": _TIMESTAMP, "bus_id": _BUS_ID}
+_IN_MIB = {
+    "B": 1 / (1 << 20),
+    "KIB": 1 / 1024,
+    "KB": 1 / 1024,
+    "MIB": 1.0,
+    "MB": 1.0,
+    "GIB": 1024.0,
+    "GB": 1024.0,
+}
+
+# Bits of the mask of active clock event reasons (nvml.h); bit 0, idle, is no throttling and is left out.
+_THROTTLE = {
+    0x2: "application clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal, by software",
+    0x40: "thermal, by hardware",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+
+# Sentences instead of rows, most telling first.
+_SENTENCES = tuple(
+    (slug, re.compile(pattern, re.I))
+    for slug, pattern in (
+        ("driver_mismatch", r"driver/library version mismatch"),
+        ("no_devices", r"^no (?:nvidia )?devices? (?:were|was)? ?found"),
+        ("gpu_lost", r"\bGPU is lost\b|fallen off the bus"),
+        ("device_handle", r"unable to determine the device handle"),
+        (
+            "bad_query",
+            r"is not a valid field|is not recognized\. Please run|invalid combination of input|"
+            r"^(?:error: )?option .* is not|is not a valid (?:argument|value|option)|missing (?:a )?required",
+        ),
+        (
+            "unreadable",
+            r"nvidia-smi\S*: .*(?:permission denied|input/output error|cannot execute|exec format|shared librar)|"
+            r"failed to initialize nvml|nvidia-smi has failed|couldn.t (?:find|communicate)|insufficient permissions$|"
+            r"NVIDIA-SMI \d|driver not loaded",
+        ),
+        (
+            "nvidia_smi_missing",
+            r"nvidia-smi\S* ?(?:is |was )?(?:not found|not recognized)|(?:not found|unknown command)\S*:? \S*nvidia-smi|"
+            r"no such file or directory:? \S*nvidia-smi|nvidia-smi\S*: (?:command not found|no such file|not found)|"
+            r"^(?:-?\S*sh: )(?:(?:line )?\d+: )?\S*nvidia-smi: |'nvidia-smi\S*'.*(?:not found|not recognized)",
+        ),
+    )
+)
+_EXIT_CODES = {
+    2: "bad_query",
+    6: "no_devices",
+    15: "gpu_lost",
+    18: "driver_mismatch",
+    127: "nvidia_smi_missing",
+}
+_HANDLE = re.compile(
+    r"device handle for GPU ?\S*?((?:[0-9A-Fa-f]{3,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])"
+)
+
+
+def smi_text(data: bytes) -> str:
+    """Decodes a saved output: UTF-8 with or without mark, or UTF-16 as PowerShell's `>` writes it."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def query_columns(query: str) -> tuple[str, ...]:
+    """Field names of a `--query` text: `index,name`, also with `--query-gpu=` in front or `(nounits)` behind."""
+    bare = re.sub(r"\([^)]*\)", "", query).strip().removeprefix("--query-gpu=").removeprefix("query-gpu=")
+    return tuple(name.strip().strip("\"'") for name in bare.split(",") if name.strip())
+
+
+def throttle_words(mask: int) -> tuple[str, ...]:
+    """The active reasons of NVML's bit mask as words; a bit of a newer driver as its number."""
+    unknown = mask & ~sum(_THROTTLE) & ~1
+    words = [word for bit, word in _THROTTLE.items() if mask & bit]
+    return (*words, f"reason {unknown:#x}") if unknown else tuple(words)
+
+
+def health_word(marker: str) -> str | None:
+    """The health that a marker such as `[GPU requires reset]` or `ERR!` tells, None for a plain "not reported"."""
+    low = marker.lower()
+    if "reset" in low:
+        return "requires_reset"
+    if "lost" in low or "fallen off" in low:
+        return "lost"
+    return "error" if re.search(r"\berr|error", low) else None
+
+
+def sentence_slug(line: str) -> str | None:
+    """The named error that a line is, or None."""
+    return next((slug for slug, pattern in _SENTENCES if pattern.search(line)), None)
+
+
+def handle_bus_id(line: str) -> str | None:
+    """The bus id in "Unable to determine the device handle for GPU 0000:5E:00.0: ..."."""
+    match = _HANDLE.search(line)
+    return match.group(1) if match else None
+
+
+def same_bus(left: str | None, right: str | None) -> bool:
+    """Whether two bus ids name one slot; the domain has four digits in some drivers and eight in others."""
+    return left is not None and right is not None and left.lower().lstrip("0") == right.lower().lstrip("0")
+
+
+def error_of(lines: Sequence[str], exit_code: int | None) -> tuple[str, str | None]:
+    """Slug and words of output without a row: its first telling sentence, else its exit code, else unreadable."""
+    for slug, _ in _SENTENCES:
+        for line in lines:
+            if sentence_slug(line) == slug:
+                return slug, one_line(line)
+    words = next((one_line(line) for line in lines if line.strip()), None)
+    return _EXIT_CODES.get(exit_code or 0, "unreadable"), words
+
+
+@dataclass(frozen=True)
+class SmiRow:
+    """One row: a GPU at a moment."""
+
+    gpu: Gpu
+    timestamp: float | None  # seconds since the epoch, the host's clock taken as local time
+    count: int | None  # GPUs in the system, where it was asked for
+    memory_unsupported: bool  # its memory is "not supported", which means unified memory on a healthy GPU
+
+
+class SmiColumns:
+    """The columns of a query, and how to read one row of it."""
+
+    def __init__(self, names: Sequence[str], units: Sequence[str | None] | None = None) -> None:
+        self.names = tuple(names)
+        self._units = tuple(units) if units else (None,) * len(self.names)
+        self._fields = [_NUMBERS.get(name) or _WORDS.get(name) for name in self.names]
+        self.identity = tuple(key for key in _IDENTITY if key in self._fields)
+        self.has_name = "name" in self._fields
+        self.has_timestamp = "timestamp" in self._fields
+
+    @property
+    def readable(self) -> bool:
+        """Whether any column is one that we know."""
+        return any(self._fields)
+
+    def split(self, line: str) -> list[str]:
+        """The cells of a line; surplus commas belong to the name, the only free text."""
+        cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
+        surplus = len(cells) - len(self.names)
+        if surplus > 0 and self.has_name:
+            at = self._fields.index("name")
+            cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
+        return cells
+
+    def row(self, line: str) -> SmiRow | None:
+        """A whole row, or None for anything else: noise, a sentence, half a row."""
+        try:
+            cells = self.split(line)
+        except csv.Error:
+            return None
+        if len(cells) != len(self.names) or (len(cells) == 1 and sentence_slug(line)):
+            return None
+        numbers: dict[str, float] = {}
+        words: dict[str, str] = {}
+        health: set[str] = set()
+        unsupported = False
+        for name, field, unit, cell in zip(self.names, self._fields, self._units, cells, strict=True):
+            missing = not cell or _MARKER.fullmatch(cell) is not None
+            if missing:
+                word = health_word(cell)
+                # A fan or an encoder that errs says nothing about the GPU; a reset or a loss does, wherever it stands.
+                if word and (word != "error" or field):
+                    health.add(word)
+                if field == "memory_total_mib" and re.search("N/?A|not supported", cell, re.I):
+                    unsupported = True
+            elif name in _NUMBERS and field:
+                match = _FIGURE.match(cell)
+                if not match:
+                    return None
+                value = float(match.group(1))
+                if field.startswith("memory_") and field.endswith("_mib"):
+                    value *= _IN_MIB.get((match.group(2) or unit or "MiB").upper(), 1.0)
+                numbers.setdefault(field, value)
+            elif field in _SHAPES and not _SHAPES[field].match(cell):
+                return None
+            elif field:
+                words.setdefault(field, cell)
+        return self._build(numbers, words, health, unsupported)
+
+    @staticmethod
+    def _build(
+        numbers: dict[str, float], words: dict[str, str], health: set[str], unsupported: bool
+    ) -> SmiRow:
+        def whole(key: str) -> int | None:
+            return int(numbers[key]) if key in numbers else None
+
+        def word(key: str) -> str | None:
+            return one_line(words[key], 100) if key in words else None
+
+        if words.get("reset_required", "").lower() == "yes":
+            health.add("requires_reset")
+        used = numbers.get("memory_used_mib")
+        if used is None and {"memory_total_mib", "memory_free_mib"} <= numbers.keys():
+            used = numbers["memory_total_mib"] - numbers["memory_free_mib"]
+        throttle = None
+        if re.fullmatch("0x[0-9A-Fa-f]+", words.get("throttle", "")):
+            throttle = throttle_words(int(words["throttle"], 16))
+        mig = {"enabled": True, "disabled": False}.get(words.get("mig_mode", "").lower())
+        gpu = Gpu(
+            index=whole("index"),
+            uuid=word("uuid"),
+            name=word("name"),
+            bus_id=word("bus_id"),
+            memory_used_mib=used,
+            memory_total_mib=numbers.get("memory_total_mib"),
+            memory_reserved_mib=numbers.get("memory_reserved_mib"),
+            utilization_pct=numbers.get("utilization_pct"),
+            power_w=numbers.get("power_w"),
+            power_limit_w=numbers.get("power_limit_w"),
+            temperature_c=numbers.get("temperature_c"),
+            sm_clock_mhz=numbers.get("sm_clock_mhz"),
+            memory_clock_mhz=numbers.get("memory_clock_mhz"),
+            throttle_reasons=throttle,
+            pcie_link_gen=whole("pcie_link_gen"),
+            pcie_link_width=whole("pcie_link_width"),
+            mig_mode=mig,
+            health=next((w for w in ("lost", "requires_reset", "error") if w in health), None),
+        )
+        unsupported = unsupported and not mig and gpu.health is None
+        return SmiRow(gpu, _seconds(words.get("timestamp")), whole("count"), unsupported)
+
+
+def _seconds(timestamp: str | None) -> float | None:
+    match = _TIMESTAMP.match(timestamp or "")
+    if not match:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        whole = time.mktime((year, month, day, hour, minute, second, 0, 0, -1))
+    except (OverflowError, ValueError):
+        return None
+    return whole + float(f"0.{match.group(7) or 0}")
+
+
+def _header(line: str) -> SmiColumns | None:
+    """The columns that a header row names, None for any other line."""
+    names: list[str] = []
+    units: list[str | None] = []
+    for cell in line.split(","):
+        match = _HEADER_CELL.match(cell.strip())
+        if not match:
+            return None
+        names.append(match.group(1))
+        units.append(match.group(2))
+    return SmiColumns(names, units) if any(name in _NUMBERS or name in _WORDS for name in names) else None
+
+
+def parse_smi(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:
+    """Reads saved output of nvidia-smi: its last whole sample, and how many samples it holds.
+
+    Args:
+        text: what nvidia-smi (or the shell in its place) printed, decoded (`smi_text`).
+        query: the columns, where there is no header row; a header row outranks it.
+        exit_code: of nvidia-smi, where it is known; it decides only where the text says nothing.
+
+    Rows that name their GPU (index, uuid or bus id) begin a new sample where one comes again. Rows with a name and a
+    timestamp are told apart by the time between them. Rows with neither are samples of one GPU if they carry a
+    timestamp, else GPUs. Never raises: what cannot be read is `sample.error`, and then there are 0 samples.
+    """
+    columns = SmiColumns(query_columns(query)) if query else None
+    groups: list[list[SmiRow]] = []
+    lost: dict[str, str] = {}
+    current: list[SmiRow] = []
+    cut_in: set[int] = set()  # numbers of samples that lack half a row
+    sentences: list[str] = []
+    headers = 0
+
+    def close() -> None:
+        nonlocal current
+        if current:
+            groups.append(current)
+        current = []
+
+    for raw in text.lstrip("\ufeff").splitlines():
+        line = raw.strip()
+        if not line:
+            continue
+        found = _header(line)
+        if found:
+            close()
+            columns, headers = found, headers + 1
+            continue
+        row = columns.row(line) if columns and columns.readable else None
+        if row is None:
+            sentences.append(line)
+            bus_id = handle_bus_id(line)
+            if bus_id:
+                lost[bus_id] = "lost" if sentence_slug(line) == "gpu_lost" else "error"
+            elif columns and current and sentence_slug(line) is None and _is_cut(columns, line):
+                cut_in.add(len(groups))
+            continue
+        if current and _begins(columns, current, row):
+            close()
+        current.append(row)
+    close()
+    if columns and not columns.identity and columns.has_name and columns.has_timestamp:
+        groups = _by_time([row for group in groups for row in group])
+        cut_in = set()
+    elif columns and not columns.identity and not columns.has_name and columns.has_timestamp:
+        groups = [[row] for group in groups for row in group]
+        cut_in = set()
+    whole = [group for number, group in enumerate(groups) if number not in cut_in] or groups
+    if not whole:
+        slug, detail = error_of(sentences, exit_code)
+        if slug == "unreadable" and not any(map(sentence_slug, sentences)):
+            detail = _why(columns, query is not None, headers, sentences)
+        return GpuSample(time.time(), (), "file", slug, detail), 0
+    last = whole[-1]
+    gpus = [row.gpu for row in last]
+    for bus_id, health in lost.items():
+        if not any(same_bus(bus_id, gpu.bus_id) for gpu in gpus):
+            gpus.append(Gpu(None, None, None, bus_id=bus_id, health=health))
+    return GpuSample(last[-1].timestamp or time.time(), tuple(gpus), "file"), len(whole)
+
+
+def _begins(columns: SmiColumns | None, current: list[SmiRow], row: SmiRow) -> bool:
+    """Whether `row` belongs to a new sample: its GPU is in the current one already."""
+    if columns is None or not columns.identity:
+        return False
+    for key in columns.identity:
+        value = getattr(row.gpu, key)
+        if value is not None:
+            return any(getattr(other.gpu, key) == value for other in current)
+    return False
+
+
+def _is_cut(columns: SmiColumns, line: str) -> bool:
+    """Whether a line looks like the beginning of a row."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) > len(columns.names):
+        return False
+    first = columns.names[0]
+    if first in _NUMBERS:
+        return bool(_FIGURE.match(cells[0])) or bool(_MARKER.fullmatch(cells[0]))
+    if first == "timestamp":
+        return cells[0][:4].isdigit()
+    return len(cells) > 1
+
+
+def _by_time(rows: list[SmiRow]) -> list[list[SmiRow]]:
+    """Rows of one tick are milliseconds apart, ticks much more."""
+    times = [row.timestamp or 0.0 for row in rows]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    apart = min(0.25, max(0.05, max(gaps, default=0.0) / 4))
+    groups: list[list[SmiRow]] = []
+    for row, gap in zip(rows, [float("inf"), *gaps], strict=False):
+        if gap > apart:
+            groups.append([])
+        groups[-1].append(row)
+    return groups
+
+
+def _why(columns: SmiColumns | None, asked: bool, headers: int, lines: list[str]) -> str:
+    """What is wrong with text that has neither rows nor a sentence that we know."""
+    if columns is not None and not columns.readable:
+        return f"no known field among the columns {one_line(', '.join(columns.names), 120)}"
+    if not lines:
+        return "no rows" if headers else "empty"
+    if columns is None:
+        return f"no header row names the columns: {one_line(lines[0], 80)}"
+    cells = len(lines[0].split(","))
+    if asked and not headers and cells != len(columns.names):
+        return f"the rows have {cells} cells, the query names {len(columns.names)}"
+    return one_line(lines[0])
+
+
+def with_reserved(gpu: Gpu) -> Gpu:
+    """A live row in our definition of used memory: allocated + reserved, which is total - free."""
+    if gpu.memory_used_mib is None or gpu.memory_reserved_mib is None:
+        return gpu
+    return replace(gpu, memory_used_mib=gpu.memory_used_mib + gpu.memory_reserved_mib)
