@@ -1,0 +1,147 @@
+"""The shape of profile files, checked by pydantic so that all errors of a file are found at once.
+
+Only `tui.core.profiles` imports this, and only when a file is read: pydantic takes a tenth of a second to load.
+"""
+
+import difflib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+Text = Annotated[str, Field(strict=True)]
+Words = list[Text]
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+class _Common(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    description: Text | None = None
+    hypothesis: Text | None = None
+    known: Text | None = None
+
+
+class Launch(_Common):
+    """`kind = "launch"`. The contents of args, env and requires are checked flag by flag in `profiles`."""
+
+    kind: Literal["launch"]
+    extends: Text | None = None
+    gpus: Annotated[list[Annotated[int, Field(strict=True, ge=0)]], Field(min_length=1)] | None = None
+    cwd: Text | None = None
+    host: Text | None = None
+    wrapper: Words = Field(default_factory=list)
+    command: Words = Field(default_factory=list)
+    startup_timeout_s: Positive = 3600.0
+    requires: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, Any] = Field(default_factory=dict)
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class Bench(_Common):
+    """`kind = "bench"`."""
+
+    kind: Literal["bench"]
+    driver: Literal["eagletui", "sglang", "command"] = "eagletui"
+    dataset: Text = "prompts"
+    concurrency: Annotated[list[Whole], Field(min_length=1)] | None = None
+    rate: Annotated[list[Positive], Field(min_length=1)] | None = None
+    input_len: Whole | None = None
+    output_len: Whole | None = None
+    duration_s: Positive | None = None
+    runs: Whole = 3
+    command: Words = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _together(self) -> "Bench":
+        if self.concurrency is not None and self.rate is not None:
+            raise ValueError("concurrency and rate exclude each other|keep one of the two")
+        if self.driver == "command" and not self.command:
+            raise ValueError('driver = "command" needs a command|add command = ["program", "argument"]')
+        if self.driver != "command" and self.command:
+            raise ValueError('command is for driver = "command" only|remove it, or set the driver')
+        if self.dataset not in ("prompts", "random-ids") and not self.dataset.endswith(".jsonl"):
+            raise ValueError(
+                f'dataset "{self.dataset}" is unknown|write "prompts", "random-ids" or a path ending in .jsonl'
+            )
+        return self
+
+
+class Arm(BaseModel):
+    """One configuration of an experiment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    profile: Text
+    set: dict[str, Any] = Field(default_factory=dict)
+
+
+class Experiment(_Common):
+    """`kind = "experiment"`."""
+
+    kind: Literal["experiment"]
+    bench: Text
+    pairs: Whole = 3
+    budget_h: Positive | None = None
+    arms: Annotated[list[Arm], Field(min_length=2)]
+
+
+KINDS: dict[str, type[_Common]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
+
+_WANTED = {
+    "string_type": ("must be text", "put it in quotes"),
+    "int_type": ("must be a whole number", "write it without quotes"),
+    "int_from_float": ("must be a whole number", None),
+    "int_parsing": ("must be a whole number", "write it without quotes"),
+    "float_type": ("must be a number", "write it without quotes"),
+    "float_parsing": ("must be a number", "write it without quotes"),
+    "list_type": ("must be a list", "write it in [ ]"),
+    "dict_type": ("must be a table", None),
+    "model_type": ("must be a table", None),
+    "finite_number": ("must be a finite number", None),
+}
+
+
+def check(kind: str, table: dict[str, Any]) -> list[tuple[str | None, str, str | None]]:
+    """All errors of the file's shape as (dotted key, message, suggestion); [] where it is right."""
+    try:
+        KINDS[kind].model_validate(table)
+    except ValidationError as error:
+        return [_words(kind, table, item) for item in error.errors(include_url=False)]
+    return []
+
+
+def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str, str | None]:
+    location = [str(part) for part in item["loc"]]
+    key = ".".join(location) or None
+    sort, context = item["type"], item.get("ctx", {})
+    if sort == "extra_forbidden":
+        fields = Arm.model_fields if location[0] == "arms" else KINDS[kind].model_fields
+        near = difflib.get_close_matches(location[-1], fields, n=1, cutoff=0.6)
+        if near:
+            return key, "unknown key", f"did you mean {near[0]}?"
+        from tui.core.sglang import flag_table
+
+        if kind == "launch" and flag_table().known(location[-1]):
+            return key, "unknown key", "flags belong under [args]"
+        return key, "unknown key", f"known keys: {', '.join(fields)}"
+    if sort == "missing":
+        return key, "is missing", None
+    if sort == "value_error":
+        message, _, suggestion = str(context.get("error", item["msg"])).partition("|")
+        return key, message, suggestion or None
+    if sort == "literal_error":
+        return key, f"must be {context.get('expected', '')}", None
+    if sort in ("greater_than_equal", "greater_than"):
+        bound = context.get("ge", context.get("gt"))
+        least = f"at least {bound:g}" if "ge" in context else f"more than {bound:g}"
+        return key, f"must be {least}", None
+    if sort == "too_short":
+        least = context.get("min_length", 1)
+        return key, "must not be empty" if least == 1 else f"needs at least {least} entries", None
+    message, suggestion = _WANTED.get(sort, (item["msg"], None))
+    if sort == "list_type" and kind != "experiment":
+        value = table.get(location[0])
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            suggestion = f"write {location[0]} = [{value}]"
+    return key, message, suggestion
