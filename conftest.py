@@ -6,7 +6,17 @@ from collections.abc import Generator
 import pytest
 
 # Fixtures that start real servers, terminals or programs; a test without any of them is `quick`.
-REAL_PARTS = {"sshd", "tcp_proxy", "sglang_cpu", "sglang_server", "terminal", "eagletui", "demo"}
+REAL_PARTS = {
+    "sshd",
+    "tcp_proxy",
+    "gpu_host",
+    "gpu_hosts",
+    "sglang_cpu",
+    "sglang_module",
+    "terminal",
+    "eagletui",
+    "demo",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

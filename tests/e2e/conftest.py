@@ -1,13 +1,17 @@
 """A real terminal, a real SGLang and the installed command for the end-to-end tests."""
 
+import getpass
 import json
 import os
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -296,18 +300,27 @@ def _sglang_directory() -> Path:
     return directory
 
 
-@pytest.fixture
-def sglang_cpu(_sglang_directory: Path) -> Iterator[SglangCpu]:
-    """The real SGLang; what a test left running is killed after it."""
-    sglang = SglangCpu(_sglang_directory, f"eagletui-test-{uuid.uuid4().hex}")
+def _sglang(directory: Path) -> Iterator[SglangCpu]:
+    sglang = SglangCpu(directory, f"eagletui-test-{uuid.uuid4().hex}")
     yield sglang
     sglang.kill()
 
 
 @pytest.fixture
+def sglang_cpu(_sglang_directory: Path) -> Iterator[SglangCpu]:
+    """The real SGLang; what a test left running is killed after it."""
+    yield from _sglang(_sglang_directory)
+
+
+@pytest.fixture(scope="module")
+def sglang_module(_sglang_directory: Path) -> Iterator[SglangCpu]:
+    """The same, for tests that share one server."""
+    yield from _sglang(_sglang_directory)
+
+
+@pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """A port that nothing listens on now, below the range of outgoing connections."""
-    import socket
 
     def find() -> int:
         for port in range(21_000 + os.getpid() % 5000, 32_000):
@@ -320,3 +333,166 @@ def free_port() -> Callable[[], int]:
         raise RuntimeError("no free port")
 
     return find
+
+
+# ------------------------------------------------------------------------------------------------------- host
+
+
+class Link:
+    """A TCP proxy in front of sshd that can cut every connection, or stop forwarding without closing any."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = ("127.0.0.1", target_port)
+        self._open = threading.Event()
+        self._open.set()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.accepted = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+            except OSError:
+                return
+            self.accepted += 1
+            self._pairs.append((client, server))
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65_536):
+                self._open.wait()
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            end.close()
+
+    def cut(self) -> None:
+        """Resets every connection, as a router that forgot them does; new ones are taken."""
+        for pair in self._pairs:
+            for end in pair:
+                try:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue
+        self._pairs.clear()
+
+    def freeze(self) -> None:
+        """Nothing is forwarded any more, nothing is closed."""
+        self._open.clear()
+
+    def thaw(self) -> None:
+        self._open.set()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.thaw()
+        self.cut()
+
+
+class GpuHost:
+    """A real sshd on loopback that stands for the GPU host, reached through a `Link`, and a command that knows it.
+
+    The host's side has a home of its own (`remote_home`), so that its ~/.bashrc and state are not the user's.
+    """
+
+    name = "gpu1"
+
+    def __init__(self, directory: Path, options: str = "") -> None:
+        self.directory = directory
+        self.remote_home = directory / "remote"
+        self.remote_home.mkdir(parents=True)
+        self.eagletui = make_eagletui(directory / "home")
+        self.ssh = self.eagletui.home / ".ssh"
+        for key in (directory / "host_key", self.ssh / "id_ed25519"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        shutil.copy(self.ssh / "id_ed25519.pub", directory / "authorized_keys")
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port: int = probe.getsockname()[1]
+        (directory / "sshd_config").write_text(
+            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {directory}/host_key\nPidFile none\nUsePAM no\n"
+            f"AuthorizedKeysFile {directory}/authorized_keys\nStrictModes no\n"
+            f"SetEnv HOME={self.remote_home}\n{options}"
+        )
+        sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin") or pytest.skip(
+            "no sshd: apt-get install openssh-server"
+        )
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # only the service makes it
+        self._log = (directory / "sshd.log").open("wb")
+        self._sshd = subprocess.Popen([sshd, "-D", "-e", "-f", directory / "sshd_config"], stderr=self._log)
+        self.link = Link(self.port)
+        self.trust()
+        self.ssh_config()
+        _wait_until(self._answers, 10, lambda: (directory / "sshd.log").read_text())
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as probe:
+                return probe.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def trust(self, public_key: str | None = None) -> None:
+        """Makes known_hosts say that the host has this key (its own, unless told otherwise)."""
+        key = public_key or (self.directory / "host_key.pub").read_text()
+        (self.ssh / "known_hosts").write_text(f"[127.0.0.1]:{self.link.port} {' '.join(key.split()[:2])}\n")
+
+    def ssh_config(self, **changes: object) -> None:
+        """Writes ~/.ssh/config; `changes` are options of the host's entry."""
+        options = {
+            "HostName": "127.0.0.1",
+            "Port": self.link.port,
+            "User": getpass.getuser(),
+            "IdentityFile": self.ssh / "id_ed25519",
+            "IdentitiesOnly": "yes",
+            "UserKnownHostsFile": self.ssh / "known_hosts",
+        } | changes
+        lines = [f"Host {self.name}", *(f"  {name} {value}" for name, value in options.items())]
+        (self.ssh / "config").write_text("\n".join(lines) + "\n")
+
+    def python(self, path: str) -> None:
+        """Names the interpreter that has sglang in config.toml."""
+        config = self.eagletui.home / ".config/eagletui"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "config.toml").write_text(
+            f'default_host = "{self.name}"\n[hosts.{self.name}]\npython = {json.dumps(path)}\n'
+        )
+
+    def profile(self, name: str, text: str) -> None:
+        directory = self.eagletui.home / "profiles"
+        directory.mkdir(exist_ok=True)
+        (directory / f"{name}.toml").write_text(text)
+
+    def close(self) -> None:
+        self.link.close()
+        self._sshd.terminate()
+        self._sshd.wait(10)
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def gpu_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., GpuHost]]:
+    """gpu_hosts(sshd_options) starts another host; ended with the module."""
+    started: list[GpuHost] = []
+
+    def start(options: str = "") -> GpuHost:
+        started.append(GpuHost(tmp_path_factory.mktemp("host"), options))
+        return started[-1]
+
+    yield start
+    for host in started:
+        host.close()
+
+
+@pytest.fixture
+def gpu_host(gpu_hosts: Callable[..., GpuHost]) -> GpuHost:
+    """A host with nothing special about it."""
+    return gpu_hosts()
