@@ -15,6 +15,39 @@ from typing import Protocol
 from tui.core.errors import HostError
 
 
+class HostKeyChanged(HostError):
+    """The host shows another key than the one that is known. Nothing accepts it; the fields are for the screen.
+
+    Attributes:
+        key_type, fingerprint: of the key shown now.
+        known_type, known_fingerprint: of the key that is known.
+        where: file:line of the known key, None where it is not from a file.
+        remedy: the command that removes the known key, None where there is none.
+    """
+
+    slug = "host_key_changed"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str,
+        *,
+        key_type: str,
+        fingerprint: str,
+        known_type: str,
+        known_fingerprint: str,
+        where: str | None,
+        remedy: str | None,
+    ) -> None:
+        super().__init__(message, hint)
+        self.key_type = key_type
+        self.fingerprint = fingerprint
+        self.known_type = known_type
+        self.known_fingerprint = known_fingerprint
+        self.where = where
+        self.remedy = remedy
+
+
 class LinkState(StrEnum):
     """State of the link to a host."""
 

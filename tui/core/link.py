@@ -1,0 +1,222 @@
+"""Keeps one link to a host: makes it, watches it, renews it with back-off, and tells about its state.
+
+What a link is made of is the business of `tui.core.ssh`; here is when to try, when to wait and when to stop.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from tui.core.errors import HostError, LinkLost
+from tui.core.transport import LinkState, LinkStatus
+
+# No retry without a person: the same question would be answered the same way, or the account be locked.
+FINAL = frozenset(
+    {
+        "auth_failed",
+        "host_key_unknown",
+        "host_key_changed",
+        "host_key_revoked",
+        "ssh_config",
+        "unsupported_host",
+    }
+)
+_HISTORY = 256  # states kept for a watcher that is slow
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds, and how often. The defaults are measured choices; tests shorten them."""
+
+    greeting_s: float = 15.0  # TCP is there, and nobody says "SSH-"
+    login_s: float = 30.0  # key exchange and authentication, without the time a person takes
+    keepalive_s: float = 5.0
+    keepalive_count: int = 2  # dead after keepalive_s x (count + 1)
+    ping_s: float = 2.0  # round trip and age of the link
+    backoff_s: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # upper bounds, full jitter
+    healthy_s: float = 60.0  # up for this long: back-off starts over from its first step
+
+
+class Link(Protocol):
+    """One live connection."""
+
+    lost: "asyncio.Future[HostError]"  # done when it is dead
+    interactive: bool  # a person answered questions for it, so it cannot be renewed alone
+
+    async def close(self) -> None: ...
+
+
+L = TypeVar("L", bound=Link)
+
+
+class Keeper(Generic[L]):
+    """The one task that makes and renews the link to a host.
+
+    Args:
+        host: the name shown.
+        dial: makes a connection; raises HostError.
+        timing: back-off.
+    """
+
+    def __init__(self, host: str, dial: Callable[[], Awaitable[L]], timing: Timing) -> None:
+        self._dial = dial
+        self._timing = timing
+        self._status = LinkStatus(host, LinkState.CONNECTING, time.monotonic())
+        self._watchers: set[tuple[deque[LinkStatus], asyncio.Event]] = set()
+        self._changed = asyncio.Event()
+        self._kick = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._link: L | None = None
+        self._first_try: asyncio.Future[None] | None = None
+
+    # State
+
+    @property
+    def status(self) -> LinkStatus:
+        """The present state."""
+        return self._status
+
+    def update(self, **changes: object) -> None:
+        """Changes fields of the status and tells the watchers; `since` follows the state."""
+        if changes.get("state", self._status.state) is not self._status.state:
+            changes["since"] = time.monotonic()
+        status = replace(self._status, **changes)  # type: ignore[arg-type]
+        same_state = status.state is self._status.state
+        self._status = status
+        for seen, event in self._watchers:
+            if same_state and len(seen) > 1:
+                seen.pop()  # only the age moved: the newest is enough
+            seen.append(status)
+            event.set()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def watch(self) -> AsyncIterator[LinkStatus]:
+        """The present status, then every change; ends when closed."""
+        seen: deque[LinkStatus] = deque([self._status], maxlen=_HISTORY)
+        event = asyncio.Event()
+        watcher = (seen, event)
+        self._watchers.add(watcher)
+        try:
+            while True:
+                while seen:
+                    status = seen.popleft()
+                    yield status
+                    if status.state is LinkState.CLOSED:
+                        return
+                event.clear()
+                await event.wait()
+        finally:
+            self._watchers.discard(watcher)
+
+    # Use
+
+    def start(self) -> None:
+        """Begins to connect, once."""
+        if self._task is None and self._status.state is not LinkState.CLOSED:
+            self._first_try = asyncio.get_running_loop().create_future()
+            self._first_try.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._task = asyncio.create_task(self._keep())
+
+    async def first(self) -> None:
+        """Waits for the outcome of the first try, or of one asked for since. Raises HostError."""
+        self.start()
+        if self._first_try is not None and not self._first_try.done():
+            await asyncio.shield(self._first_try)
+        elif self._status.error is not None and self._status.state in (LinkState.REFUSED, LinkState.WAITING):
+            raise self._status.error
+        else:
+            await self.ready()
+
+    async def ready(self) -> L:
+        """The live connection, as soon as there is one. Raises HostError where nobody will make one."""
+        self.start()
+        while True:
+            changed, status = self._changed, self._status
+            if self._link is not None and not self._link.lost.done():
+                return self._link
+            if status.state is LinkState.CLOSED:
+                raise LinkLost(f"{status.host}: the connection was closed")
+            if status.error is not None and status.state in (LinkState.REFUSED, LinkState.WAITING):
+                raise status.error
+            await changed.wait()
+
+    def kick(self) -> None:
+        """The next try now; also the way out of WAITING and REFUSED."""
+        self._kick.set()
+        self.start()
+
+    async def close(self) -> None:
+        """Ends the task and the connection, at once where the link is dead."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=1.5)
+        if self._first_try is not None and not self._first_try.done():
+            self._first_try.set_exception(LinkLost(f"{self._status.host}: the connection was closed"))
+        if self._status.state is not LinkState.CLOSED:
+            self.update(state=LinkState.CLOSED, retry_at=None)
+
+    # The task
+
+    def _told(self, error: HostError | None) -> None:
+        if self._first_try is not None and not self._first_try.done():
+            if error is None:
+                self._first_try.set_result(None)
+            else:
+                self._first_try.set_exception(error)
+
+    async def _keep(self) -> None:
+        attempt = 0
+        while True:
+            self._kick.clear()
+            attempt += 1
+            self.update(attempt=attempt, retry_at=None)
+            try:
+                link = await self._dial()
+            except HostError as error:
+                self._told(error)
+                if error.slug in FINAL:
+                    await self._wait_for_person(LinkState.REFUSED, error)
+                    attempt = 0
+                elif await self._back_off(attempt, error):
+                    attempt = 0
+                continue
+            self._link = link
+            up_at = time.monotonic()
+            self.update(state=LinkState.UP, error=None, attempt=0)
+            self._told(None)
+            try:
+                error = await asyncio.shield(link.lost)
+            finally:
+                self._link = None
+                await link.close()
+            # A link that came up is worth quick tries (a killed sshd), but not a storm of them.
+            attempt = 0 if time.monotonic() - up_at >= self._timing.healthy_s else min(attempt, 1)
+            if link.interactive:
+                await self._wait_for_person(
+                    LinkState.WAITING,
+                    HostError(error.message, "connecting again asks for your answers again", slug=error.slug),
+                )
+                attempt = 0
+            else:
+                await self._back_off(attempt + 1, error)
+
+    async def _wait_for_person(self, state: LinkState, error: HostError) -> None:
+        self.update(state=state, error=error, retry_at=None)
+        await self._kick.wait()
+        self.update(state=LinkState.CONNECTING, error=None)
+
+    async def _back_off(self, attempt: int, error: HostError) -> bool:
+        """Waits for the next try; whether a person asked for it."""
+        steps = self._timing.backoff_s
+        delay = random.uniform(0, steps[min(max(attempt, 1), len(steps)) - 1])
+        self.update(state=LinkState.LOST, error=error, retry_at=time.monotonic() + delay)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._kick.wait()
+        return self._kick.is_set()

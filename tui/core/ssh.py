@@ -1,0 +1,919 @@
+"""SSH: one connection a host, many channels. The only module that imports asyncssh.
+
+What asyncssh leaves to its user is done here: who a host is (its own check would accept a changed key where a
+callback accepts an unknown one), encrypted keys, two-factor prompts, time for a person to answer, jump hosts, the
+end of a dead link. Standard input is never logged: it carries scripts with secrets.
+"""
+
+import asyncio
+import base64
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.host_identity import HostCheck, OfferedKey
+from tui.core.known_hosts import KnownKey, Verdict
+from tui.core.link import Keeper, Timing
+from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
+from tui.core.sockets import ProxyCommand, connect_error, greeting, open_tcp
+from tui.core.ssh_target import HostKeyPolicy, SshTarget
+from tui.core.text import one_line, sanitize
+from tui.core.transport import Asker, ByteStream, Completed, Connection, LinkState, LinkStatus, Prompt
+
+# Measured: aes-gcm moves 1.4 times what asyncssh's first choice, chacha20, does.
+_CIPHERS = [
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+]
+_MAX_CHANNELS = 8  # sshd's MaxSessions is 10 unless changed
+_TRIES = 3  # passphrase, password, keyboard-interactive
+_PUT_TIMEOUT_S = 120.0
+_ENDED_S = 5.0  # for an exit status that follows the end of the output
+_FREED_S = 3.0  # for the confirmation that a channel is closed
+
+asyncssh.set_log_level("WARNING")  # its INFO lines name every command and connection
+
+
+def _words(error: BaseException) -> str:
+    """What a library or a host says, as one safe line."""
+    number = _errno(error)
+    reason = getattr(error, "reason", None) or (os.strerror(number) if number else str(error))
+    return one_line(str(reason)) or type(error).__name__
+
+
+def _errno(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
+
+
+def _lost(host: str, error: BaseException | None) -> LinkLost:
+    why = f": {_words(error)}" if error is not None else ""
+    return LinkLost(
+        f"{host}: the link was lost{why}",
+        "what was asked may or may not have happened; look again when the link is back",
+    )
+
+
+@dataclass
+class _Secrets:
+    """What a person typed, kept in memory for reconnects and never elsewhere."""
+
+    keys: dict[Path, asyncssh.SSHKey] = field(default_factory=dict)
+    passwords: dict[str, str] = field(default_factory=dict)  # by user@address:port
+    accepted: dict[str, OfferedKey] = field(default_factory=dict)  # host keys, by address:port
+
+
+class _Clock:
+    """The deadline of a login, which stands still while a person is asked."""
+
+    def __init__(self, waiting: Callable[[bool], None]) -> None:
+        self._waiting = waiting
+        self._timeout: asyncio.Timeout | None = None
+        self._seconds = 0.0
+
+    @contextlib.asynccontextmanager
+    async def limit(self, seconds: float) -> AsyncIterator[None]:
+        """Raises TimeoutError inside after `seconds` without those of `paused`."""
+        self._seconds = seconds
+        async with asyncio.timeout(seconds) as self._timeout:
+            yield
+        self._timeout = None
+
+    def again(self, seconds: float) -> None:
+        """Counts from now."""
+        self._seconds = seconds
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    @contextlib.contextmanager
+    def paused(self) -> Any:
+        """While a person is asked."""
+        if self._timeout is not None:
+            self._timeout.reschedule(None)
+        self._waiting(True)
+        try:
+            yield
+        finally:
+            self._waiting(False)
+            self.again(self._seconds)
+
+
+def _public_part(path: Path) -> asyncssh.SSHKey | None:
+    """The public key of an identity file without its passphrase: from `.pub`, the file itself, or its open part."""
+    for name in (f"{path}.pub", str(path)):
+        with contextlib.suppress(OSError, ValueError):
+            return asyncssh.read_public_key(name)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = path.read_bytes().split(b"-----")
+        if lines[1] != b"BEGIN OPENSSH PRIVATE KEY":
+            return None
+        # openssh-key-v1 (PROTOCOL.key of OpenSSH): magic, cipher, kdf, kdf options, number of keys, public key
+        data = base64.b64decode(lines[2])
+        at = len(b"openssh-key-v1\0")
+        for _ in range(3):
+            at += 4 + int.from_bytes(data[at : at + 4], "big")
+        at += 4
+        blob = data[at + 4 : at + 4 + int.from_bytes(data[at : at + 4], "big")]
+        name_length = int.from_bytes(blob[:4], "big")
+        return asyncssh.import_public_key(blob[4 : 4 + name_length] + b" " + base64.b64encode(blob))
+    return None
+
+
+class _Client(asyncssh.SSHClient):
+    """The callbacks of one connection: host key, keys, passwords, prompts, loss."""
+
+    def __init__(
+        self, target: SshTarget, check: HostCheck, asker: Asker, clock: _Clock, secrets: _Secrets
+    ) -> None:
+        self._target, self._check, self._asker, self._clock, self._secrets = (
+            target,
+            check,
+            asker,
+            clock,
+            secrets,
+        )
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.made = False
+        self.met = False  # the server has shown its key: it does speak SSH
+        self.interactive = False
+        self.banner = ""
+        self.notes: list[str] = []  # why ways to log in were not open, for the message
+        self._keys: AsyncGenerator[asyncssh.SSHKeyPair, None] | None = None
+        self._agent: asyncssh.SSHAgentClient | None = None
+        self._questions: set[asyncio.Task[Any]] = set()
+        self._prompted = 0
+        self._password_tries = 0
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.made = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(exc)
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.met = True
+        return self._check.accept(key.get_algorithm(), key.public_data)
+
+    def auth_banner_received(self, msg: str, lang: str) -> None:
+        self.banner = sanitize(msg)[:4000]
+
+    def auth_completed(self) -> None:
+        self.close_agent()
+
+    def close_agent(self) -> None:
+        """Lets go of the agent, which is needed for signing only."""
+        if self._agent is not None:
+            self._agent.close()
+
+    # Keys
+
+    async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
+        if self._keys is None:
+            self._keys = self._all_keys()
+        return await anext(self._keys, None)
+
+    async def _all_keys(self) -> AsyncGenerator[asyncssh.SSHKeyPair, None]:
+        files = {path: await asyncio.to_thread(_public_part, path) for path in self._target.identity_files}
+        blobs = [key.public_data for key in files.values() if key is not None]
+        offered: set[bytes] = set()
+        for pair in await self._agent_keys():
+            known = pair.key_public_data in blobs or pair.public_data in blobs
+            if known or not self._target.identities_only:
+                offered.add(pair.public_data)
+                yield pair
+        for path, public in files.items():
+            for pair in await self._file_keys(path, public):
+                if pair.public_data not in offered:
+                    offered.add(pair.public_data)
+                    yield pair
+
+    async def _agent_keys(self) -> Sequence[asyncssh.SSHKeyPair]:
+        if not self._target.agent:
+            return []
+        try:
+            self._agent = await asyncssh.connect_agent(self._target.agent)
+            return await self._agent.get_keys()
+        except (OSError, ValueError, asyncssh.Error) as error:
+            self.notes.append(f"the agent does not answer ({_words(error)})")
+            return []
+
+    async def _file_keys(self, path: Path, public: asyncssh.SSHKey | None) -> Sequence[asyncssh.SSHKeyPair]:
+        certificates = [
+            str(file)
+            for file in (*self._target.certificate_files, Path(f"{path}-cert.pub"))
+            if file.is_file()
+        ]
+        source: Any = self._secrets.keys.get(path) or (
+            (str(path), public) if public is not None else str(path)
+        )
+        try:
+            load: Any = asyncssh.load_keypairs  # takes a coroutine function too, which its types leave out
+            pairs: Sequence[asyncssh.SSHKeyPair] = await asyncio.to_thread(
+                load, [source], self._passphrase, certificates, True, loop=self._loop
+            )
+            return pairs
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            self.notes.append(f"{path}: {_words(error)}")
+            return []
+
+    async def _passphrase(self, name: str) -> str:
+        """The right passphrase of a key file, asked for when the server wants that very key; "" to give up."""
+        path = Path(name)
+        for attempt in range(_TRIES):
+            again = "" if attempt == 0 else "That was not the passphrase. "
+            answers = await self._ask(
+                Prompt(
+                    host=self._target.label,
+                    title=f"Passphrase for {self._target.label}",
+                    text=f"{again}The key {one_line(name)} is encrypted.",
+                    fields=(("Passphrase", False),),
+                )
+            )
+            if not answers:
+                self.notes.append(f"no passphrase was given for {one_line(name)}")
+                return ""
+            try:
+                self._secrets.keys[path] = await asyncio.to_thread(
+                    asyncssh.read_private_key, name, answers[0]
+                )
+            except ValueError:
+                continue
+            return answers[0]
+        self.notes.append(f"the passphrase of {one_line(name)} was wrong {_TRIES} times")
+        return ""
+
+    # Passwords and prompts
+
+    async def _ask(self, prompt: Prompt) -> tuple[str, ...] | None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._questions.add(task)
+        try:
+            with self._clock.paused():
+                return await self._asker.prompt(prompt)
+        finally:
+            self._questions.discard(task)
+
+    def give_up(self) -> None:
+        """Takes back what is being asked (a thread of asyncssh may be waiting for it), lets go of the agent."""
+        for task in tuple(self._questions):
+            task.cancel()
+        self.close_agent()
+
+    async def password_auth_requested(self) -> str | None:
+        where, label = self._target.where, self._target.label
+        self._password_tries += 1
+        if self._password_tries > _TRIES:
+            return None
+        kept = self._secrets.passwords.pop(where, None)
+        if kept is not None and self._password_tries == 1:
+            self._secrets.passwords[where] = kept
+            return kept
+        answers = await self._ask(
+            Prompt(
+                host=label,
+                title=f"Password for {label}",
+                text=(f"{self.banner}\n" if self.banner else "")
+                + ("" if self._password_tries == 1 else "That was not the password. ")
+                + f"{where} asks for a password.",
+                fields=(("Password", False),),
+            )
+        )
+        if not answers:
+            self.notes.append("no password was given")
+            return None
+        self._secrets.passwords[where] = answers[0]
+        return answers[0]
+
+    def password_change_requested(self, prompt: str, lang: str) -> Any:
+        self.notes.append(f"the password has expired ({one_line(prompt) or 'no reason given'})")
+        return NotImplemented
+
+    def kbdint_auth_requested(self) -> str | None:
+        self._prompted += 1
+        return "" if self._prompted <= _TRIES else None
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        if not prompts:
+            return []
+        self.interactive = True
+        label = self._target.label
+        text = "\n".join(sanitize(part).strip() for part in (self.banner, instructions) if part.strip())
+        answers = await self._ask(
+            Prompt(
+                host=label,
+                title=one_line(name) or f"{label} asks",
+                text=text,
+                fields=tuple((one_line(ask) or "Answer", echo) for ask, echo in prompts),
+            )
+        )
+        if answers is None or len(answers) != len(prompts):
+            self._prompted = _TRIES
+            self.notes.append("its questions were not answered")
+            return None
+        return answers
+
+
+class _Connection:
+    """A direct-tcpip channel."""
+
+    def __init__(self, link: "_SshLink", host: str, streams: "tuple[Any, Any]") -> None:
+        self._link, self._host = link, host
+        self._reader, self._writer = streams
+
+    async def read(self, max_bytes: int = 65_536) -> bytes:
+        try:
+            data: bytes = await self._reader.read(max_bytes)
+        except (OSError, asyncssh.Error) as error:
+            raise _lost(self._host, error) from None
+        if data:
+            self._link.heard_at = time.monotonic()
+        elif self._link.lost.done():
+            raise _lost(self._host, None)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except (OSError, asyncssh.Error) as error:
+            raise _lost(self._host, error) from None
+
+    async def close(self) -> None:
+        self._writer.channel.abort()
+
+
+class _SshChannel:
+    """A session channel with `/bin/sh -s` behind it (`scripts.Channel`)."""
+
+    def __init__(self, link: "_SshLink", host: str, process: "asyncssh.SSHClientProcess[bytes]") -> None:
+        self._link, self._host, self._process = link, host, process
+
+    def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):  # reading tells of a dead link
+            self._process.stdin.write(data)
+
+    def write_eof(self) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
+
+    async def drain(self) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await self._process.stdin.drain()
+
+    async def _read(self, reader: "asyncssh.SSHReader[bytes]", max_bytes: int) -> bytes:
+        try:
+            data = await reader.read(max_bytes)
+        except (OSError, asyncssh.Error) as error:  # a TimeoutError here is the kernel's ETIMEDOUT
+            raise _lost(self._host, error) from None
+        if data:
+            self._link.heard_at = time.monotonic()
+        return data
+
+    async def read_stdout(self, max_bytes: int) -> bytes:
+        return await self._read(self._process.stdout, max_bytes)
+
+    async def read_stderr(self, max_bytes: int) -> bytes:
+        return await self._read(self._process.stderr, max_bytes)
+
+    async def ended(self) -> int | str | None:
+        with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
+            async with asyncio.timeout(_ENDED_S):
+                await self._process.wait_closed()
+        signal = self._process.exit_signal
+        return f"SIG{one_line(signal[0])}" if signal else self._process.exit_status
+
+    def close(self) -> None:
+        self._process.close()
+
+    async def freed(self) -> None:
+        """Waits, for a bounded time, until the host has let go of the session."""
+        with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
+            async with asyncio.timeout(_FREED_S):
+                await self._process.wait_closed()
+
+
+class _SshLink:
+    """One live connection with its jump hosts."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.lost: asyncio.Future[HostError] = asyncio.get_running_loop().create_future()
+        self.interactive = False
+        self.heard_at = time.monotonic()
+        self.notice: str | None = None
+        self.hops: list[tuple[SshTarget, asyncssh.SSHClientConnection, _Client]] = []
+        self.proxies: list[ProxyCommand] = []
+        self.pinging: asyncio.Task[None] | None = None
+
+    @property
+    def conn(self) -> asyncssh.SSHClientConnection:
+        """The connection to the host itself."""
+        return self.hops[-1][1]
+
+    def watch(self) -> None:
+        """From now on `lost` is done when the connection is."""
+
+        def on_lost(done: "asyncio.Future[Exception | None]") -> None:
+            # The jump host's loss is noticed in the same moment, a little before or after.
+            asyncio.get_running_loop().call_soon(self._say_lost, done.result())
+
+        self.hops[-1][2].lost.add_done_callback(on_lost)
+
+    def _say_lost(self, error: Exception | None) -> None:
+        if self.lost.done():
+            return
+        for target, _, client in self.hops[:-1]:
+            if client.lost.done():
+                self.lost.set_result(
+                    LinkLost(f"{self.host}: the link was lost: its jump host {target.label} is gone")
+                )
+                return
+        self.lost.set_result(_lost(self.host, error))
+
+    async def close(self) -> None:
+        """Closes everything, the host first; a dead link is cut."""
+        if self.pinging is not None:
+            self.pinging.cancel()
+        alive = not self.lost.done()
+        for _, conn, client in reversed(self.hops):
+            client.give_up()
+            if alive:
+                conn.close()
+            else:
+                conn.abort()
+            with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
+                async with asyncio.timeout(0.5):
+                    await conn.wait_closed()
+                continue
+            conn.abort()
+        for proxy in self.proxies:
+            proxy.close()
+        if not self.lost.done():
+            self.lost.set_result(LinkLost(f"{self.host}: the connection was closed"))
+
+
+class SshTransport:
+    """One host behind SSH.
+
+    Args:
+        host: as the user names it.
+        target: where it is, or what finds that out before every first try and reconnect (raises HostError).
+        asker: answers questions about host keys, passphrases, passwords and codes.
+        timing: deadlines and back-off; the defaults are measured choices.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        target: SshTarget | Callable[[], Awaitable[SshTarget]],
+        asker: Asker,
+        *,
+        timing: Timing | None = None,
+    ) -> None:
+        self.host = host
+        self._target = target
+        self._asker = asker
+        self._timing = timing or Timing()
+        self._secrets = _Secrets()
+        self._keeper: Keeper[_SshLink] = Keeper(host, self._dial, self._timing)
+        self._link: _SshLink | None = None
+        self._sessions = asyncio.Semaphore(_MAX_CHANNELS)
+        self._open_channels = 0
+        self._freed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # State
+
+    async def connect(self) -> None:
+        """See `Transport.connect`."""
+        await self._keeper.first()
+
+    def status(self) -> LinkStatus:
+        """See `Transport.status`."""
+        status = self._keeper.status
+        return replace(status, last_byte_at=self._link.heard_at) if self._link else status
+
+    def watch(self) -> AsyncIterator[LinkStatus]:
+        """See `Transport.watch`; while the link is up there is a status at least every few seconds."""
+        return self._keeper.watch()
+
+    def reconnect(self) -> None:
+        """See `Transport.reconnect`."""
+        self._keeper.kick()
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+        await self._keeper.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    # Connecting
+
+    async def _dial(self) -> _SshLink:
+        target = self._target if isinstance(self._target, SshTarget) else await self._target()
+        self._keeper.update(address=target.where)
+        link = _SshLink(self.host)
+        try:
+            await self._open(link, target, None)
+        except BaseException:
+            await link.close()
+            raise
+        link.watch()
+        link.pinging = asyncio.create_task(self._ping(link))
+        self._link = link
+        if link.notice:
+            self._keeper.update(notice=link.notice)
+        return link
+
+    async def _open(self, link: _SshLink, target: SshTarget, hop: str | None) -> None:
+        """Opens the jump hosts before a target, then the target."""
+        if target.via is not None:
+            await self._open(link, target.via, target.via.label)
+        where = f"{target.address}:{target.port}"
+        accepted = self._secrets.accepted.get(where)
+        while True:
+            check = await asyncio.to_thread(HostCheck.load, target, accepted)
+            try:
+                await self._try(link, target, check, hop)
+                break
+            except asyncssh.HostKeyNotVerifiable as error:
+                if check.verdict is not Verdict.UNKNOWN or accepted is not None:
+                    raise self._refused_key(check, hop, error) from None
+            # The callback of asyncssh cannot wait for a person. So: ask, then connect again and take this very key
+            # only.
+            if not await self._accepts(check, target, hop):
+                raise check.refusal(hop)
+            accepted = check.offered
+        if accepted is not None and where not in self._secrets.accepted:
+            self._secrets.accepted[where] = accepted
+            link.notice = await asyncio.to_thread(check.remember) or link.notice
+
+    def _refused_key(self, check: HostCheck, hop: str | None, error: Exception) -> HostError:
+        if check.offered is not None:
+            return check.refusal(hop)
+        return HostError(  # a certificate that its authority's key does not cover
+            f"{check.target.label}: the host certificate is not trusted: {_words(error)}",
+            "do not connect; ask whoever runs the host",
+            slug="host_key_revoked" if "revoked" in str(error) else "host_key_unknown",
+        )
+
+    async def _accepts(self, check: HostCheck, target: SshTarget, hop: str | None) -> bool:
+        if target.policy is HostKeyPolicy.STRICT:
+            return False
+        if target.policy is HostKeyPolicy.ACCEPT_NEW:
+            return True
+        ip = None
+        if target.via is None and target.proxy_command is None:
+            with contextlib.suppress(OSError, UnicodeError):
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(target.address, target.port, type=socket.SOCK_STREAM)
+                ip = str(found[0][4][0])
+        self._show_waiting(True)
+        try:
+            return await self._asker.host_key(check.question(hop, ip))
+        finally:
+            self._show_waiting(False)
+
+    def _show_waiting(self, waiting: bool) -> None:
+        self._keeper.update(state=LinkState.WAITING if waiting else LinkState.CONNECTING, error=None)
+
+    async def _try(self, link: _SshLink, target: SshTarget, check: HostCheck, hop: str | None) -> None:
+        """One connection to one server. Raises HostError, and HostKeyNotVerifiable where the key is the trouble."""
+        who = f"jump host {target.label}" if hop else target.label
+        where = f"{target.address}:{target.port}"
+        tunnel = link.conn if target.via is not None else None
+        proxy: ProxyCommand | None = None
+        sock: socket.socket | None = None
+        clock = _Clock(self._show_waiting)
+        client = _Client(target, check, self._asker, clock, self._secrets)
+        try:
+            if target.proxy_command is not None:
+                proxy = await ProxyCommand.start(target.proxy_command)
+                sock = proxy.sock
+            elif tunnel is None:
+                family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(
+                    target.family, socket.AF_UNSPEC
+                )
+                sock = await open_tcp(
+                    target.address,
+                    target.port,
+                    timeout_s=target.connect_timeout_s,
+                    family=family,
+                    bind=target.bind_address,
+                )
+            if sock is not None:
+                await self._greeted(sock, who, where, proxy)
+            async with clock.limit(self._timing.login_s):
+                conn = await asyncssh.connect(
+                    target.address,
+                    target.port,
+                    config=None,
+                    **({"sock": sock} if sock is not None else {"tunnel": tunnel}),
+                    username=target.user or (),
+                    client_factory=lambda: client,
+                    client_keys=None,
+                    agent_path=None,
+                    known_hosts=self._authorities(check),
+                    host_key_alias=target.host_key_alias,
+                    server_host_key_algs=check.algorithms(),
+                    encryption_algs=_CIPHERS,
+                    compression_algs=None,
+                    preferred_auth=list(target.methods),
+                    gss_host=None,
+                    keepalive_interval=self._timing.keepalive_s,
+                    keepalive_count_max=self._timing.keepalive_count,
+                    connect_timeout=None,
+                    login_timeout=0,
+                    utf8_decode_errors="replace",
+                )
+        except asyncssh.HostKeyNotVerifiable:
+            client.give_up()
+            if proxy is not None:
+                proxy.close()
+            raise
+        except BaseException as error:
+            client.give_up()
+            if sock is not None and not client.made:
+                sock.close()
+            try:
+                if isinstance(error, HostError) or not isinstance(error, Exception):
+                    raise
+                raise await self._explain(error, target, client, who, where, proxy) from None
+            finally:
+                if proxy is not None:
+                    proxy.close()
+        link.hops.append((target, conn, client))
+        if proxy is not None:
+            link.proxies.append(proxy)
+        link.interactive = link.interactive or client.interactive
+
+    async def _greeted(self, sock: socket.socket, who: str, where: str, proxy: ProxyCommand | None) -> None:
+        """Waits for the server's first words. Raises HostError unless they are those of SSH."""
+        try:
+            said = await greeting(sock, self._timing.greeting_s)
+        except TimeoutError as error:
+            if error.errno is not None:
+                raise connect_error(error, where) from None
+            raise HostError(
+                f"{who}: {where} takes connections but does not say a word of SSH",
+                "is this the port of an SSH server?",
+                slug="not_ssh",
+            ) from None
+        except OSError as error:
+            raise (connect_error(error, where) if proxy is None else await proxy.failure()) from None
+        if b"SSH-" in said:
+            return
+        if not said:
+            raise await proxy.failure() if proxy is not None else connect_error(ConnectionResetError(), where)
+        if said.startswith((b"Exceeded MaxStartups", b"Not allowed at this time")):
+            raise connect_error(ConnectionResetError(), where)
+        raise HostError(
+            f"{who}: {where} is not an SSH server; it says: {one_line(said.decode('utf-8', 'replace'), 80)}",
+            "check the port",
+            slug="not_ssh",
+        )
+
+    @staticmethod
+    def _authorities(check: HostCheck) -> "tuple[list[asyncssh.SSHKey], ...]":
+        """Keys that may sign the host's certificate. Plain keys are not here: `HostCheck` judges those."""
+
+        def load(keys: Sequence[KnownKey]) -> list[asyncssh.SSHKey]:
+            found = []
+            for key in keys:
+                with contextlib.suppress(ValueError):
+                    text = f"{key.key_type} {base64.b64encode(key.blob).decode()}"
+                    found.append(asyncssh.import_public_key(text))
+            return found
+
+        authorities = load(check.keys.authorities)
+        return [], authorities, load(check.keys.revoked) if authorities else []
+
+    async def _explain(
+        self,
+        error: Exception,
+        target: SshTarget,
+        client: _Client,
+        who: str,
+        where: str,
+        proxy: ProxyCommand | None,
+    ) -> HostError:
+        """The one line for whatever went wrong while connecting."""
+        words = _words(error)
+        if isinstance(error, TimeoutError) and _errno(error) is None:
+            return HostError(
+                f"{who}: the login took longer than {self._timing.login_s:g} s",
+                "the host or the network is slow; it is tried again",
+                slug="no_answer",
+            )
+        if isinstance(error, asyncssh.PermissionDenied) or (
+            client.met and "authentication failures" in words
+        ):
+            return self._denied(error, target, client, who)
+        if isinstance(error, asyncssh.ChannelOpenError):
+            via = target.via.label if target.via else "?"
+            return HostError(
+                f"jump host {via} cannot reach {where}: {words}",
+                "check the address as the jump host sees it, and that it allows forwarding",
+                slug="refused" if "refused" in words.lower() else "unreachable",
+            )
+        if isinstance(error, asyncssh.KeyExchangeFailed | asyncssh.ProtocolNotSupported):
+            return HostError(
+                f"{who}: no common SSH algorithms: {words}",
+                "its SSH server is too old or too new",
+                slug="not_ssh",
+            )
+        if proxy is not None and isinstance(error, OSError | asyncssh.ConnectionLost):
+            return await proxy.failure()
+        if isinstance(error, OSError):
+            return connect_error(error, where)
+        if isinstance(error, asyncssh.Error):
+            slug = "no_answer" if isinstance(error, asyncssh.ConnectionLost) else "not_ssh"
+            return HostError(
+                f"{who}: the connection ended while logging in: {words}", "it is tried again", slug=slug
+            )
+        return HostError(f"{who}: {type(error).__name__}: {words}", "ssh -v shows more", slug="ssh_config")
+
+    @staticmethod
+    def _denied(error: Exception, target: SshTarget, client: _Client, who: str) -> HostError:
+        user = target.user or "you"
+        if "authentication failures" in _words(error):
+            return HostError(
+                f"{who}: too many keys were offered before the right one",
+                "set IdentitiesOnly yes and the right IdentityFile for this host in ~/.ssh/config",
+                slug="auth_failed",
+            )
+        notes = "; ".join(dict.fromkeys(client.notes))
+        return HostError(
+            f"{who}: {user} may not log in" + (f": {notes}" if notes else ": no key or password was taken"),
+            f"check the user name and the key; ssh -v {target.label} shows what is offered",
+            slug="auth_failed",
+        )
+
+    async def _ping(self, link: _SshLink) -> None:
+        """Measures the round trip, so that the age of the link never grows while it lives."""
+        while True:
+            sent = time.monotonic()
+            # asyncssh has no public way to ask for an answer; this is what its own keep-alive sends.
+            await link.conn._make_global_request(b"keepalive@openssh.com")
+            if link.lost.done():
+                return
+            link.heard_at = time.monotonic()
+            self._keeper.update(last_byte_at=link.heard_at, rtt_s=link.heard_at - sent)
+            await asyncio.sleep(self._timing.ping_s)
+
+    # Channels
+
+    @contextlib.asynccontextmanager
+    async def _shell(self) -> AsyncIterator[_SshChannel]:
+        """A session channel, as soon as the link and the host's MaxSessions allow. Ends its script on the way out."""
+        async with contextlib.AsyncExitStack() as undo:
+            await self._sessions.acquire()
+            undo.callback(self._sessions.release)
+            channel = await self._open_channel()
+            self._open_channels += 1
+            undo.pop_all()
+        try:
+            yield channel
+        finally:
+            end(channel)
+            task = asyncio.create_task(self._release(channel))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _release(self, channel: _SshChannel) -> None:
+        try:
+            await channel.freed()
+        finally:
+            self._open_channels -= 1
+            self._sessions.release()
+            self._freed.set()
+            self._freed = asyncio.Event()
+
+    async def _open_channel(self) -> _SshChannel:
+        refused_alone = 0
+        while True:
+            link = await self._keeper.ready()
+            freed = self._freed
+            try:
+                process = await link.conn.create_process(COMMAND, encoding=None)
+                return _SshChannel(link, self.host, process)
+            except asyncssh.ChannelOpenError as error:
+                if link.lost.done():
+                    continue
+                if error.code not in (asyncssh.OPEN_CONNECT_FAILED, asyncssh.OPEN_RESOURCE_SHORTAGE):
+                    raise HostError(
+                        f"{self.host}: the host runs no commands for us: {_words(error)}",
+                        "the account needs a login shell that may run /bin/sh",
+                        slug="unsupported_host",
+                    ) from None
+            except (OSError, asyncssh.Error):
+                await link.lost  # nothing was sent yet, so the next link may be asked
+                continue
+            # MaxSessions of the host is reached: wait for one of ours to end.
+            refused_alone += self._open_channels == 0
+            if refused_alone > _TRIES:
+                raise HostError(
+                    f"{self.host}: the host opens no session on this connection",
+                    "look at MaxSessions in its sshd_config",
+                    slug="unsupported_host",
+                )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await freed.wait()
+
+    def _too_late(self, timeout_s: float, asked_at: float) -> HostError | TimedOut:
+        """Our own deadline passed; a link that has gone quiet is a dead link, not a slow command."""
+        status = self.status()
+        quiet = 2 * self._timing.ping_s
+        if status.state is not LinkState.UP:
+            return LinkLost(
+                f"{self.host}: no link within {timeout_s:g} s"
+                + (f": {status.error}" if status.error else ""),
+                "it is tried again by itself",
+            )
+        if status.last_byte_at is not None and time.monotonic() - max(status.last_byte_at, asked_at) > quiet:
+            return LinkLost(
+                f"{self.host}: the host has not answered for {time.monotonic() - status.last_byte_at:.0f} s",
+                "what was asked may or may not have happened; look again when the link is back",
+            )
+        return TimedOut(
+            f"{self.host}: a command gave no result within {timeout_s:g} s",
+            "the host is busy; look at its load",
+        )
+
+    async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
+        asked_at = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_s), self._shell() as channel:
+                return await run_script(channel, script, host=self.host, max_output_bytes=limit, data=data)
+        except TimeoutError:
+            raise self._too_late(timeout_s, asked_at) from None
+
+    async def run(
+        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
+    ) -> Completed:
+        """See `Transport.run`. Waits for the link within `timeout_s`; never runs a script twice."""
+        return await self._execute(script, timeout_s, max_output_bytes, None)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, script: str) -> AsyncIterator[ByteStream]:
+        """See `Transport.stream`. Waits for the link as long as it takes."""
+        async with self._shell() as channel:
+            stream = ScriptStream(channel, self.host)
+            try:
+                await stream.start(script)
+                yield stream
+            finally:
+                await stream.close()
+
+    async def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
+        """See `Transport.put`."""
+        script = put_script(shell_path(path), len(data), mode)
+        raise_for_put(await self._execute(script, _PUT_TIMEOUT_S, 65_536, data), self.host, path)
+
+    @contextlib.asynccontextmanager
+    async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:
+        """See `Transport.open_connection`. Not counted in MaxSessions."""
+        while True:
+            link = await self._keeper.ready()
+            try:
+                streams = await link.conn.open_connection(host, port, encoding=None)
+                break
+            except asyncssh.ChannelOpenError as error:
+                if link.lost.done():
+                    continue
+                if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+                    raise HostError(
+                        f"{self.host}: the host forbids connections through it: {_words(error)}",
+                        "set AllowTcpForwarding yes (or local) in its sshd_config",
+                        slug="forwarding_prohibited",
+                    ) from None
+                raise HostError(
+                    f"{self.host}: nothing answers on {host}:{port} there: {_words(error)}",
+                    "is the server running, and is this its port?",
+                    slug="refused",
+                ) from None
+            except (OSError, asyncssh.Error):
+                await link.lost
+        connection = _Connection(link, self.host, streams)
+        try:
+            yield connection
+        finally:
+            await connection.close()
