@@ -9,6 +9,10 @@ import pytest
 REAL_PARTS = {
     "sshd",
     "tcp_proxy",
+    "start_sshd",
+    "make_tcp_proxy",
+    "ssh_transport",
+    "make_ssh_transport",
     "gpu_host",
     "gpu_hosts",
     "sglang_cpu",

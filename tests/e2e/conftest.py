@@ -23,6 +23,7 @@ import pytest
 
 SGLANG_CPU = Path(__file__).parents[1] / "sglang_cpu"
 COMMAND = Path(sys.executable).parent / "eagletui"
+ENVIRONMENT = dict(os.environ)  # of the person who runs the tests; each test has a home of its own
 
 T = TypeVar("T")
 

@@ -12,6 +12,8 @@ import urllib.request
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)
+
 READY_S = 240  # a start takes 17 to 60 s on a free machine
 
 
