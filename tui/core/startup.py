@@ -1,32 +1,34 @@
-"""Start-up tracking: from the bytes of a server's log to phase, progress, ranks and readiness."""
+"""Start-up tracking: from the bytes of a server's log to phase, progress, ranks and readiness.
 
-from dataclasses import dataclass
-from enum import StrEnum
+The order of phases differs by version (0.5.14 loads the draft before the pools, earlier versions after the graphs), so
+nothing here is a linear machine: every rank has a position in its own order, and the phase shown is the last one begun
+by the rank that is furthest on. Formats: docs/diagnosis.md.
+"""
 
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-class Phase(StrEnum):
-    """Phases in the order of SGLang 0.5.14 and later; earlier versions run memory_pool and cuda_graph twice."""
+from tui.core.logs import LineSplitter, LogRecord, Piece
+from tui.core.patterns import Failure, Milestone, Patterns, patterns
+from tui.core.phases import Outcome, Phase
+from tui.core.text import sanitize
 
-    LAUNCH = "launch"
-    DISTRIBUTED_INIT = "distributed_init"
-    LOAD_WEIGHTS = "load_weights"
-    MEMORY_POOL = "memory_pool"
-    DRAFT_MODEL = "draft_model"
-    CUDA_GRAPH = "cuda_graph"
-    WARMUP = "warmup"
-    READY = "ready"
-    SERVING = "serving"
-
-
-class Outcome(StrEnum):
-    STARTING = "starting"
-    READY = "ready"
-    CRASHED = "crashed"
-    HUNG = "hung"
-    STOPPED = "stopped"
-    FINISHED = "finished"  # a benchmark's end
-    LOST = "lost"
-    UNKNOWN = "unknown"
+__all__ = [
+    "Clue",
+    "DecodeFigures",
+    "LedgerRow",
+    "LogTracker",
+    "Outcome",
+    "Phase",
+    "PhaseSpan",
+    "Progress",
+    "RankState",
+    "StartupState",
+]
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class DecodeFigures:
     accept_len: float | None = None
     token_usage: float | None = None
     cuda_graph: bool | None = None
+    total_running: int | None = None  # sums of the last lines of all DP ranks
+    total_gen_tok_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,24 @@ class LedgerRow:
 
 
 @dataclass(frozen=True)
+class Clue:
+    """A line that a failure pattern matched, with what was known at that line."""
+
+    id: str  # of the pattern; "exception" for an exception that none matches
+    cause: str | None
+    level: str  # see tui/data/failures.toml
+    line: int
+    text: str
+    rank: str | None
+    phase: Phase
+    marked: bool  # in the traceback that a fatal marker opened
+    traceback: bool  # in a traceback at all
+    fatal: bool
+    groups: Mapping[str, str] = field(default_factory=dict)
+    frames: tuple[str, ...] = ()  # names of the functions and files of the traceback so far
+
+
+@dataclass(frozen=True)
 class StartupState:
     """Everything the log alone says, at one moment."""
 
@@ -101,3 +123,1019 @@ class StartupState:
     max_total_num_tokens: int | None = None
     unrecognized: str | None = None  # newest line that looked like a milestone of an unknown wording
     restarts: int = 0  # a second run in the same file resets all of the above
+    clues: tuple[Clue, ...] = ()
+    ranks_seen: int = 0  # distinct rank tags of any line
+    slow_tokenizer: int = 0  # warnings about a slow tokenizer
+    slow_tokenizer_line: int | None = None  # of the first
+    accept_one: int = 0  # newest decode lines in a row with an accept length of exactly 1.00
+    accept_one_line: int | None = None  # the newest of them
+    retractions: int = 0
+    decode_lines: int = 0
+    working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
+
+
+# ---- shapes of lines ----------------------------------------------------------------------------------------------
+
+_TAGS = r"(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*"
+_PREFIX = re.compile(
+    r"\[?(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>" + _TAGS + r")\](?:\s|$)"
+    r"|(?:^|(?<=\s))\[gpu(?:_id)?=(?P<gpu>\d+)\]\s|^Rank (?P<rank>\d+): "
+)
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?|(\d\d):(\d\d):(\d\d)")
+# What wrappers put before a line: kubectl and CI stamps, CRI, compose, journald, Python loggers, Ray, log viewers, mpirun.
+_WRAPPER = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
+    r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3} - [\w.]+ - [A-Z]+ - "
+    r"|\((?:[\w.:-]+ )+pid=\d+(?:, ip=[\d.a-f:]+)?\) "
+    r"|[A-Za-z][\w.-]{0,60} +\| "
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@-]+\[\d+\]: "
+    r"|\[[\w.-]+/[\w./-]+\] "
+    r"|\[\d+,\d+\]<std(?:out|err)>: ?"
+    r"|\d{1,3}: (?=\[\d{4}-|\s*File|Traceback|\w+Error)"
+    r"|Output: )"
+)
+_BAR = re.compile(
+    r"(?P<desc>[^\r\n|%\]]{0,160}?)(?::\s*|\s+|^)(?P<pct>\d+)%(?: Completed \| |\|[^|\r\n]{0,400}\| *)"
+    r"(?P<n>\d+)/(?P<t>\d+) \[[^\]\r\n]{0,80}\]?"
+)
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)")
+_PAIR = re.compile(r"([#A-Za-z][^:,]*?): (True|False|-?\d+(?:\.\d+)?)")
+_BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
+_SECRETS = re.compile(r"((?:api_key|hf_token|password|ssl_keyfile_password)'?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")")
+_NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
+
+# Cheap tests that come before the tables' regular expressions; tests/core/test_startup_patterns.py holds them to the tables.
+_MILESTONE_HEADS = frozenset(
+    "init load memo capt max_ sgla cust setu prep post runn flas ente try  comp tree engi regi pre- nccl rccl warm star info"
+    " the  use  mamb swak [glo wait appl uvic kv c full swa ".split(" ")
+) | {"try ", "the ", "use ", "kv c", "swa ", "full"}
+_FAILURE_STEMS = re.compile(
+    r"rror|xception|[Ff]ail|[Kk]illed|raceback|emory|in use|ime(?:d )?out|[Ss]igquit|SIG|NCCL|nccl|nsupported|not support|crashed"
+    r"|xit ?code|exited|not available|racefully|hutting|Finished server|Abort|Terminat|terminate|server task|server process"
+    r"|CrashLoop|undefined|common_ops|died|dead|etract|oom|out of|[Nn]inja|nvcc|ptxas|no kernel|huggingface|cannot|compute"
+    r"|mmap|req_slots|closed|[Bb]roken|reset by|onnect|remote_code|Initialization|init state|proxy|NVIDIA|CUDA|is not|minimum"
+    r"|Segmentation|Repo id|backends|does not|too old|too small|is zero|must|only support|Bus|finish the model|Offline|Couldn't|Can't"
+    r"|Unable|Unrecognized|has no|Invalid|is a|expected|resources|Response"
+)
+# Names of functions and files in a traceback that prove how far a rank had come, the most advanced last.
+_FRAME_PHASES = (
+    (re.compile(r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime"), Phase.DISTRIBUTED_INIT),
+    (re.compile(r"\bload_model\b|\bget_model\b|\bload_weights\b|model_loader"), Phase.LOAD_WEIGHTS),
+    (re.compile(r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"), Phase.MEMORY_POOL),
+    (re.compile(r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend"), Phase.CUDA_GRAPH),
+    (re.compile(r"_wait_and_warmup|_execute_server_warmup"), Phase.WARMUP),
+    (re.compile(r"\bevent_loop_|forward_thread_func|run_event_loop"), Phase.SERVING),
+)
+
+_DIST, _LOAD, _DRAFT, _POOL, _GRAPH = 10, 100, 120, 200, 300
+_LAYER = 1_000  # one more runner, in the order before 0.5.14
+_WARMUP, _READY, _SERVING = 1_000_000, 2_000_000, 3_000_000
+_CLUE_LIMIT = 400
+_DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
+
+
+class _Segment(NamedTuple):
+    """A part of a line that is a record of its own."""
+
+    time: str | None
+    rank: str | None  # "" for a stamped line without tags
+    body: str
+    bar: re.Match[str] | None
+    at: int  # characters from the beginning of the line
+
+
+@dataclass
+class _Rank:
+    tag: str
+    phase: Phase = Phase.LAUNCH
+    position: int = 0
+    since: str | None = None
+    loads: int = 0  # runners whose load began
+    loading: bool = False
+    layer: int = 0  # position offset of the runner, in the order before 0.5.14
+    before: float | None = None
+    weights: float | None = None
+    draft: float | None = None
+    kv: float | None = None
+    graphs: float | None = None
+    free: float | None = None
+    tokens: int | None = None
+    types: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Bar:
+    what: str  # shards, capture, "" for any other
+    done: int
+    total: int
+    position: int  # of the tracker at the newest frame
+    key: int
+    number: int
+    frames: int = 0
+
+
+@dataclass
+class _Episode:
+    """A traceback being read."""
+
+    rank: str | None
+    marked: bool
+    line: int
+    frames: list[str] = field(default_factory=list)
+    exception: Clue | None = None
+
+
+class LogTracker:
+    """Follows one log. The result depends on the bytes alone, never on how they were cut into chunks.
+
+    Args:
+        records: make a LogRecord of every line (for a view). Without, `feed` returns nothing and steady decode lines cost
+            next to nothing.
+    """
+
+    def __init__(self, records: bool = True) -> None:
+        self._want = records
+        self._tables: Patterns = patterns()
+        self.reset()
+
+    def reset(self) -> None:
+        """Another file, or the same one replaced: everything starts again."""
+        self._splitter = LineSplitter()
+        self._restarts = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A run begins: forgets the one before it in this file."""
+        self._phase = Phase.LAUNCH
+        self._position = 0
+        self._ranks: dict[str, _Rank] = {}
+        self._tags: set[str] = set()
+        self._marks: list[tuple[Phase, float | None]] = []
+        self._first_stamp: float | None = None
+        self._day = 0.0
+        self._stamp_text: str | None = None
+        self._newest_stamp: str | None = None
+        self._bar: _Bar | None = None
+        self._bars: dict[tuple[str, int], _Bar] = {}
+        self._capturing: str | None = None
+        self._decode: dict[str, str | bytes] = {}
+        self._decode_newest: str = ""
+        self._decode_lines = 0
+        self._ones = 0
+        self._ones_line: int | None = None
+        self._retractions = 0
+        self._fired_up = False
+        self._port: int | None = None
+        self._version: str | None = None
+        self._args: dict[str, object] | None = None
+        self._tokens: int | None = None
+        self._unrecognized: str | None = None
+        self._working: str | None = None
+        self._slow_tokenizer = 0
+        self._slow_tokenizer_line: int | None = None
+        self._clues: list[Clue] = []
+        self._seen_clues: dict[str, int] = {}
+        self._episode: _Episode | None = None
+        self._benign_trace = False
+        self._in_usage = False
+        self._soft = 0  # clues of tracebacks that no fatal marker opened
+        self._fatal: int | None = None
+        self._stop: int | None = None
+        self._ended = False
+        self._lines = 0
+        self._cache: StartupState | None = None
+
+    # ---- input ------------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> tuple[LogRecord, ...]:
+        """Takes the next bytes; returns the records they completed or replaced, and the unterminated tail as a provisional one."""
+        if not data:
+            return ()
+        self._cache = None
+        self._ended = False
+        if not self._want:
+            self._skim(data)
+            return ()
+        out: list[LogRecord] = []
+        for piece in self._splitter.feed(data):
+            self._piece(piece, out)
+        out.extend(self._provisional())
+        return tuple(out)
+
+    def flush(self) -> tuple[LogRecord, ...]:
+        """The writer is gone: the unterminated tail is a line, and an open traceback is final."""
+        self._cache = None
+        out: list[LogRecord] = []
+        for piece in self._splitter.flush():
+            self._piece(piece, out)
+        self._ended = True
+        return tuple(out)
+
+    def _skim(self, data: bytes) -> None:
+        plain = self._splitter.plain(data)
+        if plain is None:
+            out: list[LogRecord] = []
+            for piece in self._splitter.feed(data):
+                self._piece(piece, out)
+            return
+        first, lines = plain
+        number = first
+        heads = _FAST_HEADS
+        for raw in lines:
+            end = raw.find(b"] ", 20, 80)
+            if end > 0 and raw[0] == 0x5B and raw[11] == 0x20:
+                head = heads.get(raw[end + 2 : end + 9])
+                if head == 1:
+                    if self._position == _SERVING and not self._soft and self._episode is None and self._fatal is None:
+                        self._fast_decode(raw, end, number)
+                        number += 1
+                        continue
+                elif head == 2:
+                    if self._position == _SERVING and not self._soft and self._episode is None:
+                        number += 1
+                        continue
+                elif head == 3 and self._episode is None and raw[end + 11 : end + 12].isdigit() and b'HTTP/1' in raw:
+                    number += 1
+                    continue
+            if raw:
+                self._line(raw, number, 0, 0, None)
+            number += 1
+        self._lines = number - 1
+
+    def _fast_decode(self, raw: bytes, end: int, number: int) -> None:
+        tags = raw[20:end]
+        if tags[:1] == b".":
+            tags = tags[4:]
+        rank = _rank_name(tags)
+        if rank not in self._tags and rank:
+            self._tags.add(rank)
+        self._decode[rank] = raw
+        self._decode_newest = rank
+        self._decode_lines += 1
+        at = raw.find(b"accept len: ")
+        if at > 0:
+            if raw[at + 12 : at + 16] == b"1.00":
+                self._ones += 1
+                self._ones_line = number
+            else:
+                self._ones = 0
+
+    def _piece(self, piece: Piece, out: list[LogRecord]) -> None:
+        self._lines = max(self._lines, piece.number)
+        if piece.raw:
+            self._line(piece.raw, piece.number, piece.offset, piece.cut, out)
+        elif self._want:
+            out.append(LogRecord(piece.number, piece.offset, None, None, "", "plain", self._phase, piece.cut))
+
+    def _provisional(self) -> list[LogRecord]:
+        tail = self._splitter.tail
+        if not tail:
+            return []
+        number, offset = self._splitter.number, self._splitter.offset
+        out = []
+        for segment in _segments(tail):
+            kind = "bar" if segment.bar else self._level(segment.body)
+            out.append(
+                LogRecord(
+                    number,
+                    offset + segment.at,
+                    segment.time,
+                    segment.rank if segment.rank else ("main" if segment.time else None),
+                    _masked(segment.body),
+                    kind,
+                    self._phase,
+                    self._splitter.tail_cut,
+                    provisional=True,
+                )
+            )
+        return out
+
+    # ---- one line -----------------------------------------------------------------------------------------------------
+
+    def _line(self, raw: bytes, number: int, offset: int, cut: int, out: list[LogRecord] | None) -> None:
+        for segment in _segments(raw):
+            if segment.rank:
+                self._tags.add(segment.rank)
+            if segment.time is not None and segment.time != self._newest_stamp:
+                self._clock(raw, segment)
+            number_, offset_, key, frames = number, offset + segment.at, -1, 1
+            if segment.bar is not None:
+                bar = self._on_bar(segment.bar, number, offset_)
+                number_, offset_, key, frames, kind = bar.number, bar.key, bar.key, bar.frames, "bar"
+            else:
+                kind = self._on_text(segment, number)
+            if out is not None and self._want:
+                rank = segment.rank or ("main" if segment.time is not None else None)
+                if kind == "bar" and "TP0" in self._tags:
+                    rank = "TP0"
+                body = _masked(segment.body)
+                out.append(LogRecord(number_, offset_, segment.time, rank, body, kind, self._phase, cut, key, frames))
+
+    def _clock(self, raw: bytes, segment: _Segment) -> None:
+        self._newest_stamp = segment.time
+        self._stamp_text = None
+        text = raw[:600].decode("utf-8", "replace")
+        match = _PREFIX.search(text, max(0, segment.at if segment.at < 500 else 0))
+        if match is not None:
+            self._stamp_text = match.group()
+
+    def _seconds(self) -> float | None:
+        """The newest stamp in the log's own clock, seconds from the first one that was asked for."""
+        match = _DATE.search(self._stamp_text) if self._stamp_text else None
+        if match is None:
+            return None
+        if match.group(1):
+            from datetime import UTC, datetime
+
+            try:
+                year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
+                value = datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+            except ValueError:
+                return None
+            if match.group(7):
+                value += int(match.group(7)) / 1000
+        else:
+            hour, minute, second = (int(part) for part in match.group(8, 9, 10))
+            value = hour * 3600.0 + minute * 60 + second + self._day
+            if self._first_stamp is not None and value < self._first_stamp - 43_200:
+                self._day += 86_400  # a clock without date passed midnight
+                value += 86_400
+        if self._first_stamp is None:
+            self._first_stamp = value
+        return value - self._first_stamp
+
+    def _on_text(self, segment: _Segment, number: int) -> str:
+        """Takes one record in; returns its kind."""
+        body = segment.body
+        stamped = segment.rank is not None
+        if stamped:
+            if self._first_stamp is None:
+                self._seconds()
+            self._episode = self._episode if self._episode and not self._close_episode() else None
+            self._benign_trace = False
+            self._in_usage = False
+            batch = _BATCH.match(body)
+            if batch is not None:
+                return self._on_batch(segment, batch, number)
+        if self._in_usage and not stamped and ": error: " not in body:
+            return "plain"
+        if body.startswith("usage: "):
+            self._in_usage = True
+            return "plain"
+        if body.startswith("server_args="):
+            self._on_server_args(body)
+            return "plain"
+        if "Using a slow tokenizer" in body:
+            self._slow_tokenizer += 1
+            self._slow_tokenizer_line = self._slow_tokenizer_line or number
+            return "note"
+        if self._tables.benign.search(body):
+            if "etract" in body or "Decode out of memory" in body:
+                self._retractions += 1
+            self._benign_trace = "error" in body or body.rstrip().endswith("(most recent call last):")
+            if _NEW_RUN.search(body) and (self._fatal is not None or self._stop is not None):
+                self._new_run()
+            self._on_milestone(segment, number)
+            return self._level(body)
+        kind = self._on_milestone(segment, number)
+        if kind is not None:
+            return kind
+        if self._benign_trace and not stamped:
+            return "note"
+        return self._on_trouble(segment, number) or self._level(body)
+
+    def _level(self, body: str) -> str:
+        if self._tables.notes.search(body):
+            return "note"
+        if self._tables.warnings.search(body):
+            return "warning"
+        return "plain"
+
+    # ---- progress -------------------------------------------------------------------------------------------------------
+
+    def _rank(self, tag: str | None) -> _Rank:
+        tag = tag or ""
+        rank = self._ranks.get(tag)
+        if rank is None:
+            rank = self._ranks[tag] = _Rank(tag)
+        return rank
+
+    def _advance(self, rank: _Rank | None, phase: Phase, position: int) -> bool:
+        """Moves a rank, and the log with it where it is the furthest; True if the rank began a phase."""
+        if self._fatal is not None:
+            return False  # what other processes still say does not undo a death
+        began = False
+        if rank is not None and position > rank.position:
+            began = rank.phase != phase or position // _LAYER != rank.position // _LAYER
+            rank.position, rank.phase, rank.since = position, phase, self._newest_stamp
+        if position > self._position:
+            self._position = position
+            if phase != self._phase or not self._marks:
+                self._phase = phase
+                self._marks.append((phase, self._seconds()))
+                self._working = None
+        if self._soft:
+            self._forgive()
+        return began
+
+    def _forgive(self) -> None:
+        """The server goes on: tracebacks that no fatal marker opened did not kill it."""
+        self._clues = [clue for clue in self._clues if clue.marked or not clue.traceback or clue.fatal]
+        self._soft = 0
+
+    def _on_milestone(self, segment: _Segment, number: int) -> str | None:
+        body = segment.body
+        tables = self._tables
+        if body[:4].lower() in _MILESTONE_HEADS or "KV Cache" in body or "NCCL INFO" in body or "fired up" in body:
+            candidates = tables.milestones
+        elif tables.user_milestones:
+            candidates = tables.user_milestones
+        else:
+            self._note_unrecognized(segment)
+            return None
+        for milestone in candidates:
+            match = milestone.regex.search(body)
+            if match is not None:
+                return self._on_event(milestone, match, segment, number)
+        self._note_unrecognized(segment)
+        return None
+
+    def _note_unrecognized(self, segment: _Segment) -> None:
+        if segment.rank is not None and self._position < _WARMUP:
+            body = segment.body
+            if "avail mem" in body or body.endswith((" begin.", " end.", " begin", " end")):
+                self._unrecognized = body[:300]
+
+    def _on_event(self, milestone: Milestone, match: re.Match[str], segment: _Segment, number: int) -> str | None:
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        rank = self._rank(segment.rank)
+        avail = _number(groups.get("avail"))
+        if avail is not None:
+            rank.free = avail
+        began = False
+        match milestone.event:
+            case "dist_begin":
+                if rank.position >= _POOL:  # up to 0.5.13 a draft runner initialises again
+                    began = self._advance(rank, Phase.DRAFT_MODEL, _LAYER * max(1, rank.loads) + 50)
+                else:
+                    began = self._advance(rank, Phase.DISTRIBUTED_INIT, _DIST)
+            case "dist_mark":
+                began = self._advance(None if segment.rank is None else rank, Phase.DISTRIBUTED_INIT, _DIST)
+                return "phase" if began else self._level(segment.body)
+            case "load_begin":
+                began = self._on_load_begin(rank, avail)
+            case "load_end":
+                self._on_load_end(rank, groups, avail)
+            case "pool" | "pool_mark":
+                began = self._on_pool(rank, groups)
+            case "pool_end":
+                began = self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
+            case "capture_begin" | "capture_list":
+                what = groups.get("what")
+                if what is not None and what.lower() != self._capturing:
+                    self._capturing = what.lower()
+                    self._bar = None
+                    self._bars.clear()
+                began = self._advance(rank, Phase.CUDA_GRAPH, rank.layer + _GRAPH)
+            case "capture_end":
+                began = self._advance(rank, Phase.CUDA_GRAPH, rank.layer + _GRAPH)
+                used = _number(groups.get("used"))
+                if used is not None:
+                    rank.graphs = (rank.graphs or 0.0) + used
+            case "sched_ready":
+                self._tokens = int(groups["tokens"]) if "tokens" in groups else self._tokens
+                self._capturing = None
+            case "http" | "http_up":
+                port = groups.get("port") or groups.get("port2")
+                if port is not None and self._port is None:
+                    self._port = int(port)
+                began = self._advance(None, Phase.WARMUP, _WARMUP) or self._begins(Phase.WARMUP)
+            case "fired_up":
+                self._fired_up = True
+                self._advance(None, Phase.READY, _READY)
+                began = self._begins(Phase.READY)
+            case "working":
+                self._working = segment.body[:300]
+            case "dist_end":
+                self._advance(rank, Phase.DISTRIBUTED_INIT, _DIST)
+        if began:
+            return "phase"
+        return self._level(segment.body)
+
+    def _begins(self, phase: Phase) -> bool:
+        """Whether the log's newest phase is `phase` and no record was marked with it yet."""
+        if self._phase != phase or getattr(self, "_marked", None) == (len(self._marks), phase):
+            return False
+        self._marked = (len(self._marks), phase)
+        return True
+
+    def _on_load_begin(self, rank: _Rank, avail: float | None) -> bool:
+        runner = rank.loads
+        rank.loads += 1
+        rank.loading = True
+        self._bars.clear()
+        if runner == 0:
+            rank.before = avail
+            return self._advance(rank, Phase.LOAD_WEIGHTS, _LOAD)
+        if rank.position >= _POOL:
+            rank.layer = _LAYER * runner
+            return self._advance(rank, Phase.DRAFT_MODEL, rank.layer + _LOAD)
+        return self._advance(rank, Phase.DRAFT_MODEL, _DRAFT + runner)
+
+    def _on_load_end(self, rank: _Rank, groups: Mapping[str, str], avail: float | None) -> None:
+        kind, used = groups.get("type"), _number(groups.get("used"))
+        if not rank.loading:  # the log does not begin at the beginning
+            if kind is not None and rank.loads == 0 and _DRAFT_TYPE.search(kind):
+                rank.loads = 1
+            self._on_load_begin(rank, None)
+        rank.loading = False
+        if kind is not None:
+            rank.types.append(kind)
+        if rank.loads <= 1:
+            rank.weights = used
+            if used is None and rank.before is not None and avail is not None:
+                rank.weights = round(rank.before - avail, 2)
+            if rank.before is None and used is not None and avail is not None:
+                rank.before = round(avail + used, 2)
+        elif used is not None:
+            rank.draft = (rank.draft or 0.0) + used
+
+    def _on_pool(self, rank: _Rank, groups: Mapping[str, str]) -> bool:
+        size = _number(groups.get("kv"))
+        if size is None and "k" in groups and "v" in groups:
+            size = float(groups["k"]) + float(groups["v"])
+        if size is not None:
+            rank.kv = round((rank.kv or 0.0) + size, 2)
+        if "tokens" in groups and rank.tokens is None:
+            rank.tokens = int(groups["tokens"])
+        return self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
+
+    def _on_bar(self, match: re.Match[str], number: int, offset: int) -> _Bar:
+        desc, done, total = match.group("desc").strip(), int(match.group("n")), int(match.group("t"))
+        lowered = desc.lower()
+        what = ""
+        if "captur" in lowered:
+            what = "capture"
+            if self._phase != Phase.CUDA_GRAPH and self._position < _WARMUP:
+                rank = self._rank("TP0" if "TP0" in self._ranks else "")
+                self._advance(rank, Phase.CUDA_GRAPH, max(self._position, rank.layer + _GRAPH))
+        elif "loading" in lowered and ("shard" in lowered or "safetensor" in lowered or "tensor" in lowered):
+            what = "shards"
+            if self._position < _LOAD:
+                self._advance(self._rank("TP0" if "TP0" in self._ranks else ""), Phase.LOAD_WEIGHTS, _LOAD)
+        elif not desc and self._phase == Phase.CUDA_GRAPH and self._capturing is not None:
+            what = "capture"
+        bar = self._bars.get((what, total))
+        if bar is None or done < bar.done:
+            bar = self._bars[what, total] = _Bar(what, done, total, self._position, offset, number)
+            if len(self._bars) > 16:
+                self._bars.pop(next(iter(self._bars)))
+        bar.done, bar.position = done, self._position
+        bar.frames += 1
+        if (what == "shards" and self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL)) or (
+            what == "capture" and self._phase == Phase.CUDA_GRAPH
+        ):
+            self._bar = bar
+        return bar
+
+    def _on_batch(self, segment: _Segment, batch: re.Match[str], number: int) -> str:
+        decode = batch.group(1) == "Decode"
+        if decode:
+            rank = segment.rank or ""
+            self._decode[rank] = segment.body
+            self._decode_newest = rank
+            self._decode_lines += 1
+            at = segment.body.find("accept len: ")
+            if at > 0:
+                if segment.body[at + 12 : at + 16] == "1.00":
+                    self._ones += 1
+                    self._ones_line = number
+                else:
+                    self._ones = 0
+        if self._soft and self._fatal is None:
+            self._forgive()
+        if self._position == _SERVING:
+            return "plain"
+        if self._fired_up or self._serves(decode):
+            self._advance(None, Phase.SERVING, _SERVING)
+            return "phase" if self._begins(Phase.SERVING) else "plain"
+        return "plain"
+
+    def _serves(self, decode: bool) -> bool:
+        """Whether batch lines alone prove that the server serves, in a log without the "fired up" line.
+
+        In a log that shows the start, only decoding beyond what the warm-up asks for (8 tokens; a line comes every 40 steps)
+        is proof; a log without any milestone was cut from a running server.
+        """
+        if self._position < _LOAD:
+            return True
+        if not decode or (self._args is not None and self._args.get("warmups")):
+            return False
+        interval = (self._args or {}).get("decode_log_interval")
+        return self._decode_lines * (interval if isinstance(interval, int) else 40) >= 40
+
+    def _on_server_args(self, body: str) -> None:
+        if self._args is not None or self._position or self._fatal is not None or self._stop is not None:
+            self._new_run()
+        self._args = _parse_server_args(body)
+
+    def _new_run(self) -> None:
+        lines, stamp, text = self._lines, self._newest_stamp, self._stamp_text
+        self._restarts += 1
+        self._begin()
+        self._lines, self._newest_stamp, self._stamp_text = lines, stamp, text
+        self._seconds()
+
+    # ---- trouble --------------------------------------------------------------------------------------------------------
+
+    def _close_episode(self) -> bool:
+        episode, self._episode = self._episode, None
+        if episode is not None and episode.exception is not None:
+            self._add_clue(episode.exception)
+        return True
+
+    def _on_trouble(self, segment: _Segment, number: int) -> str | None:
+        body, stamped = segment.body, segment.rank is not None
+        traceback = "Traceback (most recent call last):" in body
+        episode = self._episode
+        if not stamped and episode is None:
+            bare = body.startswith('  File "') or (self._phase not in (Phase.READY, Phase.SERVING) and _EXCEPTION.match(body))
+            if traceback or bare:
+                episode = self._episode = _Episode("", False, number)
+        if episode is not None and not stamped:
+            if body.startswith(" "):
+                if ", in " in body and len(episode.frames) < 200:
+                    episode.frames.append(body.strip()[-200:])
+                return "note"
+        elif episode is None and not _FAILURE_STEMS.search(body) and not self._tables.user_failures:
+            return None
+        failure, match = self._match(body, segment, episode)
+        if failure is not None and match is not None:
+            return self._on_failure(failure, match, segment, number, episode, traceback)
+        if stamped and traceback:  # a logged traceback of unknown kind: not fatal by itself
+            self._episode = _Episode(segment.rank, False, number)
+            return "error"
+        if episode is not None and _EXCEPTION.match(body):
+            episode.exception = self._clue("exception", "unknown", "exception", number, segment, episode, False, {})
+            self._soft += 0 if episode.marked else 1
+            self._bump(episode)
+            return "error"
+        if traceback:
+            return "error" if episode is None or episode.line == number else "note"
+        return "error" if re.match(r"(?:ERROR|CRITICAL|FATAL)\b", body) else None
+
+    def _match(
+        self, body: str, segment: _Segment, episode: _Episode | None
+    ) -> tuple[Failure | None, re.Match[str] | None]:
+        phase = self._phase_of(segment, episode)
+        for failure in self._tables.failures:
+            if failure.phases is not None and phase not in failure.phases:
+                continue
+            match = failure.regex.search(body)
+            if match is not None:
+                return failure, match
+        return None, None
+
+    def _phase_of(self, segment: _Segment, episode: _Episode | None) -> Phase:
+        """The phase that trouble on this line belongs to."""
+        if episode is not None:
+            self._bump(episode)
+        tag = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
+        rank = self._ranks.get(tag or "")
+        if self._position >= _WARMUP or rank is None or rank.position == 0:
+            return self._phase
+        # Between the end of a load and the first word of the pool, the pool is being made.
+        if rank.phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL) and rank.loads and not rank.loading:
+            return Phase.MEMORY_POOL
+        return rank.phase
+
+    def _bump(self, episode: _Episode) -> None:
+        """Raises the phase of a rank to what its traceback proves."""
+        if not episode.frames or (not episode.marked and self._position >= _LOAD):
+            return
+        text = "\n".join(episode.frames)
+        if not episode.marked and "scheduler" not in text and "_wait_and_warmup" not in text:
+            return  # the main process before any rank: its frames say nothing of phases
+        for regex, phase in reversed(_FRAME_PHASES):
+            if regex.search(text):
+                self._prove(self._rank(episode.rank), phase)
+                return
+
+    def _prove(self, rank: _Rank, phase: Phase) -> None:
+        fatal, self._fatal = self._fatal, None
+        soft, self._soft = self._soft, 0
+        match phase:
+            case Phase.DISTRIBUTED_INIT:
+                self._advance(rank, phase, _DIST)
+            case Phase.LOAD_WEIGHTS:
+                self._advance(rank, phase, _LOAD)
+            case Phase.MEMORY_POOL:
+                self._advance(rank, phase, rank.layer + _POOL)
+            case Phase.CUDA_GRAPH:
+                self._advance(rank, phase, rank.layer + _GRAPH)
+            case Phase.WARMUP:
+                self._advance(None, phase, _WARMUP)
+            case Phase.SERVING:
+                # The event loop runs from the warm-up on.
+                if self._fired_up or self._position < _LOAD:
+                    self._advance(None, phase, _SERVING)
+                else:
+                    self._advance(None, Phase.WARMUP, _WARMUP)
+            case _:
+                pass
+        self._fatal, self._soft = fatal, soft
+
+    def _clue(
+        self,
+        id_: str,
+        cause: str | None,
+        level: str,
+        number: int,
+        segment: _Segment,
+        episode: _Episode | None,
+        fatal: bool,
+        groups: Mapping[str, str],
+    ) -> Clue:
+        rank = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
+        return Clue(
+            id=id_,
+            cause=cause,
+            level=level,
+            line=number,
+            text=segment.body[:2000],
+            rank=rank or None,
+            phase=self._phase_of(segment, episode),
+            marked=episode is not None and episode.marked,
+            traceback=episode is not None,
+            fatal=fatal,
+            groups=groups,
+            frames=tuple(episode.frames[-40:]) if episode is not None else (),
+        )
+
+    def _add_clue(self, clue: Clue) -> None:
+        # Of a line that comes a thousand times the first few tell all; the bound keeps memory flat.
+        seen = self._seen_clues.get(clue.id, 0)
+        self._seen_clues[clue.id] = seen + 1
+        if seen < 24 and len(self._clues) < _CLUE_LIMIT:
+            self._clues.append(clue)
+
+    def _on_failure(
+        self,
+        failure: Failure,
+        match: re.Match[str],
+        segment: _Segment,
+        number: int,
+        episode: _Episode | None,
+        traceback: bool,
+    ) -> str:
+        if failure.level == "stop":
+            if self._stop is None and (self._fatal is None or (episode is not None and episode.line == self._fatal)):
+                self._stop = number
+                self._fatal = None
+            return "warning"
+        if failure.level == "observation":
+            self._add_clue(self._clue(failure.id, failure.cause, failure.level, number, segment, None, False, {}))
+            return "warning"
+        if failure.phase is not None and (self._position < _WARMUP):
+            tag = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
+            self._prove(self._rank(tag), failure.phase)
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        clue = self._clue(failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups)
+        if failure.fatal and self._fatal is None and self._stop is None:
+            self._fatal = number
+        if episode is not None:
+            episode.exception = None
+            self._soft += 0 if episode.marked else 1
+        self._add_clue(clue)
+        if failure.level == "marker" or (traceback and failure.level not in ("collateral", "end")):
+            self._episode = _Episode(segment.rank, failure.level == "marker", number)
+        return "error" if failure.level not in ("collateral", "end", "wrapper") or traceback else "warning"
+
+    # ---- output ---------------------------------------------------------------------------------------------------------
+
+    def _outcome(self, soft: bool) -> Outcome:
+        if self._stop is not None:
+            return Outcome.STOPPED
+        if self._fatal is not None:
+            return Outcome.CRASHED
+        if soft and self._ended and self._position < _READY:
+            return Outcome.CRASHED
+        if self._fired_up or self._position == _SERVING:
+            return Outcome.READY
+        return Outcome.STARTING
+
+    def _progress(self) -> Progress | None:
+        bar = self._bar
+        if bar is not None and bar.position != self._position:
+            bar = None
+        what, done, total = (bar.what, bar.done, bar.total) if bar is not None else ("", 0, 0)
+        # The newest frame has no terminator until the next one comes.
+        tail = self._splitter.tail
+        if tail and b"%" in tail:
+            for segment in _segments(tail):
+                if segment.bar is not None:
+                    desc = segment.bar.group("desc").lower()
+                    if self._phase == Phase.CUDA_GRAPH and ("captur" in desc or (not desc.strip() and self._capturing)):
+                        what = "capture"
+                    elif self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL) and "loading" in desc:
+                        what = "shards"
+                    else:
+                        continue
+                    done, total = int(segment.bar.group("n")), int(segment.bar.group("t"))
+        return Progress(what, done, total) if what else None
+
+    def state(self) -> StartupState:
+        """Everything known now; cheap, and the same object while nothing came."""
+        if self._cache is None:
+            self._cache = self._state()
+        return self._cache
+
+    def _state(self) -> StartupState:
+        clues = list(self._clues)
+        if self._episode is not None and self._episode.exception is not None:
+            clues.append(self._episode.exception)
+        soft = any(clue.traceback and not clue.marked for clue in clues)
+        tagged = {tag: rank for tag, rank in self._ranks.items() if tag and rank.position}
+        ranks = tagged or {tag: rank for tag, rank in self._ranks.items() if rank.position}
+        order = sorted(ranks, key=_natural)
+        marks = list(self._marks)
+        if marks and marks[0][0] != Phase.LAUNCH and (self._args is not None or marks[0][0] == Phase.DISTRIBUTED_INIT):
+            marks.insert(0, (Phase.LAUNCH, 0.0))
+        spans = tuple(
+            PhaseSpan(phase, began, marks[at + 1][1] if at + 1 < len(marks) else None)
+            for at, (phase, began) in enumerate(marks)
+        )
+        return StartupState(
+            phase=self._phase,
+            outcome=self._outcome(soft),
+            progress=self._progress(),
+            ranks=tuple(
+                RankState(
+                    tag,
+                    self._phase if self._position >= _WARMUP else ranks[tag].phase,
+                    ranks[tag].since,
+                    ranks[tag].weights,
+                    ranks[tag].free,
+                )
+                for tag in order
+            ),
+            spans=spans,
+            last_decode=self._figures(),
+            ledger=tuple(
+                LedgerRow(
+                    tag, rank.before, rank.weights, rank.draft, rank.kv, rank.graphs, rank.free, rank.tokens
+                )
+                for tag, rank in ((tag, ranks[tag]) for tag in order)
+                if rank.weights is not None or rank.before is not None or rank.kv is not None
+            ),
+            lines=self._lines,
+            fired_up=self._fired_up,
+            uvicorn_port=self._port,
+            sglang_version=self._version,
+            server_args=self._args,
+            max_total_num_tokens=self._tokens,
+            unrecognized=self._unrecognized,
+            restarts=self._restarts,
+            clues=tuple(clues),
+            ranks_seen=len(self._tags),
+            slow_tokenizer=self._slow_tokenizer,
+            slow_tokenizer_line=self._slow_tokenizer_line,
+            accept_one=self._ones,
+            accept_one_line=self._ones_line if self._ones else None,
+            retractions=self._retractions,
+            decode_lines=self._decode_lines,
+            working=self._working,
+        )
+
+    def _figures(self) -> DecodeFigures | None:
+        if not self._decode:
+            return None
+        lines = {rank: _pairs(line) for rank, line in self._decode.items()}
+        newest = lines[self._decode_newest]
+        running = [value for line in lines.values() if (value := _integer(line.get("#running-req"))) is not None]
+        speeds = [value for line in lines.values() if (value := _number(line.get("gen throughput (token/s)"))) is not None]
+        graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
+        usage = newest.get("token usage", newest.get("full token usage"))
+        return DecodeFigures(
+            running=_integer(newest.get("#running-req")),
+            queued=_integer(newest.get("#queue-req")),
+            gen_tok_s=_number(newest.get("gen throughput (token/s)")),
+            accept_len=_number(newest.get("accept len")),
+            token_usage=_number(usage),
+            cuda_graph=None if graph is None else graph == "True",
+            total_running=sum(running) if running else None,
+            total_gen_tok_s=round(sum(speeds), 2) if speeds else None,
+        )
+
+
+_FAST_HEADS = {b"Decode ": 1, b"Prefill": 2, b"INFO:  ": 3}
+
+
+def _rank_name(tags: bytes) -> str:
+    return tags[1:].decode("ascii", "replace") if tags[:1] == b" " else ""
+
+
+def _natural(tag: str) -> list[tuple[str, int]]:
+    return [(part.rstrip("0123456789"), int(re.sub(r"\D", "", part) or 0)) for part in tag.split()]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _integer(text: str | None) -> int | None:
+    number = _number(text)
+    return int(number) if number is not None else None
+
+
+def _pairs(line: str | bytes) -> dict[str, str]:
+    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
+    match = _BATCH.search(text)
+    return {pair[0].strip(): pair[1] for pair in _PAIR.findall(text, match.end() if match else 0)}
+
+
+def _masked(text: str) -> str:
+    return _SECRETS.sub(r"\1'***'", text) if "api_key" in text or "hf_token" in text or "password" in text else text
+
+
+def _segments(raw: bytes) -> list[_Segment]:
+    """A line as its records: a bar may be glued to a record, and two processes may write onto one line."""
+    text = raw.decode("utf-8", "replace")
+    if text.startswith('{"log":'):
+        try:
+            inner = json.loads(text)["log"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            inner = text
+        if isinstance(inner, str):
+            found = [segment for part in re.split(r"[\r\n]+", inner) if part for segment in _split(sanitize(part))]
+            return found or [_Segment(None, None, "", None, 0)]
+    return _split(sanitize(text))
+
+
+def _split(text: str) -> list[_Segment]:
+    marks = list(_PREFIX.finditer(text, 0, 4_000)) if "]" in text or text.startswith("Rank ") else []
+    if not marks:
+        return _unstamped(text, 0)
+    found = _unstamped(text[: marks[0].start()], 0) if marks[0].start() else []
+    # What stands before a stamp is a wrapper's own, unless something is left of it.
+    found = [segment for segment in found if segment.bar is not None or segment.body.strip()]
+    for at, mark in enumerate(marks):
+        stop = marks[at + 1].start() if at + 1 < len(marks) else len(text)
+        body = text[mark.end() : stop]
+        if mark.group("time") is not None:
+            rank = mark.group("tags").strip()
+        else:
+            rank = "TP" + (mark.group("gpu") or mark.group("rank"))
+        found.append(_Segment(mark.group("time"), rank, body.rstrip(), None, mark.start()))
+    return found
+
+
+def _unstamped(text: str, at: int) -> list[_Segment]:
+    body, strip = text, 0
+    for _ in range(4):
+        match = _WRAPPER.match(body)
+        if match is None:
+            break
+        strip += match.end()
+        body = body[match.end() :]
+    body = body.rstrip()
+    if "%" in body:
+        bar = _BAR.search(body)
+        if bar is not None:
+            found = [_Segment(None, None, body[: bar.end()].strip(), bar, at + strip)]
+            rest = body[bar.end() :]
+            if rest.strip():
+                found.append(_Segment(None, None, rest, None, at + strip + bar.end()))
+            return found
+    return [_Segment(None, None, body, None, at + strip)]
+
+
+def _parse_server_args(body: str) -> dict[str, object] | None:
+    """The server_args= line: ServerArgs(a=1, ...) up to 0.5.18, a dict from 0.5.19 on; secrets left out."""
+    text = body.partition("server_args=")[2].strip()
+    found: dict[str, object] = {}
+    try:
+        tree = ast.parse(text, mode="eval").body
+        if isinstance(tree, ast.Dict):
+            items = [(key.value, value) for key, value in zip(tree.keys, tree.values, strict=True) if isinstance(key, ast.Constant)]
+        elif isinstance(tree, ast.Call):
+            items = [(keyword.arg, keyword.value) for keyword in tree.keywords]
+        else:
+            return None
+        for name, value in items:
+            try:
+                found[str(name)] = ast.literal_eval(value)
+            except (ValueError, TypeError):
+                found[str(name)] = ast.unparse(value)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Cut, or a repr that is no expression: take the simple values.
+        for name, value_text in re.findall(r"'?(\w+)'?(?:=|: )('[^']*'|-?\d+(?:\.\d+)?|True|False|None)(?=[,)}])", text):
+            found[name] = ast.literal_eval(value_text)
+    for name in found:
+        if re.search(r"api_key|token$|password|secret", name) and isinstance(found[name], str):
+            found[name] = "***"
+    return found or None
