@@ -67,7 +67,7 @@ class Keeper(Generic[L]):
         self._dial = dial
         self._timing = timing
         self._status = LinkStatus(host, LinkState.CONNECTING, time.monotonic())
-        self._watchers: set[tuple[deque[LinkStatus], asyncio.Event]] = set()
+        self._watchers: list[tuple[deque[LinkStatus], asyncio.Event]] = []
         self._changed = asyncio.Event()
         self._kick = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class Keeper(Generic[L]):
         seen: deque[LinkStatus] = deque([self._status], maxlen=_HISTORY)
         event = asyncio.Event()
         watcher = (seen, event)
-        self._watchers.add(watcher)
+        self._watchers.append(watcher)
         try:
             while True:
                 while seen:
@@ -112,7 +112,7 @@ class Keeper(Generic[L]):
                 event.clear()
                 await event.wait()
         finally:
-            self._watchers.discard(watcher)
+            self._watchers.remove(watcher)
 
     # Use
 

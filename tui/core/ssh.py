@@ -8,15 +8,20 @@ end of a dead link. Standard input is never logged: it carries scripts with secr
 import asyncio
 import base64
 import contextlib
+import getpass
 import os
+import shlex
+import signal
 import socket
+import subprocess
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.config import SSHClientConfig
 
 from tui.core.errors import HostError, LinkLost, TimedOut
 from tui.core.host_identity import HostCheck, OfferedKey
@@ -40,6 +45,7 @@ _MAX_CHANNELS = 8  # sshd's MaxSessions is 10 unless changed
 _TRIES = 3  # passphrase, password, keyboard-interactive
 _PUT_TIMEOUT_S = 120.0
 _ENDED_S = 5.0  # for an exit status that follows the end of the output
+_ORPHAN_S = 10.0  # served here: what a lost client left behind is ended after this
 _FREED_S = 3.0  # for the confirmation that a channel is closed
 
 asyncssh.set_log_level("WARNING")  # its INFO lines name every command and connection
@@ -396,8 +402,8 @@ class _SshChannel:
         with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
             async with asyncio.timeout(_ENDED_S):
                 await self._process.wait_closed()
-        signal = self._process.exit_signal
-        return f"SIG{one_line(signal[0])}" if signal else self._process.exit_status
+        by = self._process.exit_signal
+        return f"SIG{one_line(by[0])}" if by else self._process.exit_status
 
     def close(self) -> None:
         self._process.close()
@@ -772,8 +778,8 @@ class SshTransport:
             sent = time.monotonic()
             # asyncssh has no public way to ask for an answer; this is what its own keep-alive sends.
             await link.conn._make_global_request(b"keepalive@openssh.com")
-            if link.lost.done():
-                return
+            if link.hops[-1][2].lost.done():
+                return  # asyncssh answers for a dead connection
             link.heard_at = time.monotonic()
             self._keeper.update(last_byte_at=link.heard_at, rtt_s=link.heard_at - sent)
             await asyncio.sleep(self._timing.ping_s)
@@ -917,3 +923,220 @@ class SshTransport:
             yield connection
         finally:
             await connection.close()
+
+
+def generate_key() -> tuple[str, str]:
+    """A new ed25519 key: (private in OpenSSH's format, public as `type base64`)."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return key.export_private_key().decode(), " ".join(key.export_public_key().decode().split()[:2])
+
+
+def parse_config(path: Path, host: str, user: str | None, port: int | None) -> dict[str, list[str]]:
+    """~/.ssh/config by asyncssh's parser, where there is no `ssh` to ask; keys in lower case as `ssh -G` prints them.
+
+    Raises HostError (slug ssh_config) where the parser, which is stricter than OpenSSH, cannot read the file.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        options = SSHClientConfig.load(
+            None, [path], False, False, False, getpass.getuser(), user or (), host, port or ()
+        ).get_options(False)
+    except (OSError, ValueError, RecursionError) as error:
+        raise HostError(
+            f"{host}: the SSH configuration cannot be used: {_words(error)}",
+            "mend that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
+            slug="ssh_config",
+        ) from None
+    found: dict[str, list[str]] = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            found[name.lower()] = ["yes" if value else "no"]
+        elif name in ("ProxyJump", "ProxyCommand") and isinstance(value, list):
+            found[name.lower()] = [shlex.join(map(str, value))]
+        else:
+            found[name.lower()] = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return found
+
+
+class _Gate(asyncssh.SSHServer):
+    """Lets one key in, and through to this machine only."""
+
+    def __init__(self, key: asyncssh.SSHKey, clients: Callable[[int], None]) -> None:
+        self._key, self._clients = key, clients
+        self._counted = False
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return key == self._key
+
+    def auth_completed(self) -> None:
+        self._counted = True
+        self._clients(1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._counted:
+            self._counted = False
+            self._clients(-1)
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        return dest_host in ("127.0.0.1", "localhost", "::1")
+
+
+class SshServer:
+    """An SSH server on 127.0.0.1 (`serve`)."""
+
+    def __init__(self, env: Mapping[str, str], cwd: str, on_clients: Callable[[int], None]) -> None:
+        self._env, self._cwd, self._on_clients = dict(env), cwd, on_clients
+        self._count = 0
+        self._groups: set[int] = set()
+        self._acceptor: asyncssh.SSHAcceptor | None = None
+
+    async def start(self, host_key: str, client_public_key: str) -> None:
+        """Binds a free port."""
+        allowed = asyncssh.import_public_key(client_public_key)
+        self._acceptor = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_factory=lambda: _Gate(allowed, self._counted),
+            server_host_keys=[asyncssh.import_private_key(host_key)],
+            process_factory=self._serve,
+            encoding=None,
+            line_editor=False,
+            allow_scp=False,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            encryption_algs=_CIPHERS,
+            compression_algs=None,
+            keepalive_interval=15,
+            keepalive_count_max=2,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port on 127.0.0.1."""
+        assert self._acceptor is not None
+        return self._acceptor.get_port()
+
+    def close(self) -> None:
+        """Takes no more connections, closes the present ones and ends their commands."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+        for group in tuple(self._groups):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGTERM)
+
+    async def wait_closed(self) -> None:
+        """Waits until it is closed."""
+        if self._acceptor is not None:
+            await self._acceptor.wait_closed()
+
+    def _counted(self, step: int) -> None:
+        self._count += step
+        self._on_clients(self._count)
+
+    async def _serve(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
+        if process.command != COMMAND:
+            process.stderr.write(f"only {COMMAND} is served here\n".encode())
+            process.exit(127)
+            return
+        child = await asyncio.create_subprocess_exec(
+            *COMMAND.split(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            cwd=self._cwd,
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        self._groups.add(child.pid)
+        feeding = asyncio.create_task(self._feed(process, child, child.stdin))
+        outputs = [
+            asyncio.create_task(self._drain(child.stdout, process.stdout)),
+            asyncio.create_task(self._drain(child.stderr, process.stderr)),
+        ]
+        try:
+            code = await child.wait()
+            # What the shell left in the background may hold the outputs; sshd waits for those too, we not for ever.
+            await asyncio.wait(outputs, timeout=_FREED_S)
+            with contextlib.suppress(OSError, asyncssh.Error):
+                if code < 0:
+                    process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+                else:
+                    process.exit(code)
+        finally:
+            self._groups.discard(child.pid)
+            for task in (feeding, *outputs):
+                task.cancel()
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+            # No public way to let go of pipes that a grandchild inherited.
+            child._transport.close()  # type: ignore[attr-defined]
+
+    async def _feed(
+        self,
+        process: "asyncssh.SSHServerProcess[bytes]",
+        child: asyncio.subprocess.Process,
+        sink: asyncio.StreamWriter,
+    ) -> None:
+        """The client's bytes and signals to the shell; a channel that is gone ends what still runs there."""
+        while True:
+            try:
+                data = await process.stdin.read(65_536)
+                if not data:
+                    break
+                sink.write(data)
+                await sink.drain()
+            except asyncssh.SignalReceived as received:
+                with contextlib.suppress(ProcessLookupError, AttributeError):
+                    os.killpg(child.pid, getattr(signal, f"SIG{received.signal}"))
+            except asyncssh.Error:
+                break
+            except OSError:
+                break
+        sink.close()
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await process.channel.wait_closed()
+        # The end of its input ended most scripts already; a launch or a stop gets time to come to its end.
+        await asyncio.sleep(_ORPHAN_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+
+    @staticmethod
+    async def _drain(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]") -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            while data := await source.read(65_536):
+                sink.write(data)
+                await sink.drain()
+        # The channel is gone, the shell must not block on a full pipe before it sees that.
+        while await source.read(65_536):
+            pass
+
+
+async def serve(
+    *,
+    host_key: str,
+    client_public_key: str,
+    env: Mapping[str, str],
+    cwd: str,
+    on_clients: Callable[[int], None],
+) -> SshServer:
+    """Starts an SSH server on a free port of 127.0.0.1 that runs `/bin/sh -s` for one key and forwards to 127.0.0.1.
+
+    Args:
+        host_key, client_public_key: as `generate_key` returns them (its first and second text).
+        env, cwd: of every shell.
+        on_clients: called with the number of clients whenever it changes.
+    """
+    server = SshServer(env, cwd, on_clients)
+    await server.start(host_key, client_public_key)
+    return server
