@@ -17,9 +17,23 @@ from tui.core.phases import Phase
 
 EVENTS = frozenset(
     (
-        "dist_begin dist_mark dist_end load_begin load_end pool pool_mark pool_end capture_begin capture_list "
-        "capture_end sched_ready http http_up fired_up prefill working"
-    ).split()
+        "dist_begin",
+        "dist_mark",
+        "dist_end",
+        "load_begin",
+        "load_end",
+        "pool",
+        "pool_mark",
+        "pool_end",
+        "capture_begin",
+        "capture_list",
+        "capture_end",
+        "sched_ready",
+        "http",
+        "http_up",
+        "fired_up",
+        "working",
+    )
 )
 LEVELS = ("root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation")
 
@@ -67,7 +81,7 @@ class AnyOf:
 def _scoped(pattern: re.Pattern[str]) -> str:
     # "(?i)abc" must become "(?i:abc)": flags may not stand in the middle of an expression.
     flags = re.match(r"\(\?([aimsux]+)\)", pattern.pattern)
-    return f"(?{flags[1]}:{pattern.pattern[flags.end():]})" if flags else f"(?:{pattern.pattern})"
+    return f"(?{flags[1]}:{pattern.pattern[flags.end() :]})" if flags else f"(?:{pattern.pattern})"
 
 
 @dataclass(frozen=True)

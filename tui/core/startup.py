@@ -159,17 +159,56 @@ _BAR = re.compile(
     r"(?P<desc>[^\r\n|%\]]{0,160}?)(?::\s*|\s+|^)(?P<pct>\d+)%(?: Completed \| |\|[^|\r\n]{0,400}\| *)"
     r"(?P<n>\d+)/(?P<t>\d+) \[[^\]\r\n]{0,80}\]?"
 )
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)")
+_EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
+)
 _PAIR = re.compile(r"([#A-Za-z][^:,]*?): (True|False|-?\d+(?:\.\d+)?)")
 _BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
-_SECRETS = re.compile(r"((?:api_key|hf_token|password|ssl_keyfile_password)'?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")")
+_SECRETS = re.compile(
+    r"((?:api_key|hf_token|password|ssl_keyfile_password)'?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")"
+)
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
 
 # Cheap tests that come before the tables' regular expressions; tests/core/test_startup_patterns.py holds them to the tables.
 _MILESTONE_HEADS = frozenset(
-    "init load memo capt max_ sgla cust setu prep post runn flas ente try  comp tree engi regi pre- nccl rccl warm star info"
-    " the  use  mamb swak [glo wait appl uvic kv c full swa ".split(" ")
-) | {"try ", "the ", "use ", "kv c", "swa ", "full"}
+    (
+        "init",
+        "load",
+        "memo",
+        "capt",
+        "max_",
+        "sgla",
+        "cust",
+        "setu",
+        "prep",
+        "post",
+        "runn",
+        "flas",
+        "ente",
+        "try ",
+        "comp",
+        "tree",
+        "engi",
+        "regi",
+        "pre-",
+        "nccl",
+        "rccl",
+        "warm",
+        "star",
+        "info",
+        "the ",
+        "use ",
+        "mamb",
+        "swak",
+        "[glo",
+        "wait",
+        "appl",
+        "uvic",
+        "kv c",
+        "full",
+        "swa ",
+    )
+)
 _FAILURE_STEMS = re.compile(
     r"rror|xception|[Ff]ail|[Kk]illed|raceback|emory|in use|ime(?:d )?out|[Ss]igquit|SIG|NCCL|nccl|nsupported|not support|crashed"
     r"|xit ?code|exited|not available|racefully|hutting|Finished server|Abort|Terminat|terminate|server task|server process"
@@ -180,10 +219,23 @@ _FAILURE_STEMS = re.compile(
 )
 # Names of functions and files in a traceback that prove how far a rank had come, the most advanced last.
 _FRAME_PHASES = (
-    (re.compile(r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime"), Phase.DISTRIBUTED_INIT),
+    (
+        re.compile(
+            r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime"
+        ),
+        Phase.DISTRIBUTED_INIT,
+    ),
     (re.compile(r"\bload_model\b|\bget_model\b|\bload_weights\b|model_loader"), Phase.LOAD_WEIGHTS),
-    (re.compile(r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"), Phase.MEMORY_POOL),
-    (re.compile(r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend"), Phase.CUDA_GRAPH),
+    (
+        re.compile(r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"),
+        Phase.MEMORY_POOL,
+    ),
+    (
+        re.compile(
+            r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend"
+        ),
+        Phase.CUDA_GRAPH,
+    ),
     (re.compile(r"_wait_and_warmup|_execute_server_warmup"), Phase.WARMUP),
     (re.compile(r"\bevent_loop_|forward_thread_func|run_event_loop"), Phase.SERVING),
 )
@@ -347,7 +399,12 @@ class LogTracker:
             if end > 0 and raw[0] == 0x5B and raw[11] == 0x20:
                 head = heads.get(raw[end + 2 : end + 9])
                 if head == 1:
-                    if self._position == _SERVING and not self._soft and self._episode is None and self._fatal is None:
+                    if (
+                        self._position == _SERVING
+                        and not self._soft
+                        and self._episode is None
+                        and self._fatal is None
+                    ):
                         self._fast_decode(raw, end, number)
                         number += 1
                         continue
@@ -355,7 +412,12 @@ class LogTracker:
                     if self._position == _SERVING and not self._soft and self._episode is None:
                         number += 1
                         continue
-                elif head == 3 and self._episode is None and raw[end + 11 : end + 12].isdigit() and b'HTTP/1' in raw:
+                elif (
+                    head == 3
+                    and self._episode is None
+                    and raw[end + 11 : end + 12].isdigit()
+                    and b"HTTP/1" in raw
+                ):
                     number += 1
                     continue
             if raw:
@@ -430,7 +492,9 @@ class LogTracker:
                 if kind == "bar" and "TP0" in self._tags:
                     rank = "TP0"
                 body = _masked(segment.body)
-                out.append(LogRecord(number_, offset_, segment.time, rank, body, kind, self._phase, cut, key, frames))
+                out.append(
+                    LogRecord(number_, offset_, segment.time, rank, body, kind, self._phase, cut, key, frames)
+                )
 
     def _clock(self, raw: bytes, segment: _Segment) -> None:
         self._newest_stamp = segment.time
@@ -547,7 +611,12 @@ class LogTracker:
     def _on_milestone(self, segment: _Segment, number: int) -> str | None:
         body = segment.body
         tables = self._tables
-        if body[:4].lower() in _MILESTONE_HEADS or "KV Cache" in body or "NCCL INFO" in body or "fired up" in body:
+        if (
+            body[:4].lower() in _MILESTONE_HEADS
+            or "KV Cache" in body
+            or "NCCL INFO" in body
+            or "fired up" in body
+        ):
             candidates = tables.milestones
         elif tables.user_milestones:
             candidates = tables.user_milestones
@@ -567,7 +636,9 @@ class LogTracker:
             if "avail mem" in body or body.endswith((" begin.", " end.", " begin", " end")):
                 self._unrecognized = body[:300]
 
-    def _on_event(self, milestone: Milestone, match: re.Match[str], segment: _Segment, number: int) -> str | None:
+    def _on_event(
+        self, milestone: Milestone, match: re.Match[str], segment: _Segment, number: int
+    ) -> str | None:
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         rank = self._rank(segment.rank)
         avail = _number(groups.get("avail"))
@@ -760,7 +831,9 @@ class LogTracker:
         traceback = "Traceback (most recent call last):" in body
         episode = self._episode
         if not stamped and episode is None:
-            bare = body.startswith('  File "') or (self._phase not in (Phase.READY, Phase.SERVING) and _EXCEPTION.match(body))
+            bare = body.startswith('  File "') or (
+                self._phase not in (Phase.READY, Phase.SERVING) and _EXCEPTION.match(body)
+            )
             if traceback or bare:
                 episode = self._episode = _Episode("", False, number)
         if episode is not None and not stamped:
@@ -777,7 +850,9 @@ class LogTracker:
             self._episode = _Episode(segment.rank, False, number)
             return "error"
         if episode is not None and _EXCEPTION.match(body):
-            episode.exception = self._clue("exception", "unknown", "exception", number, segment, episode, False, {})
+            episode.exception = self._clue(
+                "exception", "unknown", "exception", number, segment, episode, False, {}
+            )
             self._soft += 0 if episode.marked else 1
             self._bump(episode)
             return "error"
@@ -890,18 +965,24 @@ class LogTracker:
         traceback: bool,
     ) -> str:
         if failure.level == "stop":
-            if self._stop is None and (self._fatal is None or (episode is not None and episode.line == self._fatal)):
+            if self._stop is None and (
+                self._fatal is None or (episode is not None and episode.line == self._fatal)
+            ):
                 self._stop = number
                 self._fatal = None
             return "warning"
         if failure.level == "observation":
-            self._add_clue(self._clue(failure.id, failure.cause, failure.level, number, segment, None, False, {}))
+            self._add_clue(
+                self._clue(failure.id, failure.cause, failure.level, number, segment, None, False, {})
+            )
             return "warning"
         if failure.phase is not None and (self._position < _WARMUP):
             tag = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
             self._prove(self._rank(tag), failure.phase)
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
-        clue = self._clue(failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups)
+        clue = self._clue(
+            failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups
+        )
         if failure.fatal and self._fatal is None and self._stop is None:
             self._fatal = number
         if episode is not None:
@@ -936,7 +1017,9 @@ class LogTracker:
             for segment in _segments(tail):
                 if segment.bar is not None:
                     desc = segment.bar.group("desc").lower()
-                    if self._phase == Phase.CUDA_GRAPH and ("captur" in desc or (not desc.strip() and self._capturing)):
+                    if self._phase == Phase.CUDA_GRAPH and (
+                        "captur" in desc or (not desc.strip() and self._capturing)
+                    ):
                         what = "capture"
                     elif self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL) and "loading" in desc:
                         what = "shards"
@@ -960,7 +1043,11 @@ class LogTracker:
         ranks = tagged or {tag: rank for tag, rank in self._ranks.items() if rank.position}
         order = sorted(ranks, key=_natural)
         marks = list(self._marks)
-        if marks and marks[0][0] != Phase.LAUNCH and (self._args is not None or marks[0][0] == Phase.DISTRIBUTED_INIT):
+        if (
+            marks
+            and marks[0][0] != Phase.LAUNCH
+            and (self._args is not None or marks[0][0] == Phase.DISTRIBUTED_INIT)
+        ):
             marks.insert(0, (Phase.LAUNCH, 0.0))
         spans = tuple(
             PhaseSpan(phase, began, marks[at + 1][1] if at + 1 < len(marks) else None)
@@ -1013,8 +1100,14 @@ class LogTracker:
             return None
         lines = {rank: _pairs(line) for rank, line in self._decode.items()}
         newest = lines[self._decode_newest]
-        running = [value for line in lines.values() if (value := _integer(line.get("#running-req"))) is not None]
-        speeds = [value for line in lines.values() if (value := _number(line.get("gen throughput (token/s)"))) is not None]
+        running = [
+            value for line in lines.values() if (value := _integer(line.get("#running-req"))) is not None
+        ]
+        speeds: list[float] = [
+            speed
+            for line in lines.values()
+            if (speed := _number(line.get("gen throughput (token/s)"))) is not None
+        ]
         graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
         usage = newest.get("token usage", newest.get("full token usage"))
         return DecodeFigures(
@@ -1059,7 +1152,11 @@ def _pairs(line: str | bytes) -> dict[str, str]:
 
 
 def _masked(text: str) -> str:
-    return _SECRETS.sub(r"\1'***'", text) if "api_key" in text or "hf_token" in text or "password" in text else text
+    return (
+        _SECRETS.sub(r"\1'***'", text)
+        if "api_key" in text or "hf_token" in text or "password" in text
+        else text
+    )
 
 
 def _segments(raw: bytes) -> list[_Segment]:
@@ -1071,7 +1168,9 @@ def _segments(raw: bytes) -> list[_Segment]:
         except (ValueError, KeyError, TypeError, RecursionError):
             inner = text
         if isinstance(inner, str):
-            found = [segment for part in re.split(r"[\r\n]+", inner) if part for segment in _split(sanitize(part))]
+            found = [
+                segment for part in re.split(r"[\r\n]+", inner) if part for segment in _split(sanitize(part))
+            ]
             return found or [_Segment(None, None, "", None, 0)]
     return _split(sanitize(text))
 
@@ -1121,7 +1220,11 @@ def _parse_server_args(body: str) -> dict[str, object] | None:
     try:
         tree = ast.parse(text, mode="eval").body
         if isinstance(tree, ast.Dict):
-            items = [(key.value, value) for key, value in zip(tree.keys, tree.values, strict=True) if isinstance(key, ast.Constant)]
+            items = [
+                (key.value, value)
+                for key, value in zip(tree.keys, tree.values, strict=True)
+                if isinstance(key, ast.Constant)
+            ]
         elif isinstance(tree, ast.Call):
             items = [(keyword.arg, keyword.value) for keyword in tree.keywords]
         else:
@@ -1133,7 +1236,9 @@ def _parse_server_args(body: str) -> dict[str, object] | None:
                 found[str(name)] = ast.unparse(value)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Cut, or a repr that is no expression: take the simple values.
-        for name, value_text in re.findall(r"'?(\w+)'?(?:=|: )('[^']*'|-?\d+(?:\.\d+)?|True|False|None)(?=[,)}])", text):
+        for name, value_text in re.findall(
+            r"'?(\w+)'?(?:=|: )('[^']*'|-?\d+(?:\.\d+)?|True|False|None)(?=[,)}])", text
+        ):
             found[name] = ast.literal_eval(value_text)
     for name in found:
         if re.search(r"api_key|token$|password|secret", name) and isinstance(found[name], str):
