@@ -37,6 +37,11 @@ class Loopback:
         host_key = (self.directory / "host_key.pub").read_text().split()
         (self.home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{port} {host_key[0]} {host_key[1]}\n")
 
+    def use(self) -> None:
+        """Makes this process' own HOME the one that knows `bench`."""
+        os.environ["HOME"] = str(self.home)
+        os.environ.pop("SSH_AUTH_SOCK", None)
+
     def __enter__(self) -> "Loopback":
         ssh = self.home / ".ssh"
         ssh.mkdir(mode=0o700, parents=True)
