@@ -152,12 +152,7 @@ async def launches_under_resets(count: int, seed: int) -> None:
             seconds.append(time.monotonic() - began)
             reported[run.profile or ""] += 1
             proxy.resets_left = 0
-            end = time.monotonic() + 10
-            while (
-                f"launch{number}\n" not in (log.read_text() if log.exists() else "")
-                and time.monotonic() < end
-            ):
-                await asyncio.sleep(0.02)
+            await asyncio.to_thread(wait_for_line, log, f"launch{number}")
         await transport.close()
         started = collections.Counter(log.read_text().split())
     exactly = sum(started[f"launch{n}"] == 1 for n in range(count))
