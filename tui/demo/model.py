@@ -20,8 +20,8 @@ WEIGHTS_GIB = 71.6  # 595 GB over 8 ranks, with what every rank keeps for itself
 DRAFT_GIB = 7.4  # the draft model is not sharded: each rank holds the whole of it
 TARGET_KV_BYTES = 61 * (512 + 64) * 2  # MLA: one compressed vector and one rotary key a layer, bfloat16
 DRAFT_KV_BYTES = 4096
-SMALL_WEIGHTS_GIB = 15.0  # any other model, on one GPU: 8 B parameters in bfloat16
-SMALL_KV_BYTES = 32 * 8 * 128 * 2 * 2
+SMALL_WEIGHTS_GIB_PER_BILLION = 2e9 / 2**30  # any other model: bfloat16, as many parameters as its name says
+SMALL_KV_BYTES = 28 * 8 * 128 * 2 * 2
 
 # Capturing needs room for the largest batch beyond what the finished graphs keep.
 CAPTURE_BASE_GIB = 2.5
@@ -144,11 +144,16 @@ class Config:
     kv_fp8: bool = False
     max_running: int = MAX_RUNNING
     max_total_tokens: int | None = None
+    billions: float = 8.0  # parameters of the small model
     free_gib: float = FREE_BEFORE_LOAD_GIB  # less where somebody else is on the GPUs
 
     @property
     def weights_gib(self) -> float:
-        return WEIGHTS_GIB * 8 / self.tp if self.kimi else SMALL_WEIGHTS_GIB / self.tp
+        return (
+            WEIGHTS_GIB * 8 / self.tp
+            if self.kimi
+            else SMALL_WEIGHTS_GIB_PER_BILLION * self.billions / self.tp
+        )
 
     @property
     def draft_gib(self) -> float:

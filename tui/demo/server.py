@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -72,6 +73,12 @@ def architecture_of(root: Path, path: str) -> str:
     return str(names[0])
 
 
+def parameters(path: str) -> float:
+    """Billions of parameters, by the name of a model."""
+    found = re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", path)
+    return float(found[1]) if found else 8.0
+
+
 def resolve(
     args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: list[str], free_gib: float
 ) -> model.Config:
@@ -127,11 +134,7 @@ def resolve(
     decode = dict(args["cuda_graph_config"]["decode"])
     decode |= {"backend": "full" if graphs else "disabled", "max_bs": max_bs, "bs": sizes}
     args["cuda_graph_config"] = {**args["cuda_graph_config"], "decode": decode}
-    forced = any(
-        "ALLREDUCE" in k.replace("_", "") and v.lower() not in ("", "0", "false")
-        for k, v in env.items()
-        if "CUSTOM" in k
-    )
+    forced = env.get("SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "").lower() not in ("", "0", "false")
     simulated = env.get("SGLANG_SIMULATE_ACC_LEN", "")
     return model.Config(
         kimi=kimi,
@@ -151,6 +154,7 @@ def resolve(
         max_running=max_running,
         max_total_tokens=args["max_total_tokens"],
         free_gib=free_gib,
+        billions=parameters(args["model_path"]),
     )
 
 

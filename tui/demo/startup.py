@@ -219,7 +219,9 @@ class Startup:
             return
         await self.play(events, length)
         elapsed = time.monotonic() - begun
-        self.each(lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s")()
+        self.each(
+            lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s"
+        )()
         self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")()
         # Every start prints some of these; they mean nothing.
         out.record(
