@@ -1,0 +1,320 @@
+"""Following a file on a host by (device, inode, offset): exact bytes over any number of lost links.
+
+The host sends frames (`tui/remote/follow.sh`); a frame counts only when its closing word has come, so what a cut link
+or a shrinking file leaves half is read again, never merged. After each reconnect the file is known again by device,
+inode and the checksum of its first 1 KiB; a file that was truncated, rotated or replaced begins a new generation.
+"""
+
+import asyncio
+import shlex
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from secrets import token_hex
+
+from tui.core.errors import HostError, LinkLost, UsageError
+from tui.core.scripts import shell_path
+from tui.core.text import one_line
+from tui.core.transport import ByteStream, Transport
+
+TAIL_BYTES = 262_144  # where a huge log is opened
+LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
+_MAX_FRAME_BYTES = 1 << 20
+_KINDS = frozenset("OIDSTRGX")
+_RETRY_S = 0.2
+_MAX_EMPTY_STREAMS = 5
+_RANGE_STEP_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Bytes of a file, or an event.
+
+    `event` is None for bytes, else: replaced or truncated (what follows is a new generation from offset 0), gone (the
+    path names nothing now), link_lost, resumed, ended (the last chunk).
+    """
+
+    data: bytes
+    offset: int  # of the first byte of `data` in this generation
+    generation: int  # counts from the number `follow` was given
+    size: int | None  # of the file when this was read, bytes
+    event: str | None = None
+    identity: str | None = (
+        None  # for `follow(identity=...)` after a restart: device:inode:head length:checksum
+    )
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A regular file on a host."""
+
+    size: int  # bytes
+    file: str  # device:inode
+
+
+@dataclass
+class _Known:
+    """The file as it was last seen."""
+
+    file: str  # device:inode
+    head_bytes: int
+    head_sum: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.head_bytes}:{self.head_sum:08x}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> "_Known | None":
+        words = (text or "").rsplit(":", 2)
+        try:
+            return cls(words[0], int(words[1]), int(words[2], 16))
+        except (IndexError, ValueError):
+            return None
+
+    def fits(self, file: str, head: bytes) -> bool:
+        return (
+            file == self.file
+            and len(head) >= self.head_bytes
+            and zlib.crc32(head[: self.head_bytes]) == self.head_sum
+        )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    kind: str
+    offset: int
+    size: int
+    file: str
+    data: bytes
+
+
+class _Broken(Exception):
+    """A frame without its end: the file shrank while it was read, or the sender was killed."""
+
+
+class _Reader:
+    def __init__(self, stream: ByteStream, word: str) -> None:
+        self._stream = stream
+        self._end = f"\n{word}\n".encode()
+        self._data = bytearray()
+
+    async def _more(self) -> None:
+        block = await self._stream.read()
+        if not block:
+            raise EOFError
+        self._data += block
+
+    async def frame(self) -> _Frame:
+        """The next whole frame. Raises EOFError at the end, _Broken, LinkLost."""
+        while (line_end := self._data.find(b"\n")) < 0:
+            if len(self._data) > 200:
+                raise _Broken
+            await self._more()
+        words = bytes(self._data[:line_end]).decode("ascii", "replace").split(" ")
+        try:
+            kind, offset, count, size = words[0], int(words[1]), int(words[2]), int(words[3])
+            file = words[4]
+        except (IndexError, ValueError):
+            raise _Broken from None
+        if kind not in _KINDS or not 0 <= count <= _MAX_FRAME_BYTES:
+            raise _Broken
+        start, stop = line_end + 1, line_end + 1 + count
+        while len(self._data) < stop + len(self._end):
+            await self._more()
+        if self._data[stop : stop + len(self._end)] != self._end:
+            raise _Broken
+        data = bytes(self._data[start:stop])
+        del self._data[: stop + len(self._end)]
+        return _Frame(kind, offset, size, file, data)
+
+
+@cache
+def _program() -> str:
+    text = resources.files("tui.remote").joinpath("follow.sh").read_text(encoding="utf-8")
+    lines = (line.strip(" ") for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
+
+
+def _script(path: str, offset: int, tail: int | None, known: _Known | None, word: str) -> str:
+    return (
+        f"EF_PATH={shell_path(path)}\nEF_OFFSET={offset}\nEF_TAIL={tail if tail is not None else ''}\n"
+        f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n{_program()}ef_main\n"
+    )
+
+
+def _refused(host: str, path: str, why: str) -> UsageError:
+    said = {
+        "directory": ("is a directory", "name a file"),
+        "irregular": ("is no regular file", "name a log file"),
+        "denied": ("may not be read", "ask its owner for the right to read it"),
+    }.get(why, ("cannot be read", "look at it on the host"))
+    return UsageError(f"{host}: {one_line(path)} {said[0]}", said[1], slug="unreadable_file")
+
+
+async def follow(
+    transport: Transport,
+    path: str,
+    *,
+    offset: int = 0,
+    generation: int = 0,
+    identity: str | None = None,
+    tail_from_end: bool = False,
+    ended: Callable[[], bool] | None = None,
+) -> AsyncIterator[Chunk]:
+    """The bytes of a file from `offset` on, as it grows; nothing lost or doubled, however often the link is lost.
+
+    Args:
+        path: a leading `~/` is the home directory there, everything else is literal.
+        offset, generation, identity: of the last chunk that was taken (its offset plus its length), to go on after a
+            restart of the app; without identity, the file that is there now is taken for the same one.
+        tail_from_end: begin at the first line that starts in the last 256 KiB; `offset` then does not count.
+        ended: whether the writer has ended; once it is true and everything is read, an `ended` chunk is the last.
+
+    Raises:
+        UsageError: no regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
+        HostError: the host cannot run the sender; never LinkLost, which is a chunk.
+    """
+    known = _Known.parse(identity)
+    tail = TAIL_BYTES if tail_from_end else None
+    skip_line = False  # the rest of a line that began before where we started
+    goal: int | None = None  # where the file ends, once its writer has
+    lost = gone = False
+    empty = 0
+
+    def event(name: str, size: int | None = None) -> Chunk:
+        return Chunk(b"", offset, generation, size, name, str(known) if known else None)
+
+    while True:
+        word = token_hex(16)
+        frames = 0
+        try:
+            async with transport.stream(_script(path, offset, tail, known, word)) as stream:
+                reader = _Reader(stream, word)
+                while True:
+                    frame = await reader.frame()
+                    frames += 1
+                    if lost:
+                        lost = False
+                        yield event("resumed", frame.size)
+                    if frame.kind == "X":
+                        raise _refused(transport.host, path, frame.file)
+                    if frame.kind == "G":
+                        if not gone:
+                            gone = True
+                            yield event("gone")
+                    elif frame.kind in "TR" or (
+                        # Opened, and not what was being read: removed in between, replaced, or rewritten.
+                        frame.kind == "O"
+                        and tail is None
+                        and (
+                            (gone and (known is not None or offset > 0))
+                            or (known is not None and not known.fits(frame.file, frame.data))
+                            or frame.offset != offset
+                        )
+                    ):
+                        fresh = frame.offset == 0
+                        known, offset, goal, gone, skip_line = None, 0, None, False, False
+                        generation += 1
+                        yield event("truncated" if frame.kind == "T" else "replaced", frame.size)
+                        if not fresh:
+                            break  # this sender reads from the middle of another file
+                    if frame.kind in "OI":
+                        gone = False
+                        known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
+                        if tail is not None:
+                            offset, skip_line, tail = frame.offset, frame.offset > 0, None
+                    elif frame.kind == "D":
+                        if frame.offset != offset:
+                            raise _Broken
+                        data = frame.data
+                        if skip_line:
+                            cut = data.find(b"\n") + 1 or len(data)
+                            skip_line = b"\n" not in data
+                            data = data[cut:]
+                            offset += cut
+                        if data:
+                            at, offset = offset, offset + len(data)
+                            yield Chunk(data, at, generation, frame.size, None, str(known))
+                    if ended is None or not ended():
+                        continue
+                    if goal is None and known is not None and not gone:
+                        # The writer had ended before this is asked, so it is the size at the end.
+                        info = await file_info(transport, path)
+                        if info is not None and info.file == known.file:
+                            goal = info.size
+                    if gone or (goal is not None and offset >= goal):
+                        yield event("ended", frame.size)
+                        return
+        except LinkLost:
+            if not lost:
+                lost = True
+                yield event("link_lost")
+            await asyncio.sleep(_RETRY_S)
+        except (EOFError, _Broken, HostError) as error:
+            if isinstance(error, HostError) and error.slug != "killed":
+                raise
+            empty = 0 if frames else empty + 1
+            if empty >= _MAX_EMPTY_STREAMS:
+                raise HostError(
+                    f"{transport.host}: {one_line(path)} cannot be followed: the shell there ends at once",
+                    "does that host have dd and sleep, and memory left?",
+                    slug="unsupported_host",
+                ) from None
+            if not frames:
+                await asyncio.sleep(_RETRY_S)
+
+
+_INFO = (
+    'if [ ! -e "$p" ]; then echo gone; exit; fi\n'
+    'if [ -d "$p" ]; then echo directory; exit; fi\n'
+    'if [ ! -f "$p" ]; then echo irregular; exit; fi\n'
+    'if [ ! -r "$p" ]; then echo denied; exit; fi\n'
+)
+
+
+async def file_info(transport: Transport, path: str) -> FileInfo | None:
+    """Size and identity of a file, None where there is none. Raises UsageError where it is no readable file."""
+    done = await transport.run(
+        f"p={shell_path(path)}\n{_INFO}"
+        'if s=$(stat -L -c \'%s %d:%i\' "$p" 2>/dev/null); then echo "$s"; '
+        'else set -- $(LC_ALL=C ls -lniL "$p"); echo "$6 0:$1"; fi\n'
+    )
+    words = done.stdout.decode("ascii", "replace").split()
+    if words == ["gone"]:
+        return None
+    if len(words) != 2 or not words[0].isdigit():
+        raise _refused(transport.host, path, words[0] if words else "")
+    return FileInfo(int(words[0]), words[1])
+
+
+async def read_range(transport: Transport, path: str, offset: int, length: int) -> bytes:
+    """Bytes of a file, fewer where it ends before. Raises UsageError where it is no readable file."""
+    parts: list[bytes] = []
+    while length > 0:
+        step = min(length, _RANGE_STEP_BYTES)
+        done = await transport.run(
+            f"p={shell_path(path)}\n{_INFO}echo file\n"
+            'exec 3< "$p"\n'
+            f"dd bs=1048576 skip={offset // 1048576} count=0 <&3 2>/dev/null\n"
+            f"dd bs=1 skip={offset % 1048576} count=0 <&3 2>/dev/null\n"
+            f"dd bs=65536 count={step // 65536} <&3 2>/dev/null\n"
+            + (f"dd bs={step % 65536} count=1 <&3 2>/dev/null\n" if step % 65536 else "")
+            + "exit 0\n",
+            max_output_bytes=_RANGE_STEP_BYTES + 1024,
+        )
+        first, _, data = done.stdout.partition(b"\n")
+        if first != b"file":
+            why = first.decode("ascii", "replace")
+            if why == "gone":
+                raise UsageError(
+                    f"{transport.host}: {one_line(path)} is not there", "check the path", slug="unknown_file"
+                )
+            raise _refused(transport.host, path, why)
+        parts.append(data)
+        if len(data) < step:
+            break
+        offset += step
+        length -= step
+    return b"".join(parts)
