@@ -52,6 +52,33 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     return home
 
 
+async def _until(look: Callable[[], object], deadline_s: float = 60.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not look():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {deadline_s:g} s")
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., object]:
+    """await until(look, deadline_s=60): returns as soon as `look()` is true, fails at the deadline."""
+    return _until
+
+
+@pytest.fixture(scope="session")
+def gone() -> Callable[[int], bool]:
+    """gone(pid): whether the process has ended (a zombie has)."""
+
+    def look(pid: int) -> bool:
+        try:
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+
+    return look
+
+
 class TableAsker:
     """Answers from tables and keeps what was asked."""
 

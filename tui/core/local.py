@@ -175,9 +175,11 @@ class LocalTransport:
         return LinkStatus(self.host, LinkState.UP, self._since, last_byte_at=time.monotonic())
 
     async def watch(self) -> AsyncIterator[LinkStatus]:
-        """One status, then silence until closed."""
+        """Up, then closed."""
+        if not self._closed.is_set():
+            yield self.status()
+            await self._closed.wait()
         yield self.status()
-        await self._closed.wait()
 
     def reconnect(self) -> None:
         """Nothing to do here."""
