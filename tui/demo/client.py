@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -154,31 +155,37 @@ async def _start(directory: Path) -> dict[str, Any]:
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(place.package_root()), env.get("PYTHONPATH", "")]))
     log = directory / "host.log"
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    reading, writing = os.pipe()  # closes when the host serves, and when it dies
     try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tui.demo.host",
-            str(directory),
-            stdin=asyncio.subprocess.DEVNULL,
+        # The process forks again and its first half ends: no child of ours is left to wait for.
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "tui.demo.host", str(directory), str(writing)],
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env=env,
             cwd="/",
+            pass_fds=(writing,),
             start_new_session=True,
+            check=False,
         )
+        os.close(writing)
+        writing = -1
+        os.set_blocking(reading, False)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while done.returncode == 0 and time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                os.read(reading, 1)
+                break
+            await asyncio.sleep(0.02)
     finally:
-        os.close(output)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        facts = _read(directory)
-        if facts is not None and facts["pid"] == process.pid:
-            return facts
-        if process.returncode is not None:
-            break
-        await asyncio.sleep(0.03)
-    else:
-        process.kill()
+        for descriptor in (output, reading, writing):
+            if descriptor >= 0:
+                os.close(descriptor)
+    facts = _read(directory)
+    if facts is not None:
+        return facts
     words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     raise HostError(
         f"demo: the simulated host does not start: {one_line(words[-1], 200) if words else 'it says nothing'}",

@@ -1,4 +1,4 @@
-"""The simulated host: an SSH server on 127.0.0.1 in a process of its own (`python -m tui.demo.host DIRECTORY`).
+"""The simulated host: an SSH server on 127.0.0.1 in a process of its own (`python -m tui.demo.host DIRECTORY PIPE`).
 
 Started by `tui.demo.client.ensure_demo`, shared by all commands, gone ten minutes after the last client. Simulated
 servers watch this process and end with it.
@@ -68,8 +68,8 @@ class _Host:
                 await asyncio.wait_for(self.changed.wait(), min(left, 30.0))
 
 
-async def run(directory: Path) -> None:
-    """Serves until nobody has come for long enough, or SIGTERM."""
+async def run(directory: Path, ready: int) -> None:
+    """Serves until nobody has come for long enough, or SIGTERM. `ready` is closed once it serves."""
     me = f"{os.getpid()} {process_start(os.getpid())}"
     place.build(directory)
     host_key, host_public = generate_key()
@@ -94,6 +94,7 @@ async def run(directory: Path) -> None:
         "user": getpass.getuser(),
     }
     _private(directory / "host.json", json.dumps(facts))
+    os.close(ready)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, host.stop.set)
     stopping = asyncio.create_task(host.stop.wait())
@@ -127,4 +128,6 @@ def _private(path: Path, text: str) -> None:
 
 if __name__ == "__main__":
     os.umask(0o077)
-    asyncio.run(run(Path(sys.argv[1])))
+    if os.fork():  # whoever asked need not wait for this process, however long they live
+        os._exit(0)
+    asyncio.run(run(Path(sys.argv[1]), int(sys.argv[2])))

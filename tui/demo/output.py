@@ -31,7 +31,7 @@ class Output:
 
     def uvicorn(self, message: str, level: str = "INFO") -> None:
         """A line of the HTTP server's own log."""
-        self.record(f"{level + ':':<9}{message}")
+        self.record(f"{level + ':':<10}{message}")
 
     def access(self, peer: str, method: str, path: str, status: str) -> None:
         """An access line; these go to stdout."""

@@ -174,6 +174,24 @@ def next_launch(root: Path, seed: int, configuration: str) -> int:
     return count
 
 
+def _title(text: str) -> None:
+    """Renames this process as SGLang does (setproctitle): over its own argument area, where the system lets it."""
+    import ctypes
+
+    try:
+        Path("/proc/self/comm").write_text(text[:15], encoding="utf-8")
+        fields = (
+            Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+        start, end = int(fields[45]), int(fields[46])
+        if 0 < start < end:
+            data = text.encode()[: end - start - 1]
+            ctypes.memset(start, 0, end - start)
+            ctypes.memmove(start, data, len(data))
+    except (OSError, IndexError, ValueError):
+        return
+
+
 def spawn(count: int) -> tuple[list[int], int]:
     """Forks the children; each ends when this process is gone. Returns their numbers and the end of the pipe to keep."""
     reading, writing = os.pipe()
@@ -185,11 +203,7 @@ def spawn(count: int) -> tuple[list[int], int]:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 os.close(writing)
-                try:
-                    name = f"sglang::sched_{at}" if at < count - 1 else "sglang::detoken"
-                    Path("/proc/self/comm").write_text(name)
-                except OSError:
-                    pass
+                _title(f"sglang::scheduler_TP{at}" if at < count - 1 else "sglang::detokenizer")
                 null = os.open(os.devnull, os.O_RDWR)
                 for descriptor in (0, 1, 2):
                     os.dup2(null, descriptor)
