@@ -1,8 +1,10 @@
 /* A stand-in for libnvidia-ml.so.1: two GPUs, and the ways in which a driver can be in trouble.
  * FAKE, or the file that FAKE_FILE names (read at every call, so a test may change it), holds words:
  *   zero lost reset mig noperm unified mismatch nodriver nolib err hang inithang nomem v1 nothrottle
+ * FAKE_LOG: a file that gets the process id of everyone who initialises the library.
  * FAKE_PIDS holds the processes of the first GPU, FAKE_PIDS2 of the second (decimal, between spaces).
- * Signatures and structs as in NVIDIA's nvml.h; `prefix` of the bus id etc. are made up. */
+ * Signatures and structs as in NVIDIA's nvml.h; all figures are made up. Compiled with -DOLD it lacks what
+ * drivers before 510 lack. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +47,11 @@ static int bad(void *handle) {
 
 int nvmlInitWithFlags(unsigned flags) {
   (void)flags;
+  FILE *log = getenv("FAKE_LOG") ? fopen(getenv("FAKE_LOG"), "a") : NULL;
+  if (log) {
+    fprintf(log, "%d\n", (int)getpid());
+    fclose(log);
+  }
   while (has("inithang")) usleep(20000);
   return has("mismatch") ? MISMATCH : has("nodriver") ? NO_DRIVER : has("nolib") ? NO_LIB : OK;
 }
@@ -120,6 +127,10 @@ int nvmlDeviceGetPcieThroughput(void *h, int counter, unsigned *v) {
 int nvmlDeviceGetCurrentClocksEventReasons(void *h, u64 *v) { *v = 1 | 4; return has("nothrottle") ? NOT_SUPPORTED : bad(h); }
 #endif
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, u64 *v) { *v = 8; return bad(h); }
+int nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) { *major = 9; *minor = 0; return bad(h); }
+int nvmlDeviceGetPersistenceMode(void *h, unsigned *on) { *on = !has("err"); return bad(h); }
+int nvmlSystemGetDriverVersion(char *b, unsigned n) { snprintf(b, n, "580.95.05"); return OK; }
+int nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 13000; return OK; }
 int nvmlDeviceGetMigMode(void *h, unsigned *c, unsigned *p) { *c = *p = has("mig") && number(h) == 1; return OK; }
 int nvmlDeviceGetMaxMigDeviceCount(void *h, unsigned *n) { (void)h; *n = 7; return OK; }
 int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **m) {

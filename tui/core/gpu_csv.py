@@ -55,11 +55,13 @@ _WORDS = {
 _IDENTITY = ("uuid", "bus_id", "index")
 
 _HEADER_CELL = re.compile(r"([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?:\s*\[([^\]]*)\])?$")
-_FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*([A-Za-z%°/]{0,5})$")
+_FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/]{0,5})$")
 _MARKER = re.compile(
     r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unknown Error|GPU is lost|GPU requires reset", re.I
 )
-_TIMESTAMP = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?$")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?$"
+)
 _BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$")
 _SHAPES = {"timestamp": _TIMESTAMP, "bus_id": _BUS_ID}
 _IN_MIB = {
@@ -265,7 +267,7 @@ class SmiColumns:
         if used is None and {"memory_total_mib", "memory_free_mib"} <= numbers.keys():
             used = numbers["memory_total_mib"] - numbers["memory_free_mib"]
         throttle = None
-        if re.fullmatch("0x[0-9A-Fa-f]+", words.get("throttle", "")):
+        if re.fullmatch("0x[0-9A-Fa-f]{1,16}", words.get("throttle", "")):
             throttle = throttle_words(int(words["throttle"], 16))
         mig = {"enabled": True, "disabled": False}.get(words.get("mig_mode", "").lower())
         gpu = Gpu(

@@ -333,9 +333,8 @@ class _NvmlFeed:
             return None if value is None else int(value)
 
         codes = gpu.get("na")
-        refused = set(codes.values()) if isinstance(codes, dict) else set()
-        if "failed" in gpu:
-            refused.add(gpu["failed"])
+        told = [*codes.values()] if isinstance(codes, dict) else []
+        refused = {code for code in (*told, gpu.get("failed")) if isinstance(code, int)}
         health = next((word for code, word in _HEALTH.items() if code in refused), None)
         if "failed" in gpu and health is None:
             health = "error"
@@ -420,7 +419,9 @@ class _SmiFeed:
         if kind == "F":
             self._columns = SmiColumns(rest.split(","))
         elif kind == "M":
-            values = [_number(float(word)) if word.isdigit() else None for word in (*rest.split(), "", "")]
+            values = [
+                float(word) if re.fullmatch("[0-9]{1,15}", word) else None for word in (*rest.split(), "", "")
+            ]
             self._host_memory = (values[0], values[1])
         elif kind == "P":
             self._process(rest)
@@ -431,7 +432,7 @@ class _SmiFeed:
         elif kind == "E":
             return GpuSample(time.time(), (), "nvidia-smi", "nvidia_smi_missing", one_line(rest))
         elif kind == "X":
-            return self._end(int(rest) if rest.strip().isdigit() else None)
+            return self._end(int(rest) if re.fullmatch("[0-9]{1,3}", rest) else None)
         return None
 
     def _row(self, line: str) -> GpuSample | None:
@@ -499,10 +500,10 @@ class _SmiFeed:
     def _process(self, rest: str) -> None:
         user, _, row = rest.partition("|")
         cells = [cell.strip() for cell in row.split(",", 3)]
-        if len(cells) != 4 or not cells[1].isdigit():
+        if len(cells) != 4 or not re.fullmatch("[0-9]{1,10}", cells[1]):
             return
         uuid, pid = one_line(cells[0], 80), int(cells[1])
-        used = float(cells[2]) if re.fullmatch(r"\d+(\.\d+)?", cells[2]) else None
+        used = float(cells[2]) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]+)?", cells[2]) else None
         name = None if cells[3].startswith("[") else one_line(cells[3].rsplit("/", 1)[-1], 80)
         process = GpuProcess(pid, one_line(user, 40) or None, name, used)
         self._processes[uuid, pid] = (time.monotonic(), process)
@@ -518,7 +519,7 @@ class _SmiFeed:
     def _end(self, exit_code: int | None) -> GpuSample | None:
         if self._frames:
             return None
-        if self._rows:  # all that it could tell before it ended
+        if self._rows and (self._failed or not self._rows[0].count):  # all that it could tell before it ended
             return self._frame()
         slug, detail = error_of(self._sentences, exit_code)
         if slug == "bad_query":
