@@ -962,9 +962,19 @@ def parse_config(path: Path, host: str, user: str | None, port: int | None) -> d
 class _Gate(asyncssh.SSHServer):
     """Lets one key in, and through to this machine only."""
 
-    def __init__(self, key: asyncssh.SSHKey, clients: Callable[[int], None]) -> None:
-        self._key, self._clients = key, clients
+    def __init__(
+        self,
+        key: asyncssh.SSHKey,
+        clients: Callable[[int], None],
+        connections: set[asyncssh.SSHServerConnection],
+    ) -> None:
+        self._key, self._clients, self._connections = key, clients, connections
         self._counted = False
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._connections.add(conn)
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -980,6 +990,8 @@ class _Gate(asyncssh.SSHServer):
         self._clients(1)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._connections.discard(self._connection)
         if self._counted:
             self._counted = False
             self._clients(-1)
@@ -995,6 +1007,7 @@ class SshServer:
         self._env, self._cwd, self._on_clients = dict(env), cwd, on_clients
         self._count = 0
         self._groups: set[int] = set()
+        self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
     async def start(self, host_key: str, client_public_key: str) -> None:
@@ -1003,7 +1016,7 @@ class SshServer:
         self._acceptor = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Gate(allowed, self._counted),
+            server_factory=lambda: _Gate(allowed, self._counted, self._connections),
             server_host_keys=[asyncssh.import_private_key(host_key)],
             process_factory=self._serve,
             encoding=None,
@@ -1027,6 +1040,8 @@ class SshServer:
         """Takes no more connections, closes the present ones and ends their commands."""
         if self._acceptor is not None:
             self._acceptor.close()
+        for connection in tuple(self._connections):
+            connection.close()
         for group in tuple(self._groups):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGTERM)
