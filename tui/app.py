@@ -1,0 +1,876 @@
+"""The panel: modes, keys, palette, and the workers that fill the board from one host."""
+
+import asyncio
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from tui import format as fmt
+from tui.board import Board
+from tui.core.errors import EagletuiError, HostError
+from tui.core.transport import Asker, HostKeyQuestion, LinkState, Prompt
+from tui.screens.base import Mode
+from tui.theme import THEMES, textual_theme
+
+if TYPE_CHECKING:
+    from tui.core.logs import LogRecord
+    from tui.core.profiles import LaunchProfile, ProfileEntry
+    from tui.core.records import PhaseHistory
+    from tui.core.runs import Run
+    from tui.core.session import HostSession, LaunchPlan
+
+OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
+
+_FLUSH_S = 0.08  # changes are shown together, at most this often
+_TICK_S = 1.0  # ages
+_RUNS_S = 5.0  # how often the host is asked for servers that others started
+_LIVE = ("staged", "starting", "running", "finishing")
+
+
+async def _open_session(host: str, asker: Asker) -> "HostSession":
+    # Not before the first frame: SSH alone costs as much as the rest of the start.
+    from tui.core.session import open_session
+
+    return await open_session(host, asker)
+
+
+def _dashboard(app: "EagleApp") -> Mode:
+    from tui.screens.dashboard import Dashboard
+
+    return Dashboard(app.board)
+
+
+def _logs(app: "EagleApp") -> Mode:
+    from tui.screens.logs import Logs
+
+    return Logs(app.board)
+
+
+def _profiles(app: "EagleApp") -> Mode:
+    from tui.screens.profiles import Profiles
+
+    return Profiles(app.board)
+
+
+def _bench(app: "EagleApp") -> Mode:
+    from tui.screens.bench import Bench
+
+    return Bench(app.board)
+
+
+def _journal(app: "EagleApp") -> Mode:
+    from tui.screens.journal import Journal
+
+    return Journal(app.board)
+
+
+_MODES: dict[str, Callable[["EagleApp"], Mode]] = {
+    "dashboard": _dashboard,
+    "logs": _logs,
+    "profiles": _profiles,
+    "bench": _bench,
+    "journal": _journal,
+}
+
+
+class EagleApp(App[None]):
+    """One host at a time. Reads go down to widgets through the board; intents come up as actions.
+
+    Args:
+        host: name of the host to show.
+        profiles_dir: directory searched for profiles before the others.
+        open_session: makes the session with a host; tests hand in their own.
+        theme: `dark` or `light`.
+        bell: rings on ready and on crash.
+    """
+
+    TITLE = "eagletui"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(number), f"mode('{name}')", name, show=False) for number, name in enumerate(_MODES, 1)),
+        Binding("l", "launch", "launch", show=False),
+        Binding("r", "replace", "replace", show=False),
+        Binding("b", "bench", "bench", show=False),
+        Binding("S", "stop", "stop", show=False),
+        Binding("slash", "search", "search", show=False),
+        Binding("o", "override", "override", show=False),
+        Binding("h", "hosts", "other host", show=False),
+        Binding("y", "copy", "copy", show=False),
+        Binding("question_mark", "help", "help", show=False),
+        Binding("q", "leave", "leave", show=False),
+        Binding("ctrl+c,ctrl+q", "leave", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        host: str,
+        *,
+        profiles_dir: Path | None = None,
+        open_session: OpenSession = _open_session,
+        theme: str = "dark",
+        bell: bool = True,
+    ) -> None:
+        super().__init__()
+        self.board = Board(host, simulated=host == "demo")
+        self.session: HostSession | None = None
+        self._profiles_dir = profiles_dir
+        self._open_session = open_session
+        self._bell = bell
+        self._flush_timer: Timer | None = None
+        self._flushed_at = 0.0
+        self._opened = False
+        self._chosen: str | None = None  # run id that a person asked to see
+        self._rung: set[str] = set()
+        for name in THEMES:
+            self.register_theme(textual_theme(name))
+        self.theme = f"eagle-{theme}"
+
+    def get_default_screen(self) -> Screen[None]:
+        """The dashboard is the first screen, so that nothing else is ever composed for the first frame."""
+        return Screen()
+
+    def on_mount(self) -> None:
+        for name, make in _MODES.items():
+            self.add_mode(name, lambda make=make: make(self))
+        self.switch_mode("dashboard")
+        self.set_interval(_TICK_S, self._tick)
+        self.call_after_refresh(self.connect)
+
+    # -- being told ------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """The board has changed: what is on show is repainted soon, with everything else that changes until then."""
+        if self._flush_timer is None:
+            wait = max(0.01, self._flushed_at + _FLUSH_S - time.monotonic())
+            self._flush_timer = self.set_timer(wait, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._flushed_at = time.monotonic()
+        screen = self.screen
+        if isinstance(screen, Mode) and screen.is_mounted:
+            screen.update()
+
+    def _tick(self) -> None:
+        # Samples come once a second too; ages ride on their repaint where they can.
+        if time.monotonic() - self._flushed_at > _TICK_S * 0.9:
+            self.touch()
+
+    def _watch_theme(self, theme_name: str) -> None:
+        super()._watch_theme(theme_name)
+        self.call_later(self.touch)
+
+    def say(self, text: str, *, severity: str = "information") -> None:
+        """A toast; its text may come from a host."""
+        level = "error" if severity == "error" else "warning" if severity == "warning" else "information"
+        self.notify(text, markup=False, severity=level, timeout=6)  # type: ignore[arg-type]
+
+    def tell(self, error: EagletuiError) -> None:
+        """An error as a toast: what, and how to mend it."""
+        self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Opens the session with the board's host and starts everything that reads it."""
+        self._connect_worker()
+
+    @work(exclusive=True, group="connect", exit_on_error=False)
+    async def _connect_worker(self) -> None:
+        board = self.board
+        board.started_at = time.monotonic()
+        board.problem = None
+        self._opened = False
+        session: HostSession | None = None
+        try:
+            session = self.session = await self._open_session(board.host, self)
+            self._follow_link(session, board)
+            await session.open()
+            self._opened = True
+        except HostError as error:
+            if session is None:
+                self._set_problem(board, error)
+            else:
+                self._refused(error)
+            return
+        except EagletuiError as error:
+            self._set_problem(board, error)
+            return
+        except Exception as error:
+            self._set_problem(board, self._unexpected(error))
+            return
+        self.touch()
+        self._follow_facts(session, board)
+        self._follow_gpus(session, board)
+        self._follow_runs(session, board)
+
+    def _set_problem(self, board: Board, error: EagletuiError | None) -> None:
+        if board.problem is not error:
+            board.problem = error
+            self.touch()
+
+    def _unexpected(self, error: Exception) -> EagletuiError:
+        """A fault of ours: kept in a file, told in one line."""
+        from tui.config import private_dir, state_dir
+
+        where = "not written"
+        with contextlib.suppress(OSError):
+            path = private_dir(state_dir()) / "panel-errors.log"
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')}\n")
+                traceback.print_exception(error, file=file)
+            where = str(path)
+        return EagletuiError(f"a fault of eagletui: {type(error).__name__}", f"details in {where}")
+
+    @work(exclusive=True, group="link", exit_on_error=False)
+    async def _follow_link(self, session: "HostSession", board: Board) -> None:
+        try:
+            async for status in session.link():
+                was = board.link.state if board.link else None
+                board.link = status
+                if (
+                    status.state is LinkState.REFUSED
+                    and was is not LinkState.REFUSED
+                    and status.error is not None
+                ):
+                    self._refused(status.error)
+                if status.state is LinkState.UP:
+                    board.problem = None
+                self.touch()
+        except EagletuiError as error:
+            self._set_problem(board, error)
+        except Exception as error:
+            self._set_problem(board, self._unexpected(error))
+
+    @work(exclusive=True, group="facts", exit_on_error=False)
+    async def _follow_facts(self, session: "HostSession", board: Board) -> None:
+        try:
+            board.facts = await session.facts()
+            self.touch()
+        except EagletuiError as error:
+            self._set_problem(board, error)
+        except Exception as error:
+            self._set_problem(board, self._unexpected(error))
+
+    @work(exclusive=True, group="gpus", exit_on_error=False)
+    async def _follow_gpus(self, session: "HostSession", board: Board) -> None:
+        try:
+            async for sample in session.gpus():
+                board.take_sample(sample)
+                self.touch()
+        except EagletuiError as error:
+            self._set_problem(board, error)
+        except Exception as error:
+            self._set_problem(board, self._unexpected(error))
+
+    @work(exclusive=True, group="runs", exit_on_error=False)
+    async def _follow_runs(self, session: "HostSession", board: Board) -> None:
+        while True:
+            try:
+                board.runs = await session.runs()
+                self._choose_run()
+                self.touch()
+            except EagletuiError as error:
+                if board.connected:
+                    self._set_problem(board, error)
+            except Exception as error:
+                self._set_problem(board, self._unexpected(error))
+            await asyncio.sleep(_RUNS_S)
+
+    def _choose_run(self) -> None:
+        """The run on show: the one asked for, else the newest live server, else a foreign one, else the last ended."""
+        board = self.board
+        servers = [run for run in board.runs if run.kind == "server"]
+        ids = {run.run_id for run in servers}
+        if self._chosen is not None and (
+            self._chosen in ids or (board.run and board.run.run_id == self._chosen)
+        ):
+            present = board.run
+            ended = board.state is not None and str(board.state.outcome) not in ("starting", "ready", "hung")
+            newer = next((run for run in servers if str(run.state) in _LIVE), None)
+            if present is not None and not (ended and newer is not None and newer.run_id != present.run_id):
+                return
+        live = [run for run in servers if str(run.state) in _LIVE]
+        foreign = [run for run in servers if str(run.state) == "foreign"]
+        best = next(iter([*live, *foreign, *servers]), None)
+        if best is not None and (board.run is None or board.run.run_id != best.run_id):
+            self.watch_run(best)
+
+    def watch_run(self, run: "Run") -> None:
+        """Shows a run and follows its log."""
+        from tui.core.logs import LogBuffer
+
+        self.board.watch_run(run, LogBuffer())
+        if self.session is not None:
+            self._follow_run(self.session, self.board, run)
+        self.touch()
+
+    @work(exclusive=True, group="watch", exit_on_error=False)
+    async def _follow_run(self, session: "HostSession", board: Board, run: "Run") -> None:
+        log = board.log
+        assert log is not None
+        started = False
+        try:
+            async for update in session.watch(run):
+                if board.run is None or board.run.run_id != run.run_id:
+                    return
+                if update.gap is not None:
+                    log.append(
+                        [
+                            self._marker(
+                                f"[eagletui] the log was {update.gap.reason}; what follows is another one",
+                                None,
+                            )
+                        ]
+                    )
+                board.take_update(update)
+                if not started and update.state.run.state != "foreign":
+                    started = True
+                    stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
+                    log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
+                log.append(update.records)
+                self._ring(update.state.run.run_id, str(update.state.outcome))
+                self.touch()
+            state = board.state
+            if state is not None and state.run.exit_code is not None:
+                stamp = fmt.clock(fmt.epoch_of(state.run.ended_at), board.utc_offset_s)
+                log.append([self._marker(f"[eagletui] exit={state.run.exit_code}", stamp)])
+                self.touch()
+        except EagletuiError as error:
+            self._set_problem(board, error)
+        except Exception as error:
+            self._set_problem(board, self._unexpected(error))
+
+    def _marker(self, text: str, stamp: str | None) -> "LogRecord":
+        from tui.core.logs import LogRecord
+        from tui.core.startup import Phase
+
+        last = self.board.log.records[-1].phase if self.board.log and self.board.log.records else Phase.LAUNCH
+        return LogRecord(0, 0, stamp if stamp != fmt.NONE else None, None, text, "marker", last)
+
+    def _ring(self, run_id: str, outcome: str) -> None:
+        key = f"{run_id} {outcome}"
+        if outcome in ("ready", "crashed") and key not in self._rung:
+            self._rung.add(key)
+            if self._bell:
+                self.bell()
+
+    # -- questions while connecting (Asker) ------------------------------------------------------------------------
+
+    async def host_key(self, question: HostKeyQuestion) -> bool:
+        """Shows an unknown host key and waits for the answer."""
+        from tui.screens.dialogs import host_key_dialog
+
+        width = max(30, min(96, int(self.size.width * 0.96)) - 8)
+        return bool(await self._ask(host_key_dialog(question, width)))
+
+    async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
+        """Asks for a passphrase, a password or a code."""
+        from tui.screens.dialogs import PromptDialog
+
+        answer = await self._ask(PromptDialog(prompt))
+        return answer if isinstance(answer, tuple) else None
+
+    async def _ask(self, dialog: Screen[object] | Screen[bool] | Screen[tuple[str, ...]]) -> object:
+        # Called from the transport's tasks, which are no workers: a future instead of push_screen_wait.
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def take(result: object) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        self.push_screen(dialog, take)  # type: ignore[arg-type]
+        try:
+            return await answered
+        finally:
+            if not answered.done():  # the connection attempt was given up: the question is moot
+                with contextlib.suppress(Exception):
+                    dialog.dismiss()
+
+    def _refused(self, error: HostError) -> None:
+        if error.slug not in ("host_key_changed", "host_key_revoked"):
+            self._set_problem(self.board, error)
+            return
+        from tui.screens.dialogs import Refused
+
+        if any(isinstance(screen, Refused) for screen in self.screen_stack):
+            return
+        board = self.board
+        seen: list[list[tuple[str, str]]] = []
+        if board.state is not None:
+            age = fmt.age(time.monotonic() - board.state.known_at) if board.state.known_at else fmt.NONE
+            run = board.state.run
+            seen = [
+                [(f"Last seen on {board.host}, ", "text"), (age, "strong!"), (" ago:", "text")],
+                [("? ", "muted"), (run.profile or run.run_id, "strong!"), (f"  run {run.short_id} · pid {run.pid} · was ", "muted"),
+                 (str(board.state.outcome), "text")],
+                [("  Its state now is not known.", "muted")],
+            ]  # fmt: skip
+        self.push_screen(Refused(board.host, error, board.link, seen), self._after_refusal)
+
+    def _after_refusal(self, choice: str | None) -> None:
+        if choice == "reconnect":
+            self.action_reconnect()
+        elif choice == "hosts":
+            self.action_hosts()
+        elif choice == "leave":
+            self.action_leave()
+
+    # -- what dialogs ask of the app -------------------------------------------------------------------------------
+
+    def profile_dirs(self) -> list[Path]:
+        """Directories searched for profiles."""
+        from tui.config import profile_dirs
+
+        return profile_dirs(self._profiles_dir)
+
+    def profile_entries(self) -> "list[ProfileEntry]":
+        """Every profile found, broken ones too."""
+        from tui.core.profiles import discover
+
+        return discover(self.profile_dirs())
+
+    async def load_profile(self, name: str, sets: Sequence[str]) -> "LaunchProfile":
+        """A launch profile with overrides. Raises UsageError."""
+        from tui.core.profiles import load_launch
+
+        return load_launch(name, self.profile_dirs(), sets)
+
+    def _live_session(self) -> "HostSession":
+        if self.session is None or not self.board.connected:
+            raise HostError(f"{self.board.host} is not connected", "r connects again")
+        return self.session
+
+    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
+        """The exact command and the findings. Raises EagletuiError."""
+        from tui.core.profiles import parse_set_value
+
+        session = self._live_session()
+        values = {}
+        for item in sets:
+            key, _, value = item.partition("=")
+            values[key.strip()] = parse_set_value(key.strip(), value)
+        try:
+            return await session.plan(profile, values)
+        except EagletuiError:
+            raise
+        except Exception as error:
+            raise self._unexpected(error) from None
+
+    async def replaced_by(self, plan: "LaunchPlan") -> "tuple[Run, ...]":
+        """Our live servers that are in the way of a plan."""
+        return await self._live_session().replaced_by(plan)
+
+    def usual_total(self, profile: str) -> "PhaseHistory | None":
+        """Launch to ready in earlier starts of a profile here."""
+        from tui.core.records import usual
+
+        return usual(self.board.host, profile)[1]
+
+    def start_launch(self, plan: "LaunchPlan", *, replace: bool = False) -> None:
+        """Launches what was previewed, in the background, and shows it."""
+        self.switch_mode("dashboard")
+        self._launch_worker(plan, replace)
+
+    @work(exclusive=True, group="launch", exit_on_error=False)
+    async def _launch_worker(self, plan: "LaunchPlan", replace: bool) -> None:
+        board = self.board
+        board.busy = (
+            f"launching {plan.profile.name}"
+            if not replace
+            else f"stopping what runs, then launching {plan.profile.name}"
+        )
+        self.touch()
+        try:
+            session = self._live_session()
+            if replace:
+                for run in await session.replaced_by(plan):
+                    async for progress in session.stop(run):
+                        board.stop = progress
+                        self.touch()
+                run = await session.launch(plan, replace_running=True)
+            else:
+                run = await session.launch(plan)
+        except EagletuiError as error:
+            self.tell(error)
+        except Exception as error:
+            self.tell(self._unexpected(error))
+        else:
+            self._chosen = run.run_id
+            board.stop = None
+            self.watch_run(run)
+        finally:
+            board.busy = None
+            self.touch()
+
+    @work(exclusive=True, group="stop", exit_on_error=False)
+    async def _stop_worker(self, run: "Run") -> None:
+        board = self.board
+        try:
+            async for progress in self._live_session().stop(run):
+                board.stop = progress
+                self.touch()
+                if progress.done:
+                    self.say(f"{run.profile or run.short_id}: {progress.text}")
+        except EagletuiError as error:
+            board.stop = None
+            self.tell(error)
+        except Exception as error:
+            board.stop = None
+            self.tell(self._unexpected(error))
+        self.touch()
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
+        from tui.config import private_dir, state_dir
+
+        self.copy_to_clipboard(text)
+        where = ""
+        with contextlib.suppress(OSError):
+            path = private_dir(state_dir()) / "copied.txt"
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+            where = f", also in {path}"
+        self.say(f"copied the {what}{where}")
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+
+    def action_mode(self, name: str) -> None:
+        """Shows one of the modes."""
+        self.switch_mode(name)
+        self.touch()
+
+    def action_launch(self) -> None:
+        """Launch: the profile under the cursor, else pick one."""
+        from tui.screens.launch import LaunchDialog
+
+        self.push_screen(LaunchDialog(self._profile_at_cursor(), self._last_profile()))
+
+    def action_replace(self) -> None:
+        """Stop our server and launch in its place; without a link, connect again."""
+        if not self.board.connected:
+            self.action_reconnect()
+            return
+        from tui.screens.launch import LaunchDialog
+
+        name = self._profile_at_cursor() or self._last_profile()
+        self.push_screen(LaunchDialog(name, name, replace=True))
+
+    def action_override(self) -> None:
+        """Launch with other values."""
+        from tui.screens.launch import LaunchDialog
+
+        name = self._profile_at_cursor() or self._last_profile()
+        self.push_screen(LaunchDialog(name, name, edit=True))
+
+    def action_apply(self) -> None:
+        """The suggested change as an override of the same profile, shown before it is launched."""
+        from tui.screens.launch import LaunchDialog
+
+        state = self.board.state
+        diagnosis = state.diagnosis if state else None
+        if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
+            self.say("Nothing to apply: no change is suggested here")
+            return
+        from tui.core import records
+        from tui.core.profiles import toml_value
+
+        known = records.read(state.run.run_id)
+        sets = {**(known.sets if known else {}), **diagnosis.set}
+        line = " ".join(_quoted(f"{key}={toml_value(value)}") for key, value in sets.items())
+        self.push_screen(LaunchDialog(state.run.profile, state.run.profile, sets=line))
+
+    def _profile_at_cursor(self) -> str | None:
+        chosen = getattr(self.screen, "chosen_launch", None)
+        return chosen() if callable(chosen) else None
+
+    def _last_profile(self) -> str | None:
+        board = self.board
+        if board.run is not None and board.run.profile:
+            return board.run.profile
+        return next((run.profile for run in board.runs if run.profile), None)
+
+    def action_stop(self) -> None:
+        """Asks, then stops the server on show."""
+        from tui.screens.dialogs import Confirm, facts_of
+        from tui.screens.launch import gpus_text
+
+        run = self.board.run
+        if run is None or (
+            self.board.state
+            and self.board.state.outcome in ("stopped", "crashed", "finished")
+            and not run.orphans
+        ):
+            self.say("No server to stop")
+            return
+        if str(run.state) == "foreign":
+            self.say(
+                f"PID {run.pid} was not started by eagletui; its owner {run.owner or 'unknown'} can stop it",
+                severity="warning",
+            )
+            return
+        facts = [
+            ("host", self.board.host),
+            ("server", f"{run.profile or run.run_id}, run {run.short_id}"),
+            ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
+            ("GPUs", gpus_text(getattr(run, "gpus", None))),
+            ("port", str(run.port) if run.port is not None else fmt.NONE),
+        ]
+        lines = [
+            *facts_of(facts),
+            [],
+            [
+                (
+                    "It is asked to drain first; what is left after 20 s is killed. Nothing else is touched.",
+                    "muted",
+                )
+            ],
+        ]
+        dialog = Confirm(
+            ("■ STOP", "warn!"),
+            f"Stop this server on {self.board.host}?",
+            lines,
+            "No, let it run",
+            "Yes, stop it",
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._stop_worker(run)
+
+        self.push_screen(dialog, answered)
+
+    def action_reconnect(self) -> None:
+        """Connects again, at once."""
+        if self.session is not None and self._opened:
+            self.session.transport.reconnect()
+            self.touch()
+        else:
+            self.board.link = None
+            self._reopen(self.board.host)
+
+    def action_hosts(self) -> None:
+        """Another host."""
+        from tui.screens.dialogs import HostPicker
+
+        def chosen(name: str | None) -> None:
+            if name and name != self.board.host:
+                self._reopen(name)
+
+        self.push_screen(HostPicker(self.board.host), chosen)
+
+    @work(exclusive=True, group="reopen", exit_on_error=False)
+    async def _reopen(self, host: str) -> None:
+        for group in ("connect", "link", "facts", "gpus", "runs", "watch", "launch", "stop"):
+            self.workers.cancel_group(self, group)
+        if self.session is not None:
+            with contextlib.suppress(Exception):
+                await self.session.close()
+            self.session = None
+        fresh = Board(host, simulated=host == "demo")
+        # Widgets hold the board itself, so its contents are replaced, not the object.
+        self.board.__dict__.update(fresh.__dict__)
+        self._chosen = None
+        self._opened = False
+        self.touch()
+        self.connect()
+
+    async def action_search(self) -> None:
+        """Search where there is a list, else in the log."""
+        screen = self.screen
+        if not hasattr(screen, "action_search"):
+            self.switch_mode("logs")
+            await asyncio.sleep(0)
+            screen = self.screen
+        search = getattr(screen, "action_search", None)
+        if callable(search):
+            self.call_after_refresh(search)
+
+    def action_bench(self) -> None:
+        """Benchmarks."""
+        self.action_mode("bench")
+
+    def action_copy(self) -> None:
+        """The line or selection under the cursor, the report of a crash, else the command of the server."""
+        own = getattr(self.screen, "copied_text", None)
+        found = own() if callable(own) else None
+        if found is None:
+            found = self._report()
+        if found is None:
+            self.say("Nothing to copy here")
+            return
+        self.copy_text(*found)
+
+    def _report(self) -> tuple[str, str] | None:
+        state = self.board.state
+        if state is None:
+            return None
+        diagnosis = state.diagnosis
+        command = " ".join(_quoted(word) for word in state.run.argv)
+        if diagnosis is None:
+            return (command, "command") if command else None
+        lines = [
+            f"{state.run.profile or ''} run {state.run.run_id} on {self.board.host}: {state.outcome}",
+            f"{diagnosis.cause}: {diagnosis.title}",
+        ]
+        if diagnosis.evidence is not None:
+            lines.append(f"line {diagnosis.evidence.line}: {diagnosis.evidence.text}")
+        lines += [f"- {advice}" for advice in diagnosis.advice]
+        lines += [f"set {key} = {value}" for key, value in diagnosis.set.items()]
+        return "\n".join([*lines, command]), "report"
+
+    def action_help(self) -> None:
+        """Every key."""
+        from tui.screens.dialogs import Help
+
+        self.push_screen(Help())
+
+    async def action_leave(self) -> None:
+        """Leaves; servers go on, and it says so."""
+        state = self.board.state
+        message = None
+        if state is not None and str(state.outcome) in ("starting", "ready", "hung"):
+            run = state.run
+            pid = f", PID {run.pid}" if run.pid is not None else ""
+            name = "" if self.board.host == "local" else f" {self.board.host}"
+            message = f"{run.profile or run.run_id} goes on on {self.board.host} (run {run.short_id}{pid}). eagletui{name} takes it up again."
+        self.workers.cancel_all()
+        if self.session is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self.session.close(), 2.5)
+        self.exit(message=_plain(message) if message else None)
+
+    # -- what screens ask of the app -------------------------------------------------------------------------------
+
+    def show_log(self, line: int | None) -> None:
+        """The logs mode, at a line of the file."""
+        self.switch_mode("logs")
+
+        def at_line() -> None:
+            from tui.widgets.log_view import LogView
+
+            views = self.screen.query(LogView)
+            if line is not None and views:
+                views.first().update()
+                views.first().show_line(line)
+
+        self.call_after_refresh(at_line)
+
+    def show_line(self, record: "LogRecord | None") -> None:
+        """One line of the log, whole."""
+        if record is None:
+            return
+        from tui.screens.dialogs import Facts
+        from tui.widgets.paint import wrap
+
+        width = max(20, min(96, int(self.size.width * 0.96)) - 8)
+        head = " · ".join(
+            part
+            for part in (record.time, record.rank, f"line {record.number:,}" if record.number else None)
+            if part
+        )
+        lines = [
+            [(head, "muted")],
+            [],
+            *[[(part, "text")] for part in wrap(record.text.expandtabs(4), width)],
+        ]
+        if record.cut_bytes:
+            lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
+        self.push_screen(Facts("Line", lines, record.text))
+
+    def show_gpus(self) -> None:
+        """Clocks, links, throttling and processes of each GPU."""
+        from tui.screens.details import gpu_lines
+        from tui.screens.dialogs import Facts
+
+        self.push_screen(Facts("GPUs", gpu_lines(self.board)))
+
+    def show_run(self) -> None:
+        """The run on show: command, files, times."""
+        from tui.screens.details import run_lines
+        from tui.screens.dialogs import Facts
+
+        state = self.board.state
+        if state is not None:
+            width = max(20, min(96, int(self.size.width * 0.96)) - 8)
+            command = " ".join(_quoted(word) for word in state.run.argv)
+            self.push_screen(Facts("Run", run_lines(self.board, state, width), command))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every command that has an action, and the themes."""
+        from tui.commands import COMMANDS
+
+        here = type(screen).__name__.lower()
+        for command in COMMANDS:
+            action = command.action
+            if action is None or (command.where not in ("everywhere", here) and action.startswith("screen.")):
+                continue
+            yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
+        other = "light" if self.theme == "eagle-dark" else "dark"
+        yield SystemCommand(
+            f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}")
+        )
+        for run in self.board.runs[:20]:
+            label = f"show run {run.short_id}"
+            about = f"{run.profile or run.run_id} on {run.host}, {run.state}"
+            yield SystemCommand(label, about, lambda run=run: self._show_run(run))
+
+    def _runner(self, action: str) -> Callable[[], None]:
+        def run() -> None:
+            self.call_later(self.run_action, action)
+
+        return run
+
+    def _show_run(self, run: "Run") -> None:
+        self._chosen = run.run_id
+        self.watch_run(run)
+        self.switch_mode("dashboard")
+
+    def check_consume_input(self) -> bool:
+        """True while a text field takes the keys."""
+        return isinstance(self.focused, Input)
+
+    def _handle_exception(self, error: Exception) -> None:
+        # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        told = self._unexpected(error)
+        self.exit(return_code=1, message=_plain(f"{told.message}; {told.hint}. Servers go on."))
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
+
+
+def _plain(text: str) -> object:
+    # Rich would read `[...]` in a message as markup.
+    from rich.text import Text
+
+    return Text(text)
+
+
+def run_panel(host: str, profiles_dir: Path | None) -> int:
+    """Opens the panel on a host; returns the exit code."""
+    from tui.config import load_settings
+
+    settings = load_settings()
+    app = EagleApp(host, profiles_dir=profiles_dir, theme=settings.theme, bell=settings.bell)
+    app.run()
+    return app.return_code or 0

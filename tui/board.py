@@ -1,0 +1,283 @@
+"""What the panel knows about its host: filled by workers, read by widgets. Bounded, and free of Textual."""
+
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.core.gpus import Gpu, GpuSample, HostFacts
+from tui.core.startup import Outcome, Phase
+from tui.core.transport import LinkState, LinkStatus
+
+if TYPE_CHECKING:
+    from tui.core.logs import LogBuffer
+    from tui.core.runs import Run
+    from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+
+HISTORY_S = 60.0
+_TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
+_DECODE_KEPT = 3000
+
+
+@dataclass(frozen=True)
+class GpuPoint:
+    """One GPU at one moment, what histories and rates need of it."""
+
+    at: float  # monotonic
+    utilization_pct: float | None
+    power_share: float | None  # of the limit, 0 to 1
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True)
+class DecodePoint:
+    """Figures of one `Decode batch` line."""
+
+    at: float  # monotonic, when it was read
+    tok_s: float | None
+    accept_len: float | None
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank whose GPU has loaded clearly less than the others."""
+
+    position: int  # in the run's list of GPUs, which is its TP rank
+    behind_s: float | None
+
+
+@dataclass
+class Board:
+    """The panel's model of one host. Workers write it, widgets read it; one event loop, so nothing locks."""
+
+    host: str
+    simulated: bool = False
+    link: LinkStatus | None = None
+    facts: HostFacts | None = None
+    sample: GpuSample | None = None
+    sample_at: float | None = None
+    points: dict[str, deque[GpuPoint]] = field(default_factory=dict)
+    start_memory: dict[str, float] = field(
+        default_factory=dict
+    )  # MiB by GPU when the present run was first seen
+    runs: "tuple[Run, ...]" = ()
+    run: "Run | None" = None  # the one being watched
+    state: "ServerState | None" = None
+    log: "LogBuffer | None" = None
+    decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
+    utc_offset_s: float | None = None
+    behind_bytes: int = 0
+    stop: "StopProgress | None" = None
+    plan: "LaunchPlan | None" = None  # the last one looked at, for the mark of the budget
+    problem: EagletuiError | None = None  # why something the workers do fails just now
+    busy: str | None = None  # an intent under way, one line
+    started_at: float = field(default_factory=time.monotonic)
+
+    # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
+        """A new sample of all GPUs."""
+        now = time.monotonic() if now is None else now
+        self.sample, self.sample_at = sample, now
+        if sample.error is not None or sample.stalled_s:
+            return
+        for position, gpu in enumerate(sample.gpus):
+            key = gpu_key(gpu, position)
+            points = self.points.setdefault(key, deque(maxlen=400))
+            share = None
+            if gpu.power_w is not None and gpu.power_limit_w:
+                share = gpu.power_w / gpu.power_limit_w
+            points.append(GpuPoint(now, gpu.utilization_pct, share, gpu.memory_used_mib))
+            if gpu.memory_used_mib is not None:
+                self.start_memory.setdefault(key, gpu.memory_used_mib)
+
+    def watch_run(self, run: "Run | None", log: "LogBuffer | None") -> None:
+        """Another run is watched from now on: what was learnt from the last one's log is gone."""
+        self.run, self.state, self.log = run, None, log
+        self.decode.clear()
+        self.start_memory = {
+            key: points[-1].memory_used_mib
+            for key, points in self.points.items()
+            if points and points[-1].memory_used_mib is not None
+        }
+        self.stop = None
+        self.behind_bytes = 0
+
+    def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
+        """One tick of watching the run; the log buffer has taken the records already."""
+        now = time.monotonic() if now is None else now
+        before = self.state.startup.decode_lines if self.state else 0
+        self.state = update.state
+        self.run = update.state.run
+        self.behind_bytes = update.behind_bytes
+        figures = update.state.startup.last_decode
+        if figures is not None and (
+            figures != before or any("Decode batch" in r.text for r in update.records)
+        ):
+            self.decode.append(DecodePoint(now, figures.gen_tok_s, figures.accept_len))
+        if self.utc_offset_s is None:
+            stamp = next((r.time for r in update.records if r.time), None)
+            if update.state.startup.lines and stamp and update.state.started_s is not None:
+                self.utc_offset_s = fmt.utc_offset(stamp, update.state.started_s)
+
+    # -- what widgets ask -----------------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """True while the link is up."""
+        return self.link is not None and self.link.state is LinkState.UP
+
+    @property
+    def stale(self) -> bool:
+        """True where what is shown was last seen over a link that is gone."""
+        return not self.connected
+
+    def link_age_s(self, now: float | None = None) -> float | None:
+        """Seconds since the host's last byte; a local host, which has no link, has the age of its last sample."""
+        now = time.monotonic() if now is None else now
+        heard = [
+            at for at in (self.link.last_byte_at if self.link else None, self.sample_at) if at is not None
+        ]
+        return max(0.0, now - max(heard)) if heard else None
+
+    def speed_and_seed(self) -> tuple[str, str]:
+        """Speed and seed of the simulated host: of the run on show, else what the next launch would take."""
+        env = getattr(self.run, "env", None) or {}
+        return (
+            env.get("EAGLETUI_DEMO_SPEED") or os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
+            env.get("EAGLETUI_DEMO_SEED") or os.environ.get("EAGLETUI_DEMO_SEED", "1"),
+        )
+
+    def own_gpus(self) -> list[tuple[str, Gpu]]:
+        """GPUs of the run on show in the order of its ranks, with their keys; all of the host's where it names none."""
+        if self.sample is None:
+            return []
+        keyed = [(gpu_key(gpu, position), gpu) for position, gpu in enumerate(self.sample.gpus)]
+        wanted = getattr(self.run, "gpus", None)
+        if not wanted:
+            return keyed
+        by_index = {gpu.index: (key, gpu) for key, gpu in keyed}
+        return [by_index[index] for index in wanted if index in by_index]
+
+    def budget_fraction(self) -> float | None:
+        """`mem_fraction_static` of the server on show, None where neither its log nor its command says."""
+        if self.state is not None:
+            value = (self.state.startup.server_args or {}).get("mem_fraction_static")
+            if isinstance(value, int | float):
+                return float(value)
+        value = argument(self.run.argv if self.run else (), "--mem-fraction-static")
+        try:
+            return float(value) if value is not None else None
+        except ValueError:
+            return None
+
+    def budget_mib(self, gpu: Gpu, key: str) -> float | None:
+        """Where SGLang's budget ends on a GPU: what was used before, and the fraction of what was free then."""
+        fraction = self.budget_fraction()
+        if fraction is None or gpu.memory_total_mib is None:
+            return None
+        before = min(self._before_mib(key, gpu) or 0.0, gpu.memory_total_mib)
+        return before + fraction * (gpu.memory_total_mib - before)
+
+    def _before_mib(self, key: str, gpu: Gpu) -> float | None:
+        """What was used on a GPU before the server loaded anything."""
+        if self.state is not None and gpu.memory_total_mib is not None:
+            free = [row.before_gib for row in self.state.startup.ledger if row.before_gib is not None]
+            if free:  # the server's own figure; the panel may have been opened in the middle of a load
+                return max(0.0, gpu.memory_total_mib - min(free) * fmt.MIB_PER_GIB)
+        return self.start_memory.get(key)
+
+    def memory_rate(self, keys: Sequence[str]) -> float | None:
+        """MiB a second that these GPUs together gained over the last seconds, None without two samples."""
+        gained = 0.0
+        span = 0.0
+        for key in keys:
+            points = [p for p in self.points.get(key, ()) if p.memory_used_mib is not None]
+            recent = [p for p in points if points[-1].at - p.at <= _TREND_S]
+            if len(recent) < 2:
+                continue
+            gained += (recent[-1].memory_used_mib or 0.0) - (recent[0].memory_used_mib or 0.0)
+            span = max(span, recent[-1].at - recent[0].at)
+        return gained / span if span >= 1.0 else None
+
+    def loaded_mib(self) -> list[float | None]:
+        """What each GPU of the run has gained since it began, in the order of ranks."""
+        loaded: list[float | None] = []
+        for key, gpu in self.own_gpus():
+            before = self._before_mib(key, gpu)
+            known = gpu.memory_used_mib is not None and before is not None
+            loaded.append(max(0.0, (gpu.memory_used_mib or 0.0) - (before or 0.0)) if known else None)
+        return loaded
+
+    def stragglers(self) -> list[Straggler]:
+        """Ranks that have loaded clearly less than the others while weights are loaded.
+
+        The weight bar of a log covers rank 0 only, so this is judged by GPU memory, each against its own start.
+        """
+        state = self.state
+        if state is None or state.outcome is not Outcome.STARTING or state.phase is not Phase.LOAD_WEIGHTS:
+            return []
+        loaded = self.loaded_mib()
+        known = [value for value in loaded if value is not None]
+        if len(known) < 3:
+            return []
+        typical = statistics.median(known)
+        if typical < 2 * fmt.MIB_PER_GIB:
+            return []
+        took = state.phase_took_s.get(Phase.LOAD_WEIGHTS)
+        pace = typical / took if took else None
+        return [
+            Straggler(position, (typical - value) / pace if pace else None)
+            for position, value in enumerate(loaded)
+            if value is not None and value < 0.9 * typical
+        ]
+
+    def other_holders(self) -> list[str] | None:
+        """Who else holds GPU memory, one text a process; None where processes are not reported."""
+        if (
+            self.sample is None
+            or any(gpu.processes is None for gpu in self.sample.gpus)
+            or not self.sample.gpus
+        ):
+            return None
+        wanted = {index for index in (getattr(self.run, "gpus", None) or ())}
+        alive = self.state is not None and self.state.outcome in (
+            Outcome.STARTING,
+            Outcome.READY,
+            Outcome.HUNG,
+        )
+        mine = getattr(self.facts, "user", None)
+        found: dict[int, str] = {}
+        for gpu in self.sample.gpus:
+            for process in gpu.processes or ():
+                ours = alive and (not wanted or gpu.index in wanted) and process.user in (mine, None)
+                if not ours:
+                    found.setdefault(process.pid, f"{process.user or '?'} PID {process.pid}")
+        return list(found.values())
+
+    def decode_age_s(self, now: float | None = None) -> float | None:
+        """Seconds since the last decode line was read."""
+        if not self.decode:
+            return None
+        return (time.monotonic() if now is None else now) - self.decode[-1].at
+
+
+def gpu_key(gpu: Gpu, position: int) -> str:
+    """What a GPU is remembered by: its UUID, else its place in the list."""
+    return gpu.uuid or f"#{gpu.index if gpu.index is not None else position}"
+
+
+def argument(argv: Sequence[str], flag: str) -> str | None:
+    """The value of a flag in a command line, `--flag value` or `--flag=value`; the last one counts."""
+    found = None
+    for position, word in enumerate(argv):
+        if word == flag and position + 1 < len(argv):
+            found = argv[position + 1]
+        elif word.startswith(flag + "="):
+            found = word[len(flag) + 1 :]
+    return found

@@ -1,0 +1,24 @@
+"""Benchmarks: not in this version; the screen says so and what measures meanwhile."""
+
+from textual.app import ComposeResult
+
+from tui.commands import keys
+from tui.screens.base import Mode
+from tui.screens.empty import Empty
+from tui.widgets.footer import Keys
+
+
+class Bench(Mode):
+    """An empty panel says which key fills it."""
+
+    NAME = "Bench"
+
+    def content(self) -> ComposeResult:
+        yield Empty(
+            "Bench",
+            "Measuring is not part of this version yet: nothing is measured and nothing is stored.",
+            "The speed that the server itself reports is on the dashboard (1).",
+        )
+
+    def footer_keys(self) -> Keys:
+        return keys("1", "2", "3", "l", "?", "^P", "q")

@@ -1,0 +1,437 @@
+"""Launching: pick a profile, see what will run and what speaks against it, change values, start."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+from textual.timer import Timer
+from textual.widgets import Input
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.screens.dialogs import Dialog, Line, Lines
+from tui.widgets.paint import Run, join, wrap
+
+if TYPE_CHECKING:
+    from tui.app import EagleApp
+    from tui.core.preflight import Finding
+    from tui.core.profiles import DiffLine, LaunchProfile, ProfileEntry
+    from tui.core.runs import Run as HostRun
+    from tui.core.session import LaunchPlan
+
+_SETTLE_S = 0.25  # after the last key in the override line
+_MARK = {"block": ("✗", "err"), "warn": ("▲", "warn"), "ok": ("✓", "ok")}
+_FREED_BY_STOP = {"gpus", "port"}  # findings that go away with the server that is replaced
+
+
+def split_sets(text: str) -> list[str]:
+    """The override line as `k=v` texts, quoted as for a shell. Raises ValueError for an open quote."""
+    return shlex.split(text)
+
+
+def command_lines(text: str, width: int, ground: str = "") -> list[Line]:
+    """A rendered command with its flags in accent; long rows are broken, never cut."""
+    lines: list[Line] = []
+    for raw in text.splitlines():
+        indent = raw[: len(raw) - len(raw.lstrip())]
+        for position, part in enumerate(wrap(raw.strip(), max(20, width - len(indent) - 2))):
+            runs: list[Run] = [(indent + ("  " if position else ""), "text" + ground)]
+            for number, word in enumerate(part.split(" ")):
+                spec = "accent" if word.startswith("--") else "text"
+                runs.append(((" " if number else "") + word, spec + ground))
+            lines.append(runs)
+    return lines
+
+
+def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
+    """Findings, those that block first."""
+    order = {"block": 0, "warn": 1, "ok": 2}
+    lines: list[Line] = []
+    for finding in sorted(findings, key=lambda f: order[str(f.level)]):
+        glyph, color = _MARK[str(finding.level)]
+        spec = {"block": "strong", "warn": "text", "ok": "muted"}[str(finding.level)]
+        for position, part in enumerate(wrap(finding.text, max(20, width - 15))):
+            head: list[Run] = (
+                [(f"{glyph} ", color), (f"{finding.check:<12} ", "text")]
+                if position == 0
+                else [(" " * 15, "text")]
+            )
+            lines.append([*head, (part, spec)])
+    return lines
+
+
+def finding_counts(findings: "Sequence[Finding]") -> list[Run]:
+    """`1 blocks · 2 to know · 6 fine`."""
+    counts = {level: sum(1 for f in findings if str(f.level) == level) for level in ("block", "warn", "ok")}
+    return join(
+        [
+            [(f"{counts['block']} blocks", "err!")] if counts["block"] else [],
+            [(f"{counts['warn']} to know", "warn")] if counts["warn"] else [],
+            [(f"{counts['ok']} fine", "ok")] if counts["ok"] else [],
+        ]
+    )
+
+
+def difference_lines(difference: "Sequence[DiffLine]", width: int) -> list[Line]:
+    """Added, changed and removed keys, each with its sign and its ground."""
+    looks = {"+": ("ok", "okbg"), "~": ("warn", "warnbg"), "-": ("err", "errbg")}
+    lines: list[Line] = []
+    for entry in difference:
+        color, ground = looks[entry.sign]
+        runs: list[Run] = [(f"{entry.sign} ", f"{color}!/{ground}"), (f"{entry.key:<28} ", f"text/{ground}")]
+        if entry.sign == "~":
+            runs += [(f"{entry.old} → ", f"muted/{ground}"), (f"{entry.new}", f"strong!/{ground}")]
+        else:
+            runs.append((f"{entry.new if entry.new is not None else entry.old}", f"strong!/{ground}"))
+        used = sum(len(text) for text, _ in runs)
+        lines.append([*runs, (" " * max(0, width - used), f"text/{ground}")])
+    return lines
+
+
+def title_line(title: str, width: int, facts: Sequence[Run] = ()) -> Line:
+    """A section title on a hairline, as one row."""
+    used = len(title) + 1 + sum(len(text) for text, _ in facts) + (1 if facts else 0)
+    return [
+        (title, "strong!"),
+        (" " + "─" * max(1, width - used), "line"),
+        (" " if facts else "", "text"),
+        *facts,
+    ]
+
+
+class LaunchDialog(Dialog[None]):
+    """Two steps: the list of launch profiles, then the preview of one. Enter goes on, Esc back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", show=False),
+        Binding("k,up", "move(-1)", "up", show=False),
+        Binding("enter", "go", "go on", show=False),
+        Binding("o", "override", "override", show=False),
+        Binding("r", "replace", "replace", show=False),
+        Binding("y", "copy", "copy", show=False),
+    ]
+    AUTO_FOCUS = "VerticalScroll"
+
+    def __init__(
+        self,
+        profile: str | None,
+        last: str | None,
+        *,
+        replace: bool = False,
+        sets: str = "",
+        edit: bool = False,
+    ) -> None:
+        super().__init__()
+        self.profile = profile
+        self.replace = replace
+        self._last = last
+        self._sets = sets
+        self._edit = edit
+        self._entries: list[ProfileEntry] = []
+        self._at = 0
+        self._plan: LaunchPlan | None = None
+        self._difference: Sequence[DiffLine] = ()
+        self._replaced: tuple[HostRun, ...] = ()
+        self._error: EagletuiError | None = None
+        self._reading = False
+        self._settle: Timer | None = None
+
+    @property
+    def eagle(self) -> "EagleApp":
+        return cast("EagleApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        with Container(classes="dialog -launch"):
+            yield Lines(id="head")
+            yield Input(
+                self._sets,
+                placeholder="o  other values: mem-fraction-static=0.88 env.NCCL_DEBUG=INFO",
+                id="sets",
+            )
+            with VerticalScroll():
+                yield Lines(id="body")
+            yield Lines(id="keys")
+
+    def on_mount(self) -> None:
+        self._entries = [entry for entry in self.eagle.profile_entries() if entry.kind == "launch"]
+        names = [entry.name for entry in self._entries]
+        wanted = self.profile or self._last
+        self._at = names.index(wanted) if wanted in names else 0
+        if self.profile is not None:
+            self._preview()
+        if self._edit and self.profile is not None:
+            self.query_one(Input).focus()
+        self._show()
+
+    def on_resize(self) -> None:
+        self._show()
+
+    # -- what is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return max(30, min(130, int(self.app.size.width * 0.96)) - 8)
+
+    def _show(self) -> None:
+        if not self.is_mounted:
+            return
+        verb = "REPLACE" if self.replace else "LAUNCH"
+        head: list[Line] = [[(f"◌ {verb}", "accent!"), ("   ", "text"), (self.profile or "Which profile?", "strong!"),
+                             ("  on ", "muted"), (self.eagle.board.host, "text")], []]  # fmt: skip
+        self.query_one("#head", Lines).set_lines(head)
+        self.query_one(Input).display = self.profile is not None
+        self.query_one("#body", Lines).set_lines(
+            self._list() if self.profile is None else self._preview_lines()
+        )
+        self.query_one("#keys", Lines).set_lines([[], self._keys()])
+
+    def _list(self) -> list[Line]:
+        if not self._entries:
+            return [
+                [
+                    ("No launch profile was found. ", "text"),
+                    ("eagletui profiles", "strong"),
+                    (" says where it looks.", "muted"),
+                ]
+            ]
+        wide = max(len(entry.name) for entry in self._entries) + 2
+        lines: list[Line] = []
+        for position, entry in enumerate(self._entries):
+            here = position == self._at
+            ground = "/raised" if here else ""
+            about = f"{len(entry.errors)} errors, see 3" if entry.errors else entry.description or ""
+            spec = "err" if entry.errors else "muted"
+            lines.append(
+                [
+                    ("▌ " if here else "  ", "accent" + ground),
+                    (f"{entry.name:<{wide}}", ("strong!" if here else "text") + ground),
+                    (about.ljust(max(0, self._width - wide - 2)), spec + ground),
+                ]
+            )
+        return lines
+
+    def _preview_lines(self) -> list[Line]:
+        width = self._width
+        lines: list[Line] = []
+        if self._error is not None:
+            lines += [[("✗ ", "err"), (part, "strong")] for part in wrap(self._error.message, width - 2)]
+            details = getattr(self._error, "errors", ())
+            if len(details) > 1:
+                lines += [
+                    [("  ", "text"), (part, "text")]
+                    for error in details
+                    for part in wrap(str(error), width - 2)
+                ]
+            if self._error.hint:
+                lines += [[("  ", "text"), (part, "muted")] for part in wrap(self._error.hint, width - 2)]
+            return lines
+        plan = self._plan
+        if plan is None:
+            return [[("asking the host what would run and what speaks against it", "muted")]]
+        if plan.profile.description:
+            lines += [[(part, "text")] for part in wrap(plan.profile.description, width)]
+        if plan.profile.known:
+            lines += [[("known: " + part, "muted")] for part in wrap(plan.profile.known, width - 7)]
+        if self._difference:
+            lines += [[], title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")])]
+            lines += difference_lines(self._difference, width)
+        from tui.core.profiles import render_command
+
+        lines += [
+            [],
+            title_line(
+                "Command", width, [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
+            ),
+        ]
+        lines += command_lines(render_command(plan.command, width - 4), width)
+        lines += [
+            [("▲ ", "warn"), (part, "text")] for note in plan.command.notes for part in wrap(note, width - 2)
+        ]
+        lines += [[], title_line("Pre-flight", width, finding_counts(plan.findings))]
+        lines += finding_lines(plan.findings, width)
+        usual = self.eagle.usual_total(plan.profile.name)
+        if usual is not None:
+            spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
+            lines += [
+                [],
+                [
+                    ("ready in about ", "muted"),
+                    (fmt.duration(usual.median_s), "strong!"),
+                    (f"; earlier starts here {spread}", "muted"),
+                ],
+            ]
+        else:
+            lines += [[], [("no history yet: how long it takes here is not known", "muted")]]
+        if self.replace and self._replaced:
+            lines.append([])
+            for run in self._replaced:
+                lines.append([("■ ", "warn"), ("stops first: ", "text"), *run_words(run)])
+        elif self.replace:
+            lines += [[], [("nothing of ours is in the way: a plain launch", "muted")]]
+        return lines
+
+    def _keys(self) -> Line:
+        if self.profile is None:
+            return [
+                ("Enter", "accent!"),
+                (" preview   ", "muted"),
+                ("j k", "accent!"),
+                (" choose   ", "muted"),
+                ("Esc", "accent!"),
+                (" back", "muted"),
+            ]
+        if self.query_one(Input).has_focus:
+            return [("Enter", "accent!"), (" done   ", "muted"), ("Esc", "accent!"), (" back", "muted")]
+        runs: list[Run] = []
+        if self._plan is not None and self._error is None and not self._reading:
+            if self._may_launch():
+                verb = "stop, then launch" if self.replace and self._replaced else "launch"
+                runs += [(" Enter ", "accent!/accbg"), (f" {verb}   ", "text")]
+            elif self._replaced and not self.replace:
+                runs += [
+                    (" r ", "accent!/accbg"),
+                    (f" stop {self._replaced[0].short_id} first, then launch   ", "text"),
+                ]
+        runs += [
+            ("o", "accent!"),
+            (" other values   ", "muted"),
+            ("y", "accent!"),
+            (" copy command   ", "muted"),
+            ("Esc", "accent!"),
+            (" back", "muted"),
+        ]
+        return runs
+
+    def _may_launch(self) -> bool:
+        plan = self._plan
+        if plan is None:
+            return False
+        blocking = {finding.check for finding in plan.findings if str(finding.level) == "block"}
+        return not blocking or (self.replace and bool(self._replaced) and blocking <= _FREED_BY_STOP)
+
+    # -- planning --------------------------------------------------------------------------------------------------
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if self._settle is not None:
+            self._settle.stop()
+        if self.profile is not None and event.value != self._sets:
+            self._sets = event.value
+            self._settle = self.set_timer(_SETTLE_S, self._preview)
+
+    def _preview(self) -> None:
+        self._reading = True
+        self._make_plan(self.profile or "", self._sets)
+
+    @work(exclusive=True, group="plan", exit_on_error=False)
+    async def _make_plan(self, name: str, text: str) -> None:
+        try:
+            sets = split_sets(text)
+            bare, profile = await self.eagle.load_profile(name, ()), await self.eagle.load_profile(name, sets)
+            plan = await self.eagle.make_plan(profile, sets)
+            self._replaced = await self.eagle.replaced_by(plan)
+            self._difference = self._differences(bare, profile)
+            self._plan, self._error = plan, None
+        except ValueError as error:
+            self._error = EagletuiError(f"the override line: {error}", "close the quote")
+        except EagletuiError as error:
+            self._error = error
+        self._reading = False
+        self._show()
+
+    @staticmethod
+    def _differences(bare: "LaunchProfile", profile: "LaunchProfile") -> "Sequence[DiffLine]":
+        from tui.core.profiles import profile_difference
+
+        return profile_difference(bare, profile)
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+
+    def action_move(self, step: int) -> None:
+        """Down or up the list; in the preview it scrolls."""
+        if self.profile is None and self._entries:
+            self._at = (self._at + step) % len(self._entries)
+            self._show()
+            self.query_one(VerticalScroll).scroll_to(y=max(0, self._at - 5), animate=False)
+        else:
+            self.query_one(VerticalScroll).scroll_relative(y=step * 2, animate=False)
+
+    def action_go(self) -> None:
+        """Opens the preview; there, launches."""
+        if self.profile is None:
+            if self._entries:
+                self.profile = self._entries[self._at].name
+                self._preview()
+                self._show()
+            return
+        if self._reading or self._plan is None or self._error is not None:
+            return
+        if not self._may_launch():
+            self.app.notify(
+                "Something blocks this launch, see the findings", markup=False, severity="warning"
+            )
+            return
+        self.eagle.start_launch(self._plan, replace=self.replace and bool(self._replaced))
+        self.dismiss(None)
+
+    def on_input_submitted(self) -> None:
+        self.query_one(VerticalScroll).focus()
+        self._show()
+
+    def action_override(self) -> None:
+        """The line for other values."""
+        if self.profile is None and self._entries:
+            self.profile = self._entries[self._at].name
+            self._preview()
+        self._show()
+        self.query_one(Input).focus()
+
+    def action_replace(self) -> None:
+        """Stop what is in the way first, or not."""
+        if self.profile is not None and self._replaced:
+            self.replace = not self.replace
+            self._show()
+
+    def action_copy(self) -> None:
+        """The command as text."""
+        if self._plan is not None:
+            from tui.core.profiles import render_command
+
+            self.eagle.copy_text(render_command(self._plan.command), "command")
+
+    def action_cancel(self) -> None:
+        if self.query_one(Input).has_focus:
+            self.query_one(VerticalScroll).focus()
+            self._show()
+        else:
+            self.dismiss(None)
+
+    def on_descendant_focus(self) -> None:
+        self._show()
+
+
+def run_words(run: "HostRun") -> list[Run]:
+    """A run by what a person knows it by: profile, id, PID, port, GPUs."""
+    parts: list[list[Run]] = [
+        [(run.profile or run.run_id, "strong!")],
+        [("run ", "muted"), (run.short_id, "text")],
+    ]
+    if run.pid is not None:
+        parts.append([("PID ", "muted"), (str(run.pid), "text")])
+    if run.port is not None:
+        parts.append([("port ", "muted"), (str(run.port), "text")])
+    parts.append([("GPUs ", "muted"), (gpus_text(getattr(run, "gpus", None)), "text")])
+    return join(parts)
+
+
+def gpus_text(gpus: Sequence[int] | None) -> str:
+    """`0–7`, `0, 2`, or `all`."""
+    if not gpus:
+        return "all"
+    ordered = sorted(gpus)
+    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"{ordered[0]}–{ordered[-1]}"
+    return ", ".join(map(str, ordered))

@@ -1,0 +1,339 @@
+"""A crash: one red sentence, ledger and suggested difference side by side, advice, evidence, how far it got."""
+
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.board import Board
+from tui.core.startup import LedgerRow
+from tui.widgets.log_view import line_of
+from tui.widgets.paint import Canvas, Painted, Run, join, wrap
+from tui.widgets.server_card import LONG, phase_rows
+
+if TYPE_CHECKING:
+    from tui.core.session import ServerState
+
+
+class CrashCard(Painted):
+    """The report that stands in the place of the panels once a server has crashed."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(id="crash")
+        self.board = board
+
+    def wanted_height(self, width: int, height: int) -> int:
+        """Rows of the report; what is left is the log's."""
+        return max(8, height - 3 - (1 if height >= 40 else 0))
+
+    def draw(self, canvas: Canvas) -> None:
+        state = self.board.state
+        if state is None or state.diagnosis is None:
+            return
+        y = self._band(canvas, state)
+        wide = canvas.width >= 130
+        airy = 1 if canvas.height >= 34 else 0
+        y += airy
+        left = (canvas.width - 2) * 61 // 100 if wide else canvas.width - 2
+        rows = self._ledger_rows(state)
+        room = canvas.height - y
+        if wide:
+            right_at = 1 + left + 3
+            end_right = self._suggestion(canvas, right_at, y, canvas.width - right_at - 1, state)
+            end_left = y
+            if rows:
+                end_left = self._ledger(canvas, 1, y, left, rows, state) + airy
+            end_left = self._advice(canvas, 1, end_left, left, state)
+            y = max(end_left, end_right) + airy
+        else:
+            y = self._suggestion(canvas, 1, y, left, state) + airy
+            if rows and room > 22:
+                y = self._ledger(canvas, 1, y, left, rows, state) + airy
+            if canvas.height - y > 8:
+                y = self._advice(canvas, 1, y, left, state) + airy
+        foot = 3 if canvas.height - y > 7 else 0
+        self._evidence(canvas, y, canvas.height - foot, state)
+        if foot:
+            self._progress(canvas, canvas.height - foot + 1, state)
+
+    def _band(self, canvas: Canvas, state: "ServerState") -> int:
+        diagnosis = state.diagnosis
+        assert diagnosis is not None
+        tall = canvas.height >= 34
+        lines = wrap(
+            diagnosis.title, max(20, canvas.width - 46 if canvas.width >= 100 else canvas.width - 17)
+        )[:3]
+        height = len(lines) + (3 if tall else 1)
+        canvas.fill(0, 0, canvas.width, height, "errbg")
+        for row in range(height):
+            canvas.put(0, row, "▌", "err/errbg")
+        y = 1 if tall else 0
+        canvas.put(3, y, "✗ CRASHED", "err!/errbg")
+        for offset, line in enumerate(lines):
+            canvas.put(15, y + offset, line, "strong!/errbg")
+        run = state.run
+        end = canvas.width - 2
+        name = run.profile or run.run_id
+        if canvas.width >= 100:
+            canvas.right(end, y, name, "strong!/errbg")
+            canvas.right_runs(
+                end,
+                y + 1,
+                [("run ", "muted/errbg"), (run.short_id, "text/errbg"),
+                 (f" · {fmt.clock(state.started_s, self.board.utc_offset_s)}", "muted/errbg")],
+            )  # fmt: skip
+        facts: list[list[Run]] = [[(diagnosis.cause, "text/errbg")]]
+        if canvas.width < 100:
+            facts.append([(name, "strong!/errbg")])
+        if diagnosis.phase is not None:
+            facts.append([("in ", "muted/errbg"), (LONG[diagnosis.phase], "text/errbg")])
+        if diagnosis.rank:
+            facts.append([("first rank ", "muted/errbg"), (diagnosis.rank, "text/errbg")])
+        took = sum(state.phase_took_s.values())
+        if took:
+            facts.append([("after ", "muted/errbg"), (fmt.duration(took), "text/errbg")])
+        if run.exit_code is not None:
+            facts.append([("exit code ", "muted/errbg"), (str(run.exit_code), "text/errbg")])
+        used = [gpu.memory_used_mib for _, gpu in self.board.own_gpus() if gpu.memory_used_mib is not None]
+        if used:
+            facts.append([("GPU memory now ", "muted/errbg"), (f"{fmt.gib(max(used))} GiB", "text/errbg")])
+        runs = [(text, spec if "/" in spec else f"{spec}/errbg") for text, spec in join(facts)]
+        canvas.runs(
+            15,
+            y + len(lines),
+            runs,
+            canvas.width - 17 - (30 if canvas.width >= 100 and len(lines) == 1 else 0),
+        )
+        return height
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _ledger_rows(self, state: "ServerState") -> list[LedgerRow]:
+        if state.diagnosis is None or not state.diagnosis.cause.startswith("oom"):
+            return []
+        return [row for row in state.startup.ledger if row.weights_gib is not None]
+
+    def _ledger(
+        self, canvas: Canvas, x: int, y: int, width: int, rows: list[LedgerRow], state: "ServerState"
+    ) -> int:
+        fraction = self.board.budget_fraction()
+        total = (
+            max((gpu.memory_total_mib or 0.0 for _, gpu in self.board.own_gpus()), default=0.0)
+            / fmt.MIB_PER_GIB
+        )
+        total = total or max((row.before_gib or 0.0) for row in rows)
+        canvas.title(x, y, width, "Memory ledger", [("GiB per rank at the crash", "muted")])
+        ends = (x + 14, x + 21, x + 29, x + 37)
+        for end, head in zip(ends, ("weights", "draft", "budget", "left"), strict=True):
+            canvas.right(end, y + 1, head, "muted")
+        canvas.put(x, y + 1, "rank", "muted")
+        bar_at = x + 40
+        bar = width - 40
+        least = min(row.weights_gib or 0.0 for row in rows)
+        start = max(0.0, float(int(least * 0.9 / 4) * 4)) if total and least > 0.5 * total else 0.0
+        canvas.put(bar_at, y + 1, f"{start:g}", "muted")
+        canvas.right(x + width, y + 1, f"{fmt.gib_of(total)} GiB", "muted")
+
+        def column(value: float) -> int:
+            return min(bar, max(0, round((value - start) / (total - start) * bar))) if total > start else 0
+
+        budgets = [
+            fraction * row.before_gib for row in rows if fraction is not None and row.before_gib is not None
+        ]
+        if budgets:
+            mark = column(min(budgets))
+            canvas.right(bar_at + mark, y + 1, "budget", "text")
+            canvas.put(bar_at + mark, y + 1, "│", "strong")
+        line = y + 2
+        for row in rows[: max(1, min(len(rows), canvas.height - y - 12))]:
+            first = state.diagnosis is not None and row.rank == state.diagnosis.rank
+            canvas.put(x, line, row.rank or "server", "err!" if first else "muted", 8)
+            if first:
+                canvas.put(x + len(row.rank) + 1, line, "✗", "err!")
+            budget = (
+                fraction * row.before_gib if fraction is not None and row.before_gib is not None else None
+            )
+            spent = (row.weights_gib or 0.0) + (row.draft_gib or 0.0)
+            left = budget - spent - (row.kv_pool_gib or 0.0) if budget is not None else None
+            canvas.right(ends[0], line, fmt.gib_of(row.weights_gib), "text")
+            canvas.right(ends[1], line, fmt.gib_of(row.draft_gib), "text")
+            canvas.right(ends[2], line, fmt.gib_of(budget), "text")
+            canvas.right(ends[3], line, fmt.gib_of(left), "err!" if left is not None and left < 0 else "text")
+            canvas.put(bar_at, line, "▆" * bar, "track")
+            at = 0.0
+            done = 0
+            for value, spec, glyph in (
+                (row.weights_gib, "data", "▆"),
+                (row.draft_gib, "violet", "▄"),
+                (row.kv_pool_gib, "teal", "▆"),
+                (row.graphs_gib, "muted", "▄"),
+            ):
+                if not value:
+                    continue
+                at += value
+                stop = max(done + 1, column(at)) if at > start else done
+                canvas.put(
+                    bar_at + done, line, glyph * (stop - done), f"{spec}/track" if glyph == "▄" else spec
+                )
+                done = stop
+            if budget is not None and spent > budget:
+                over = column(budget)
+                canvas.put(bar_at + over, line, "▞" * max(1, done - over), "err")
+            line += 1
+        if budgets and fraction is not None:
+            before = min(row.before_gib for row in rows if row.before_gib is not None)
+            canvas.put(
+                x, line + 1, f"budget = {fraction:g} × {fmt.gib_of(before)} GiB free before load", "muted", 40
+            )
+            legend: list[Run] = [("▆", "data"), (" weights  ", "muted"), ("▄", "violet"), (" draft  ", "muted"),
+                                 ("▞", "err"), (" over the budget", "muted")]  # fmt: skip
+            canvas.right_runs(x + width, line + 1, legend)
+            line += 2
+        return line
+
+    # -- what to do ------------------------------------------------------------------------------------------------
+
+    def _suggestion(self, canvas: Canvas, x: int, y: int, width: int, state: "ServerState") -> int:
+        diagnosis = state.diagnosis
+        assert diagnosis is not None
+        canvas.title(x, y, width, "Suggested change")
+        if not diagnosis.set:
+            canvas.put(x, y + 1, "none that can be computed; see the advice", "muted", width)
+            canvas.runs(x, y + 2, [("l", "accent!"), (" launches another profile", "muted")], width)
+            return y + 3
+        line = y + (2 if canvas.height >= 34 else 1)
+        canvas.put(x, line, f"{state.run.profile or 'this profile'}  [args]", "muted", width)
+        line += 1
+        arguments = state.startup.server_args or {}
+        for key, value in diagnosis.set.items():
+            old = arguments.get(key.replace("-", "_"))
+            if old is not None:
+                canvas.fill(x, line, width, 1, "errbg")
+                canvas.put(x, line, "-", "err!/errbg")
+                at = canvas.put(x + 2, line, f"{key} = ", "text/errbg", width - 2)
+                canvas.put(at, line, _toml(old), "err!/errbg", x + width - at)
+                line += 1
+            canvas.fill(x, line, width, 1, "okbg")
+            canvas.put(x, line, "+", "ok!/okbg")
+            at = canvas.put(x + 2, line, f"{key} = ", "text/okbg", width - 2)
+            canvas.put(at, line, _toml(value), "ok!/okbg", x + width - at)
+            line += 1
+        line += 1 if canvas.height >= 24 else 0
+        runs: list[Run] = [(" a ", "accent!/accbg"), (" apply and relaunch", "text")]
+        if state.usual_total is not None:
+            runs.append((f"   about {fmt.duration(state.usual_total.median_s)} to ready", "muted"))
+        canvas.runs(x, line, runs, width)
+        return line + 1
+
+    def _advice(self, canvas: Canvas, x: int, y: int, width: int, state: "ServerState") -> int:
+        diagnosis = state.diagnosis
+        assert diagnosis is not None
+        if not diagnosis.advice:
+            return y
+        canvas.title(x, y, width, "Advice")
+        line = y + 1
+        for position, text in enumerate(diagnosis.advice):
+            for part in wrap(text, width):
+                if line >= canvas.height - 4:
+                    return line
+                canvas.put(x, line, part, "text" if position == 0 else "muted")
+                line += 1
+        return line
+
+    # -- evidence --------------------------------------------------------------------------------------------------
+
+    def _evidence(self, canvas: Canvas, y: int, end: int, state: "ServerState") -> None:
+        diagnosis = state.diagnosis
+        assert diagnosis is not None
+        if end - y < 2:
+            return
+        evidence = diagnosis.evidence
+        facts: list[Run] = []
+        if evidence is not None:
+            facts = [("line ", "muted"), (f"{evidence.line:,}", "text"), (f" of {state.startup.lines:,}", "muted"),
+                     (" · ", "muted"), ("Enter", "accent!"), (" opens the log there", "muted")]  # fmt: skip
+        canvas.title(1, y, canvas.width - 2, "Evidence", facts)
+        if evidence is None:
+            canvas.put(1, y + 1, "no line of the log says why", "muted")
+            return
+        rows = end - y - 1
+        narrow = canvas.width < 100
+        text_at = 10 if narrow else 30
+        buffer = self.board.log
+        around = []
+        if buffer is not None:
+            place = next((i for i, r in enumerate(buffer.rows) if r.record.number >= evidence.line > 0), None)
+            if place is not None:
+                begin = max(0, min(place - rows // 2, len(buffer.rows) - rows + 2))
+                around = buffer.rows[begin : begin + rows]
+        line = y + 1
+        shown = False
+        for row in around:
+            item = line_of(row)
+            number = row.record.number
+            here = number == evidence.line
+            if not shown and number > evidence.line:
+                line = self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
+                shown = True
+            if line >= end:
+                break
+            if here and not shown:
+                line = self._quote(
+                    canvas, line, end, text_at, number, evidence.text, item.record.time, item.rank
+                )
+                shown = True
+                continue
+            canvas.right(7, line, f"{number:,}" if number else "", "muted")
+            if not narrow:
+                canvas.put(10, line, item.mark[0], item.mark[1])
+                canvas.put(12, line, item.record.time or "", "muted", 8)
+                canvas.put(21, line, item.rank, "muted", 8)
+            stop = (
+                canvas.right_runs(canvas.width - 1, line, list(item.note)) - 2
+                if item.note
+                else canvas.width - 1
+            )
+            canvas.put(text_at, line, item.text[:1000], item.spec, stop - text_at)
+            line += 1
+        if not shown:
+            self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
+
+    def _quote(
+        self,
+        canvas: Canvas,
+        y: int,
+        end: int,
+        x: int,
+        number: int,
+        text: str,
+        time: str | None = None,
+        rank: str = "",
+    ) -> int:
+        """The evidence itself: wrapped, never cut as long as there are rows."""
+        for offset, part in enumerate(wrap(text.expandtabs(4), canvas.width - x - 1)[: max(1, end - y)]):
+            canvas.fill(1, y, canvas.width - 2, 1, "errbg")
+            if offset == 0:
+                canvas.right(7, y, f"{number:,}", "err!/errbg")
+                if x > 20:
+                    canvas.put(10, y, "✗", "err/errbg")
+                    canvas.put(12, y, time or "", "muted/errbg", 8)
+                    canvas.put(21, y, rank, "muted/errbg", 8)
+            canvas.put(x, y, part, "err!/errbg" if offset == 0 else "text/errbg")
+            y += 1
+        return y
+
+    def _progress(self, canvas: Canvas, y: int, state: "ServerState") -> None:
+        canvas.title(1, y, canvas.width - 2, "How far it got")
+        runs: list[Run] = []
+        for row in phase_rows(state):
+            failed = row.mark == "✗"
+            runs.append((f"{row.mark} ", "err!" if failed else "ok" if row.mark == "✓" else "muted"))
+            runs.append((LONG[row.phase], "err!" if failed else "muted"))
+            if row.took_s is not None:
+                runs.append((f" {fmt.duration(row.took_s)}", "text"))
+            runs.append(("    " if canvas.width >= 130 else "  ", "muted"))
+        canvas.runs(1, y + 1, runs[:-1], canvas.width - 2)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
