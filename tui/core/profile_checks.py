@@ -47,9 +47,11 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
             yield from requirement(name, value)
     if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
         yield "gpus", "names a GPU twice", None
-    for name in ("cwd", "host"):
-        if table.get(name) == "":
-            yield name, "must not be empty", None
+    cwd = table.get("cwd")
+    if isinstance(cwd, str) and not cwd.startswith(("/", "~/")):
+        yield "cwd", "must be an absolute path", "begin it with / or ~/"
+    if table.get("host") == "":
+        yield "host", "must not be empty", None
 
 
 def variable(name: str, value: Any) -> Iterator[Problem]:

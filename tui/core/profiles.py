@@ -113,24 +113,18 @@ class LaunchCommand:
     cwd: str | None = None
     secret_env: Mapping[str, str] = field(default_factory=dict)  # names shown, values never
     secret_args: Mapping[str, str] = field(default_factory=dict)  # go into a 0600 file passed by --config
-    secrets_visible: tuple[str, ...] = ()  # secret flags that this version can only take in argv
+    open_args: Mapping[str, str] = field(default_factory=dict)  # secret flags that have no way but argv here
     notes: tuple[str, ...] = ()  # renamed flags and the like, one line each
 
-    def config_text(self) -> str | None:
-        """Contents of the 0600 file for `--config` (its name must end in .yaml); None where none is needed."""
-        handed = {name: value for name, value in self.secret_args.items() if name not in self.secrets_visible}
-        return json.dumps(handed) + "\n" if handed else None  # JSON is YAML
+    @property
+    def secrets_visible(self) -> tuple[str, ...]:
+        """Secret flags that this version can only take in argv: everyone on the host can read them there."""
+        return tuple(self.open_args)
 
-    def final_argv(self, config_path: str | None) -> tuple[str, ...]:
-        """What is really executed: `argv`, the file with the secrets, and those secrets that have no other way.
-
-        For the host's eyes only: never shown, logged or stored.
-        """
-        extra: list[str] = []
-        if config_path is not None and self.config_text() is not None:
-            extra += ["--config", config_path]
-        extra += [f"--{name}={self.secret_args[name]}" for name in self.secrets_visible]
-        return (*self.argv, *extra)
+    @property
+    def open_words(self) -> tuple[str, ...]:
+        """What the launcher puts behind `argv` for them; never shown, logged or stored."""
+        return tuple(f"--{name}={value}" for name, value in self.open_args.items())
 
 
 @dataclass(frozen=True)
@@ -542,7 +536,12 @@ def _word(value: object) -> str:
 
 
 def build_command(
-    profile: LaunchProfile, entry: HostEntry, sglang_version: str | None, host_flags: frozenset[str] | None
+    profile: LaunchProfile,
+    entry: HostEntry,
+    sglang_version: str | None,
+    host_flags: frozenset[str] | None,
+    *,
+    home: str | None = None,
 ) -> LaunchCommand:
     """The exact command on a host.
 
@@ -551,6 +550,7 @@ def build_command(
         entry: the host's interpreter and environment; the profile's environment comes after it.
         sglang_version: of the host, None = unknown: flags are then passed as written.
         host_flags: the flags of that version (`sglang.flags_of`, `sglang.learn_flags`), None = unknown.
+        home: the user's home on the host, for an interpreter written as `~/...`.
     """
     table = flag_table()
     notes: list[str] = []
@@ -573,7 +573,10 @@ def build_command(
         notes += mapped.notes
         env = dict(mapped.env) | env
         pairs = mapped.args
-        argv = [*profile.wrapper, "python3" if container else entry.python, "-m", "sglang.launch_server"]
+        python = entry.python
+        if home and python.startswith("~/"):
+            python = f"{home}/{python[2:]}"
+        argv = [*profile.wrapper, "python3" if container else python, "-m", "sglang.launch_server"]
         port = None
         config = takes_config(sglang_version, host_flags) and not container and profile.arg("config") is None
     for name, value in pairs:
@@ -592,8 +595,7 @@ def build_command(
             argv += ["--port", str(port)]
     plain = {name: value for name, value in env.items() if not is_secret_env(name, value)}
     hidden = {name: value for name, value in env.items() if name not in plain}
-    visible = () if config else tuple(secrets)
-    for name in visible:
+    for name in () if config else secrets:
         notes.append(f"--{name} will be visible to everyone on the host in the list of processes")
     if container:
         given = set(re.findall(r"[A-Za-z_]\w*", " ".join(profile.wrapper)))
@@ -608,8 +610,8 @@ def build_command(
         port=port,
         cwd=profile.cwd,
         secret_env=hidden,
-        secret_args=secrets,
-        secrets_visible=visible,
+        secret_args=secrets if config else {},
+        open_args={} if config else secrets,
         notes=tuple(notes),
     )
 
@@ -660,13 +662,8 @@ def render_command(command: LaunchCommand, width: int = 100) -> str:
             row = f"{row} {group}".strip()
     if row:
         rows.append(f"  {row}")
-    for name in command.secret_args:
-        how = (
-            "visible in the list of processes"
-            if name in command.secrets_visible
-            else "secret, handed over by file"
-        )
-        rows.append(f"  --{name} {MASK} ({how})")
+    rows += [f"  --{name} {MASK} (secret, handed over by file)" for name in command.secret_args]
+    rows += [f"  --{name} {MASK} (secret, visible in the list of processes)" for name in command.open_args]
     lines.append(" \\\n".join(rows))
     return "\n".join(lines)
 

@@ -34,7 +34,7 @@ class ImportedCommand:
 
     env: Mapping[str, str]  # what the call itself gets beyond the caller's environment
     argv: tuple[str, ...]  # of the innermost server call, flags as typed
-    profile_toml: str  # normalised names
+    profile: str  # TOML, normalised names
     warnings: tuple[str, ...]
     wrapper: tuple[str, ...] = ()  # numactl and the like, kept in the profile
     cwd: str | None = None
@@ -626,8 +626,10 @@ def _profile(call: _Call, env: Mapping[str, str], warnings: list[str]) -> str:
     if re.fullmatch(r"\d+(,\d+)*", devices):
         lines.append(f"gpus = {toml_value([int(number) for number in devices.split(',')])}")
         rest.pop("CUDA_VISIBLE_DEVICES")
-    if call.cwd:
+    if call.cwd and call.cwd.startswith(("/", "~/")):
         lines.append(f"cwd = {toml_value(call.cwd)}")
+    elif call.cwd:
+        warnings.append(f"it ran in the directory {one_line(call.cwd, 80)}: write its whole path as cwd")
     if call.wrapper:
         lines.append(f"wrapper = {toml_value(list(call.wrapper))}")
     program = call.argv[0]

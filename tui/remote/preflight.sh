@@ -1,0 +1,112 @@
+# What a launch needs to know of a host: one line a fact, a key, a tab, a value. POSIX sh, no tool beyond coreutils.
+# In: PF_CWD (absolute, ~/ or empty), PF_WRAPPER, PF_PROGRAM, PF_MODEL, PF_DRAFT, PF_REVISION, PF_PIDS (words), HF_*.
+# The simulated host keeps its files below a directory of its own and says so in EAGLETUI_FS_ROOT.
+LC_ALL=C; export LC_ALL
+PF_TAB=$(printf '\t')
+fact() { printf '%s\t%s\n' "$1" "$2"; }
+first_line() { head -n 1 | tr -d '\r'; }
+
+root=${EAGLETUI_FS_ROOT-}
+fact home "$HOME"
+fact user "$(id -un)"
+
+case $PF_CWD in
+  '') dir=$HOME ;;
+  '~/'*) dir=$HOME/${PF_CWD#??} ;;
+  *) dir=$root$PF_CWD ;;
+esac
+if cd -- "$dir" 2>/dev/null; then fact cwd there
+elif [ -d "$dir" ]; then fact cwd closed
+else fact cwd missing; fi
+
+for pair in "wrapper:$PF_WRAPPER" "program:$PF_PROGRAM"; do
+  word=${pair#*:}
+  [ -n "$word" ] || continue
+  if command -v -- "$word" >/dev/null 2>&1; then fact "${pair%%:*}" there; else fact "${pair%%:*}" missing; fi
+done
+if [ "${PF_WRAPPER##*/}" = sudo ]; then
+  if said=$("$PF_WRAPPER" -n true 2>&1 </dev/null); then
+    fact sudo yes
+    "$PF_WRAPPER" -n kill -0 $$ >/dev/null 2>&1 </dev/null && fact sudo_kill yes || fact sudo_kill no
+  else
+    fact sudo "no: $(printf '%s\n' "$said" | first_line)"
+  fi
+fi
+
+kill_user=$(cat /usr/lib/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf /run/systemd/logind.conf.d/*.conf \
+  /etc/systemd/logind.conf.d/*.conf 2>/dev/null |
+  sed -n 's/^[[:space:]]*KillUserProcesses[[:space:]]*=[[:space:]]*\([A-Za-z0-9]*\).*/\1/p' | tail -n 1)
+fact kill_user "$kill_user"
+[ -e "/var/lib/systemd/linger/$(id -un)" ] && fact linger yes || fact linger no
+
+for place in "${EAGLETUI_STATE-}" "${XDG_STATE_HOME-}" "$HOME/.local/state" "$HOME" /var/tmp; do
+  [ -n "$place" ] && [ -d "$place" ] || continue
+  fact disk "$(df -Pk "$place" 2>/dev/null | tail -n 1)"
+  break
+done
+
+# A model's directory or file, or its copy in the cache of Hugging Face.
+model() {
+  key=$1 path=$2 revision=$3
+  case $path in
+    '') return ;;
+    /*) path=$root$path ;;
+  esac
+  if [ ! -e "$path" ]; then
+    case $2 in
+      /* | ./* | ../* | '~'* | */*/* | *' '*) fact "$key" missing; return ;;
+      *://*) fact "$key" remote; return ;;
+    esac
+    hub=${HF_HUB_CACHE:-${HF_HOME:-$HOME/.cache/huggingface}/hub}
+    case $hub in '~/'*) hub=$HOME/${hub#??} ;; esac
+    repo=$root$hub/models--$(printf %s "$2" | sed 's|/|--|g')
+    [ -d "$repo" ] || repo=$hub/models--$(printf %s "$2" | sed 's|/|--|g')
+    ref=$revision
+    [ -r "$repo/refs/${revision:-main}" ] && ref=$(cat "$repo/refs/${revision:-main}")
+    path=$repo/snapshots/$ref
+    if [ -z "$ref" ] || [ ! -d "$path" ]; then
+      fact "$key" absent
+      while [ -n "$hub" ] && [ ! -d "$hub" ]; do hub=${hub%/*}; done
+      fact "$key.disk" "$(df -Pk "${hub:-/}" 2>/dev/null | tail -n 1)"
+      return
+    fi
+    fact "$key" cached
+  elif [ ! -d "$path" ]; then
+    if [ -r "$path" ]; then fact "$key" file; else fact "$key" closed; fi
+    fact "$key.ls" "$(ls -lLn -- "$path" 2>/dev/null)"
+    return
+  elif [ ! -r "$path" ] || [ ! -x "$path" ]; then
+    fact "$key" closed
+    return
+  else
+    fact "$key" there
+  fi
+  [ -r "$path/config.json" ] && fact "$key.config" "$(head -c 262144 "$path/config.json" | tr -d '\n\r\t')"
+  for index in model.safetensors.index.json pytorch_model.bin.index.json; do
+    [ -r "$path/$index" ] || continue
+    tr ',{}' '\n\n\n' <"$path/$index" |
+      sed -n -e 's/^.*:[[:space:]]*"\([^"]*\.safetensors\)".*$/\1/p' -e 's/^.*:[[:space:]]*"\([^"]*\.bin\)".*$/\1/p' |
+      sort -u | sed "s|^|$key.need$PF_TAB|"
+    break
+  done
+  ls -lLn -- "$path" 2>/dev/null | sed "s|^|$key.ls$PF_TAB|"
+  for file in "$path"/*.safetensors "$path"/*.bin "$path"/*.gguf "$path/config.json"; do
+    [ -e "$file" ] && [ ! -r "$file" ] && fact "$key.closed" "${file##*/}"
+  done
+}
+model model "$PF_MODEL" "$PF_REVISION"
+model draft "$PF_DRAFT" ''
+
+# Which run a process on a GPU belongs to: by its mark, else by its ancestors.
+for pid in $PF_PIDS; do
+  chain=$pid parent=$pid depth=0
+  while [ "$parent" -gt 1 ] && [ $depth -lt 40 ]; do
+    up=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$parent/status" 2>/dev/null)
+    [ -n "$up" ] || break
+    chain="$chain $up" parent=$up depth=$((depth + 1))
+  done
+  fact chain "$chain"
+  mark=$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^EAGLETUI_RUN=//p' | head -n 1)
+  [ -n "$mark" ] && fact mark "$pid $mark"
+done
+exit 0
