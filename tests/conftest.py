@@ -169,6 +169,11 @@ class Sshd:
         words = Path(f"{key or self.host_key}.pub").read_text().split()
         return f"[127.0.0.1]:{port} {words[0]} {words[1]}\n"
 
+    def let_in(self, key: Path) -> None:
+        """Lets a client key in, besides those that may already."""
+        with self.authorized_keys.open("a") as file:
+            file.write(Path(f"{key}.pub").read_text())
+
     def target(self, port: int | None = None, **changes: object) -> SshTarget:
         """A target that logs in; `port` where a proxy stands before the server."""
         port = port or self.port

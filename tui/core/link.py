@@ -72,7 +72,7 @@ class Keeper(Generic[L]):
         self._kick = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._link: L | None = None
-        self._first_try: asyncio.Future[None] | None = None
+        self._outcome: asyncio.Future[None] | None = None
 
     # State
 
@@ -119,19 +119,31 @@ class Keeper(Generic[L]):
     def start(self) -> None:
         """Begins to connect, once."""
         if self._task is None and self._status.state is not LinkState.CLOSED:
-            self._first_try = asyncio.get_running_loop().create_future()
-            self._first_try.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._expect()
             self._task = asyncio.create_task(self._keep())
 
+    def _expect(self) -> "asyncio.Future[None]":
+        """The outcome of the try under way or next."""
+        if self._outcome is None or self._outcome.done():
+            self._outcome = asyncio.get_running_loop().create_future()
+            # Nobody need look at it.
+            self._outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._outcome
+
+    def _needs_person(self) -> bool:
+        return self._status.error is not None and self._status.state in (LinkState.REFUSED, LinkState.WAITING)
+
     async def first(self) -> None:
-        """Waits for the outcome of the first try, or of one asked for since. Raises HostError."""
+        """Waits for the outcome of the try under way, or of one made now. Raises HostError."""
         self.start()
-        if self._first_try is not None and not self._first_try.done():
-            await asyncio.shield(self._first_try)
-        elif self._status.error is not None and self._status.state in (LinkState.REFUSED, LinkState.WAITING):
-            raise self._status.error
-        else:
+        if self._status.state is LinkState.CLOSED or self._status.state is LinkState.UP:
             await self.ready()
+            return
+        if self._needs_person() and self._status.error is not None:
+            raise self._status.error
+        if self._status.retry_at is not None:
+            self._kick.set()
+        await asyncio.shield(self._expect())
 
     async def ready(self) -> L:
         """The live connection, as soon as there is one. Raises HostError where nobody will make one."""
@@ -142,13 +154,16 @@ class Keeper(Generic[L]):
                 return self._link
             if status.state is LinkState.CLOSED:
                 raise LinkLost(f"{status.host}: the connection was closed")
-            if status.error is not None and status.state in (LinkState.REFUSED, LinkState.WAITING):
+            if self._needs_person() and status.error is not None:
                 raise status.error
             await changed.wait()
 
     def kick(self) -> None:
         """The next try now; also the way out of WAITING and REFUSED."""
-        self._kick.set()
+        if self._needs_person():
+            self.update(state=LinkState.CONNECTING, error=None)
+        if self._status.state is not LinkState.UP:
+            self._kick.set()
         self.start()
 
     async def close(self) -> None:
@@ -156,19 +171,18 @@ class Keeper(Generic[L]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=1.5)
-        if self._first_try is not None and not self._first_try.done():
-            self._first_try.set_exception(LinkLost(f"{self._status.host}: the connection was closed"))
+        self._told(LinkLost(f"{self._status.host}: the connection was closed"))
         if self._status.state is not LinkState.CLOSED:
             self.update(state=LinkState.CLOSED, retry_at=None)
 
     # The task
 
     def _told(self, error: HostError | None) -> None:
-        if self._first_try is not None and not self._first_try.done():
+        if self._outcome is not None and not self._outcome.done():
             if error is None:
-                self._first_try.set_result(None)
+                self._outcome.set_result(None)
             else:
-                self._first_try.set_exception(error)
+                self._outcome.set_exception(error)
 
     async def _keep(self) -> None:
         attempt = 0
@@ -191,7 +205,7 @@ class Keeper(Generic[L]):
             self.update(state=LinkState.UP, error=None, attempt=0)
             self._told(None)
             try:
-                error = await asyncio.shield(link.lost)
+                loss = await asyncio.shield(link.lost)
             finally:
                 self._link = None
                 await link.close()
@@ -200,16 +214,15 @@ class Keeper(Generic[L]):
             if link.interactive:
                 await self._wait_for_person(
                     LinkState.WAITING,
-                    HostError(error.message, "connecting again asks for your answers again", slug=error.slug),
+                    HostError(loss.message, "connecting again asks for your answers again", slug=loss.slug),
                 )
                 attempt = 0
             else:
-                await self._back_off(attempt + 1, error)
+                await self._back_off(attempt + 1, loss)
 
     async def _wait_for_person(self, state: LinkState, error: HostError) -> None:
         self.update(state=state, error=error, retry_at=None)
         await self._kick.wait()
-        self.update(state=LinkState.CONNECTING, error=None)
 
     async def _back_off(self, attempt: int, error: HostError) -> bool:
         """Waits for the next try; whether a person asked for it."""
