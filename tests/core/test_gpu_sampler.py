@@ -75,7 +75,7 @@ async def host(request, fault):
     def make(kind: str, transport: type[LocalTransport] = LocalTransport, **variables: str) -> LocalTransport:
         env = {**os.environ, "FAKE_PIDS": str(os.getpid()), **variables}
         if kind == "smi":
-            env |= {"PATH": f"{TESTS / 'bin'}:{env['PATH']}", "EAGLETUI_NVML": "off"}
+            env |= {"PATH": f"{TESTS / 'bin'}:{env['PATH']}", "PYTHONPATH": str(TESTS / "nvml" / "missing")}
             env |= {"FAKE_SMI_FILE": str(fault.file), "FAKE_SMI_LOG": str(fault.log)}
         else:
             directories = request.getfixturevalue("compiled")
@@ -370,12 +370,15 @@ async def test_no_processes_is_known_to_be_none(host, fault):
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", sys.executable])
-async def test_without_nvml_nvidia_smi_is_asked(host, tmp_path, python):
-    (tmp_path / "pynvml.py").write_text("raise ImportError('not here')")
-    transport = host("smi", PYTHONPATH=str(tmp_path))
-    transport._env["EAGLETUI_NVML"] = ""
-    sample = await one_sample(transport, python)
+async def test_without_nvml_nvidia_smi_is_asked(host, python):
+    sample = await one_sample(host("smi"), python)
     assert (sample.source, len(sample.gpus)) == ("nvidia-smi", 2)
+
+
+async def test_without_the_library_nvidia_smi_is_asked(host, fault):
+    fault.set("nolib")
+    sample = await one_sample(host("nvml", PATH=f"{TESTS / 'bin'}:{os.environ['PATH']}"), sys.executable)
+    assert (sample.source, sample.error, len(sample.gpus)) == ("nvidia-smi", None, 2)
 
 
 async def test_neither(host, tmp_path):
@@ -383,7 +386,7 @@ async def test_neither(host, tmp_path):
     bare.mkdir()
     for tool in ("sh", "sleep", "kill", "id"):
         (bare / tool).symlink_to(shutil.which(tool))
-    sample = await one_sample(LocalTransport(env={"PATH": str(bare)}), "python3")
+    sample = await one_sample(host("nvml", PATH=str(bare)), "python3")
     assert (sample.error, sample.gpus) == ("nvidia_smi_missing", ())
 
 

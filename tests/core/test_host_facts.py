@@ -12,7 +12,8 @@ import pytest
 from tui.core.host_facts import host_facts, read_facts
 from tui.core.local import LocalTransport
 
-BIN = Path(__file__).parent.parent / "bin"
+TESTS = Path(__file__).parent.parent
+NO_NVML = str(TESTS / "nvml" / "missing")
 
 
 @pytest.fixture
@@ -21,7 +22,12 @@ async def host():
     opened = []
 
     def make(**variables: str) -> LocalTransport:
-        env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "EAGLETUI_NVML": "off", **variables}
+        env = {
+            **os.environ,
+            "PATH": f"{TESTS / 'bin'}:{os.environ['PATH']}",
+            "PYTHONPATH": NO_NVML,
+            **variables,
+        }
         opened.append(LocalTransport(env=env))
         return opened[-1]
 
@@ -61,10 +67,10 @@ async def test_driver_in_trouble(host, words):
     assert facts.python == sys.executable
 
 
-async def test_no_driver(tmp_path):
+async def test_no_driver(host, tmp_path):
     for tool in ("sh", "sleep", "kill", "id", "uname"):
         (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
-    facts = await host_facts(LocalTransport(env={"PATH": str(tmp_path), "HOME": "/h"}), sys.executable)
+    facts = await host_facts(host(PATH=str(tmp_path), HOME="/h"), sys.executable)
     assert (facts.gpu_names, facts.topology, facts.home) == ((), None, "/h")
     assert facts.python == sys.executable
 
@@ -75,7 +81,7 @@ async def test_versions_without_importing(host, tmp_path):
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
-    facts = await host_facts(host(PYTHONPATH=str(tmp_path)), sys.executable)
+    facts = await host_facts(host(PYTHONPATH=f"{NO_NVML}:{tmp_path}"), sys.executable)
     assert (facts.sglang, facts.torch) == ("0.5.20", "2.9.1+cu130")
 
 

@@ -1,8 +1,8 @@
 """One long-lived GPU sampler a host; no process is started per tick.
 
 Two sources, tried in this order by one script: NVML through `pynvml` in the host entry's Python
-(`tui/remote/gpu_probe.py`), else `nvidia-smi` in its loop mode (`tui/remote/gpu_smi.sh`). `EAGLETUI_NVML=off` in the
-environment of the host leaves NVML out (the simulated host sets it).
+(`tui/remote/gpu_probe.py`), else `nvidia-smi` in its loop mode (`tui/remote/gpu_smi.sh`). docs/gpus.md says what
+each figure means.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ def sampler_script(python: str, period_s: float, refused: tuple[str, ...] = ()) 
     interpreter = shell_path(python)
     return (
         "export LC_ALL=C\nstatus=3\n"
-        f'if [ "${{EAGLETUI_NVML-}}" != off ] && command -v {interpreter} >/dev/null 2>&1; then\n'
+        f"if command -v {interpreter} >/dev/null 2>&1; then\n"
         f"{interpreter} -u - {period_s:g} {PROCESS_PERIOD_S:g} <<'EAGLETUI_PROBE'\n{probe}EAGLETUI_PROBE\nstatus=$?\nfi\n"
         '[ "$status" -eq 0 ] && exit 0\n'
         f"period_ms={round(period_s * 1000)} process_ms={round(PROCESS_PERIOD_S * 1000)} without=,{','.join(refused)},\n"

@@ -4,7 +4,6 @@ Sent as `python -u -`; needs nothing but Python 3. Nothing of SGLang or torch is
 """
 
 import json
-import os
 import sys
 
 
@@ -63,5 +62,4 @@ if __name__ == "__main__":
     # The caller's directory is no place to import from.
     sys.path = [path for path in sys.path if path]
     print(json.dumps(versions()))
-    if os.environ.get("EAGLETUI_NVML") != "off":
-        print(json.dumps(gpus()))
+    print(json.dumps(gpus()))

@@ -1,0 +1,1 @@
+raise ImportError("this Python has no NVML")
