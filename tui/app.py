@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 import traceback
@@ -24,6 +25,8 @@ from tui.screens.base import Mode
 from tui.theme import THEMES, textual_theme
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from tui.core.logs import LogRecord
     from tui.core.profiles import LaunchProfile, ProfileEntry
     from tui.core.records import PhaseHistory
@@ -144,7 +147,7 @@ class EagleApp(App[None]):
 
     def on_mount(self) -> None:
         for name, make in _MODES.items():
-            self.add_mode(name, lambda make=make: make(self))
+            self.add_mode(name, functools.partial(make, self))
         self.switch_mode("dashboard")
         self.set_interval(_TICK_S, self._tick)
         self.call_after_refresh(self.connect)
@@ -155,11 +158,13 @@ class EagleApp(App[None]):
         """The board has changed: what is on show is repainted soon, with everything else that changes until then."""
         if self._flush_timer is None:
             wait = max(0.01, self._flushed_at + _FLUSH_S - time.monotonic())
-            self._flush_timer = self.set_timer(wait, self._flush)
+            self._flush_timer = self.set_timer(wait, self._show_changes)
 
-    def _flush(self) -> None:
+    def _show_changes(self) -> None:
         self._flush_timer = None
         self._flushed_at = time.monotonic()
+        if not self.is_running or not self.screen_stack:
+            return
         screen = self.screen
         if isinstance(screen, Mode) and screen.is_mounted:
             screen.update()
@@ -392,7 +397,7 @@ class EagleApp(App[None]):
             if not answered.done():
                 answered.set_result(result)
 
-        self.push_screen(dialog, take)  # type: ignore[arg-type]
+        self.push_screen(dialog, take)
         try:
             return await answered
         finally:
@@ -427,7 +432,7 @@ class EagleApp(App[None]):
         elif choice == "hosts":
             self.action_hosts()
         elif choice == "leave":
-            self.action_leave()
+            self.call_later(self.action_leave)
 
     # -- what dialogs ask of the app -------------------------------------------------------------------------------
 
@@ -501,7 +506,7 @@ class EagleApp(App[None]):
                     async for progress in session.stop(run):
                         board.stop = progress
                         self.touch()
-                run = await session.launch(plan, replace_running=True)
+                run = await session.launch(plan, replace=True)
             else:
                 run = await session.launch(plan)
         except EagletuiError as error:
@@ -859,7 +864,7 @@ def _quoted(word: str) -> str:
     return shlex.quote(word)
 
 
-def _plain(text: str) -> object:
+def _plain(text: str) -> "Text":
     # Rich would read `[...]` in a message as markup.
     from rich.text import Text
 

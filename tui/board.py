@@ -116,10 +116,9 @@ class Board:
         self.run = update.state.run
         self.behind_bytes = update.behind_bytes
         figures = update.state.startup.last_decode
-        if figures is not None and (
-            figures != before or any("Decode batch" in r.text for r in update.records)
-        ):
-            self.decode.append(DecodePoint(now, figures.gen_tok_s, figures.accept_len))
+        if figures is not None and update.state.startup.decode_lines != before:
+            total = figures.total_gen_tok_s if figures.total_gen_tok_s is not None else figures.gen_tok_s
+            self.decode.append(DecodePoint(now, total, figures.accept_len))
         if self.utc_offset_s is None:
             stamp = next((r.time for r in update.records if r.time), None)
             if update.state.startup.lines and stamp and update.state.started_s is not None:

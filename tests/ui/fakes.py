@@ -93,7 +93,9 @@ def ready_text() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def gpus(used_gib: float = 47.0, *, straggler: int | None = 5, util: float = 4.0, watts: float = 91.0) -> tuple[Gpu, ...]:
+def gpus(
+    used_gib: float = 47.0, *, straggler: int | None = 5, util: float = 4.0, watts: float = 91.0
+) -> tuple[Gpu, ...]:
     """Eight cards of the motivating case."""
     return tuple(
         Gpu(
@@ -143,14 +145,20 @@ def run(**changes: object) -> Run:
 
 def usual(n: int = 4) -> tuple[dict[Phase, PhaseHistory], PhaseHistory]:
     """What earlier starts took."""
-    phases = {phase: PhaseHistory(seconds, seconds * 0.97, seconds * 1.03, n) for phase, seconds in USUAL.items()}
+    phases = {
+        phase: PhaseHistory(seconds, seconds * 0.97, seconds * 1.03, n) for phase, seconds in USUAL.items()
+    }
     return phases, PhaseHistory(667.0, 647.0, 687.0, n)
 
 
 def starting(*, history: bool = True, elapsed: float = 360.0, **changes: object) -> ServerState:
     """In the middle of the weights."""
     phases, total = usual()
-    spans = (PhaseSpan(Phase.LAUNCH, 0, 14), PhaseSpan(Phase.DISTRIBUTED_INIT, 14, 23), PhaseSpan(Phase.LOAD_WEIGHTS, 23, None))
+    spans = (
+        PhaseSpan(Phase.LAUNCH, 0, 14),
+        PhaseSpan(Phase.DISTRIBUTED_INIT, 14, 23),
+        PhaseSpan(Phase.LOAD_WEIGHTS, 23, None),
+    )
     startup = StartupState(
         phase=Phase.LOAD_WEIGHTS,
         progress=Progress("shards", 41, 64),
@@ -214,7 +222,13 @@ def ready(**changes: object) -> ServerState:
 def crashed(**changes: object) -> ServerState:
     """No room for the pool."""
     phases, total = usual()
-    took = {Phase.LAUNCH: 14.0, Phase.DISTRIBUTED_INIT: 9.0, Phase.LOAD_WEIGHTS: 525.0, Phase.DRAFT_MODEL: 11.0, Phase.MEMORY_POOL: 2.0}
+    took = {
+        Phase.LAUNCH: 14.0,
+        Phase.DISTRIBUTED_INIT: 9.0,
+        Phase.LOAD_WEIGHTS: 525.0,
+        Phase.DRAFT_MODEL: 11.0,
+        Phase.MEMORY_POOL: 2.0,
+    }
     startup = StartupState(
         phase=Phase.MEMORY_POOL,
         outcome=Outcome.CRASHED,
@@ -285,7 +299,10 @@ class Script:
     updates: Sequence[RunUpdate] = ()
     runs: Sequence[Run] = ()
     facts: HostFacts = FACTS
-    findings: Sequence[Finding] = (Finding("gpus", Level.OK, "all 8 are free"), Finding("port", Level.OK, "30000 is free"))
+    findings: Sequence[Finding] = (
+        Finding("gpus", Level.OK, "all 8 are free"),
+        Finding("port", Level.OK, "30000 is free"),
+    )
     on_open: Callable[["FakeSession"], object] | None = None
     replaced: Sequence[Run] = ()
 
@@ -323,7 +340,9 @@ class FakeSession:
 
     def say_link(self, state: LinkState, **changes: object) -> None:
         """A new state of the link."""
-        status = LinkStatus(self.host, state, time.monotonic(), time.monotonic() - 0.4, 0.011, address=f"tuner@{self.host}:22")
+        status = LinkStatus(
+            self.host, state, time.monotonic(), time.monotonic() - 0.4, 0.011, address=f"tuner@{self.host}:22"
+        )
         self.link_queue.put_nowait(replace(status, **changes))  # type: ignore[arg-type]
 
     async def close(self) -> None:
@@ -350,8 +369,8 @@ class FakeSession:
         command = LaunchCommand(tuple(argv), {"NCCL_DEBUG": "WARN"}, 30000)
         return LaunchPlan(profile, command, tuple(self.script.findings))
 
-    async def launch(self, plan: LaunchPlan, *, replace_running: bool = False) -> Run:
-        self.launched.append((plan, replace_running))
+    async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
+        self.launched.append((plan, replace))
         started = run(run_id=f"{plan.profile.name}-20261006T210000Z-abc123", profile=plan.profile.name)
         self.known_runs = (started, *self.known_runs)
         return started
@@ -391,7 +410,9 @@ def scene(name: str) -> Script:
         return Script(samples=(before,))
     if name in ("starting", "first"):
         state = starting(history=name == "starting")
-        return Script(samples=(before, gpus(44.0), gpus()), runs=(run(),), updates=(RunUpdate(state, records),))
+        return Script(
+            samples=(before, gpus(44.0), gpus()), runs=(run(),), updates=(RunUpdate(state, records),)
+        )
     if name == "crashed":
         records += tuple(tracker.feed(CRASH_TEXT))
         return Script(samples=(before,), runs=(run(),), updates=(RunUpdate(crashed(), records),))
@@ -414,5 +435,7 @@ def profiles_in(directory: Path) -> Path:
         'kind = "launch"\ndescription = "EAGLE-3"\nextends = "base"\nhypothesis = "drafts pay"\n'
         '[args]\nspeculative-algorithm = "EAGLE3"\nspeculative-num-steps = 3\nmem-fraction-static = 0.88\n'
     )
-    (directory / "broken.toml").write_text('kind = "launch"\n[args]\nmem-fraction-statc = 0.8\ntp = "eight"\n')
+    (directory / "broken.toml").write_text(
+        'kind = "launch"\n[args]\nmem-fraction-statc = 0.8\ntp = "eight"\n'
+    )
     return directory

@@ -156,7 +156,7 @@ class Dashboard(Mode):
 
     async def action_log(self, action: str) -> None:
         """Moves in the log, wherever the focus is."""
-        await self.run_action(action, self.query_one(LogView))
+        await self.app.run_action(action, self.query_one(LogView))
 
     def action_follow(self) -> None:
         """Follow the newest line, or hold still."""

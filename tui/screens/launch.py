@@ -47,6 +47,14 @@ def command_lines(text: str, width: int, ground: str = "") -> list[Line]:
     return lines
 
 
+def marked(glyph: str, color: str, text: str, width: int) -> list[Line]:
+    """A wrapped text behind a mark."""
+    parts = wrap(text, max(20, width - 2))
+    return [
+        [(f"{glyph} " if number == 0 else "  ", color), (part, "text")] for number, part in enumerate(parts)
+    ]
+
+
 def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
     """Findings, those that block first."""
     order = {"block": 0, "warn": 1, "ok": 2}
@@ -218,14 +226,11 @@ class LaunchDialog(Dialog[None]):
         width = self._width
         lines: list[Line] = []
         if self._error is not None:
-            lines += [[("✗ ", "err"), (part, "strong")] for part in wrap(self._error.message, width - 2)]
             details = getattr(self._error, "errors", ())
-            if len(details) > 1:
-                lines += [
-                    [("  ", "text"), (part, "text")]
-                    for error in details
-                    for part in wrap(str(error), width - 2)
-                ]
+            if not details:
+                lines += marked("✗", "err", self._error.message, width)
+            for error in details:
+                lines += marked("✗", "err", str(error), width)
             if self._error.hint:
                 lines += [[("  ", "text"), (part, "muted")] for part in wrap(self._error.hint, width - 2)]
             return lines

@@ -69,14 +69,14 @@ class RankLine(Painted):
         for rank in (None, *view.known_ranks()):
             label = rank or "all"
             chosen = rank == view.rank
-            if x + len(label) + 4 > canvas.width:
+            if x + len(label) + 3 > canvas.width:
                 canvas.put(x, 0, "…", "muted")
                 return
             if chosen:
                 canvas.put(x, 0, f" ✓{label} ", "accent!/accbg")
             else:
                 canvas.put(x + 1, 0, label, "muted")
-            x += len(label) + 4
+            x += len(label) + 3
 
 
 class Search(Input):
@@ -110,6 +110,10 @@ class Logs(Mode):
         self.query_one(LogState).view = view
         self.query_one(RankLine).view = view
         self.query_one(HitCount).view = view
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width < 100, "-narrow")
+        self.set_class(self.size.height < 30, "-short")
 
     def update(self) -> None:
         if self.is_mounted:

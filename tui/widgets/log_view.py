@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -45,11 +45,21 @@ class LogLine:
         return self.record.text.expandtabs(4).replace("\n", " ")
 
 
+def folded(item: "LogRow | LogRecord") -> "LogRow | None":
+    """The item where it is a row of the folded view."""
+    return cast("LogRow", item) if hasattr(item, "count") else None
+
+
+def first_number(item: "LogRow | LogRecord") -> int:
+    """Line number in the file of the first record of an item."""
+    row = folded(item)
+    return row.record.number if row is not None else cast("LogRecord", item).number
+
+
 def line_of(item: "LogRow | LogRecord") -> LogLine:
     """How a folded row, or a single record, is shown."""
-    row: LogRow | None = None
-    if hasattr(item, "record"):
-        row = item
+    row = folded(item)
+    if row is not None:
         repeated = row.count > 1 and len(row.ranks) != row.count and row.record.kind != "bar"
         record = row.last if repeated and row.last is not None else row.record
         rank = row.rank_label
@@ -62,8 +72,8 @@ def line_of(item: "LogRow | LogRecord") -> LogLine:
         else:
             note = ((row.note, "muted"),) if row.note else ()
     else:
-        record, repeated, note = item, False, ()
-        rank = item.rank or fmt.NONE
+        record, repeated, note = cast("LogRecord", item), False, ()
+        rank = record.rank or fmt.NONE
     length = len(record.text) + record.cut_bytes
     if length > _LONG and not note:
         note = ((fmt.size(length), "muted"),)
@@ -176,7 +186,8 @@ class LogView(Painted):
     def _passes(self, item: "LogRow | LogRecord") -> bool:
         if self.rank is None:
             return True
-        ranks = item.ranks if hasattr(item, "ranks") else (item.rank,)
+        row = folded(item)
+        ranks = row.ranks if row is not None else (cast("LogRecord", item).rank,)
         return self.rank in ranks or (not ranks and self.rank == fmt.NONE)
 
     def known_ranks(self) -> list[str]:
@@ -358,10 +369,7 @@ class LogView(Painted):
     def show_line(self, number: int) -> None:
         """Puts the cursor on a line of the file."""
         items, first = self._source()
-        numbers = [
-            line_of(item).record.number if not hasattr(item, "record") else item.record.number
-            for item in items
-        ]
+        numbers = [first_number(item) for item in items]
         place = bisect_right(numbers, number) - 1 if numbers == sorted(numbers) else -1
         if place < 0:
             place = max(
@@ -487,8 +495,8 @@ class LogView(Painted):
                     self._text(canvas, row, text, text_at, end, line, here=here)
                     continue
                 if self.numbers and record.number:
-                    number = item.record.number if hasattr(item, "record") else record.number
-                    canvas.right(8, row, f"{number:,}", ("strong!" if here else "muted") + ground)
+                    number = first_number(item)
+                    canvas.right(7, row, f"{number:,}", ("strong!" if here else "muted") + ground)
                 canvas.put(mark_at, row, line.mark[0], line.mark[1] + ground)
                 canvas.put(time_at, row, record.time or "", "muted" + ground, 8)
                 canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
