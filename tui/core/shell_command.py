@@ -84,7 +84,8 @@ def import_command(text: str, home: str) -> ImportedCommand:
         warnings.append(
             f"the text has {others + 1} server calls; the first one, in line {call.line}, was taken"
         )
-    env = {name: value for name, value in call.env.items() if name != "PATH"}
+    names = (name for name in call.env if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name != "PATH")
+    env = {name: call.env[name] for name in names}
     profile = _profile(call, env, warnings)
     return ImportedCommand(
         env,
@@ -659,6 +660,9 @@ def parse_flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
                 warnings.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
             continue
         typed, equals, attached = word.partition("=")
+        if not re.fullmatch(r"--?[A-Za-z0-9][\w.-]*", typed):
+            warnings.append(f"{one_line(word, 80)} is no flag and was left out of the profile")
+            continue
         name = _whole_name(typed, warnings)
         values = [attached] if equals else []
         kind = table.type_of(name)

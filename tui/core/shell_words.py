@@ -263,7 +263,7 @@ class _Lexer:
     def _double(self) -> list[_Part]:
         line = self.line
         self.at += 1
-        parts: list[_Part] = [_Lit("", True)]
+        parts: list[_Part] = []
         text = ""
         while True:
             if self.at >= len(self.text):
@@ -272,13 +272,14 @@ class _Lexer:
             following = self.text[self.at + 1 : self.at + 2]
             if char == '"':
                 self.at += 1
-                return [*parts, _Lit(text, True)]
+                # "" is a word, "$@" without arguments is none
+                return [*parts, _Lit(text, True)] if text or not parts else parts
             if char == "\\" and following and following in '$`"\\\n':
                 text += "" if following == "\n" else following
                 self.line += following == "\n"
                 self.at += 2
             elif char == "`" or (char == "$" and (following.isalnum() or following in "_{(@*#?$!-")):
-                parts += [_Lit(text, True), self._dollar(True)]
+                parts += [*([_Lit(text, True)] if text else []), self._dollar(True)]
                 text = ""
             else:
                 text += char
@@ -335,7 +336,7 @@ class _Lexer:
         if rest.startswith('$"') and not quoted:
             self.at += 1
             parts = self._double()
-            return parts[-1] if len(parts) == 2 else _Raw(self.text[start : self.at], True)
+            return parts[0] if len(parts) == 1 else _Raw(self.text[start : self.at], True)
         if rest.startswith("${"):
             return self._braced(quoted)
         name = _NAME.match(rest, 1)
