@@ -384,7 +384,9 @@ def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
 
 
 def _path(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
-    if any("speculative" in frame or "draft" in frame for frame in clue.frames):
+    # The frames that tell stand below the line: Python prints the innermost traceback of a chain first.
+    frames = [frame for item in state.clues if item.id == clue.id for frame in item.frames]
+    if any("speculative" in frame or "draft" in frame for frame in frames):
         return replace(
             found,
             title=found.title.replace("no model", "no draft model"),
@@ -510,10 +512,10 @@ class Report(dict[str, Any]):
     title: str | None = None
 
 
-def report_of(tracker: LogTracker) -> Report:
-    """The JSON object of `eagletui diagnose` for what a tracker has read."""
+def report_of(tracker: LogTracker, *, exit: ExitEvidence | None = None) -> Report:
+    """The JSON object of `eagletui diagnose` for what a tracker has read, and what the host says of the process."""
     state = tracker.state()
-    found, observations = diagnose(state)
+    found, observations = diagnose(state, exit=exit)
     shown = found or next((item for item in observations if state.outcome == Outcome.READY), None)
     decode = state.last_decode
     made = Report(

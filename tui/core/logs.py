@@ -200,7 +200,11 @@ class LogBuffer:
     def append(self, records: Iterable[LogRecord]) -> int:
         """Takes records in; returns the absolute index of the first row that changed (len of all where none did)."""
         changed = self.first_row + len(self.rows)
+        fresh = False
         for record in records:
+            if not fresh:
+                fresh = True
+                changed = min(changed, self._drop_provisional())
             changed = min(changed, self._add(record))
         if len(self.rows) > self.capacity * 1.1 or len(self.records) > self.capacity * 1.1:
             self._trim()
@@ -209,6 +213,14 @@ class LogBuffer:
     def phase_at(self, row: int) -> Phase | None:
         """The phase in force at an absolute row index."""
         return self.rows[row - self.first_row].record.phase
+
+    def _drop_provisional(self) -> int:
+        while self.records and self.records[-1].provisional:
+            self.records.pop()
+            row = self.rows.pop()
+            self._templates.pop()
+            self._count(row.record, self.first_row + len(self.rows), -1)
+        return self.first_row + len(self.rows)
 
     def _add(self, record: LogRecord) -> int:
         known = self._keys.get(record.key) if record.key >= 0 else None
@@ -263,7 +275,7 @@ class LogBuffer:
                 self.errors.append(row)
             elif row in self.errors[-8:]:
                 self.errors.remove(row)
-        if record.phase is not None and record.phase != self._gutter and step > 0:
+        if record.phase is not None and record.phase != self._gutter and step > 0 and not record.provisional:
             self._gutter = record.phase
             self.phases.append(PhaseMark(record.phase, row, record.number))
 
@@ -286,6 +298,6 @@ def _single(record: LogRecord) -> LogRow:
 
 def _template(record: LogRecord) -> str:
     # Bars replace by key, our own markers are few, and a phase that another rank begins folds like any other line.
-    if record.kind in ("bar", "marker") or not record.text.strip():
+    if record.kind in ("bar", "marker") or record.provisional or not record.text.strip():
         return ""
     return record.kind + _VARIABLE.sub("#", record.text[:400])

@@ -5,17 +5,16 @@ nothing here is a linear machine: every rank has a position in its own order, an
 by the rank that is furthest on. Formats: docs/diagnosis.md.
 """
 
-import ast
-import json
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from tui.core.lineshape import Bar, Segment, segments
 from tui.core.logs import LineSplitter, LogRecord, Piece
 from tui.core.patterns import Failure, Milestone, Patterns, patterns
 from tui.core.phases import Outcome, Phase
-from tui.core.text import sanitize
+from tui.core.server_args import parse_server_args
 
 __all__ = [
     "Clue",
@@ -132,33 +131,12 @@ class StartupState:
     retractions: int = 0
     decode_lines: int = 0
     working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
+    first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
 
 
 # ---- shapes of lines ----------------------------------------------------------------------------------------------
 
-_TAGS = r"(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*"
-_PREFIX = re.compile(
-    r"\[?(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>" + _TAGS + r")\](?:\s|$)"
-    r"|(?:^|(?<=\s))\[gpu(?:_id)?=(?P<gpu>\d+)\]\s|^Rank (?P<rank>\d+): "
-)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?|(\d\d):(\d\d):(\d\d)")
-# What wrappers put before a line: kubectl and CI stamps, CRI, compose, journald, Python loggers, Ray, log viewers, mpirun.
-_WRAPPER = re.compile(
-    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
-    r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3} - [\w.]+ - [A-Z]+ - "
-    r"|\((?:[\w.:-]+ )+pid=\d+(?:, ip=[\d.a-f:]+)?\) "
-    r"|[A-Za-z][\w.-]{0,60} +\| "
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@-]+\[\d+\]: "
-    r"|\[[\w.-]+/[\w./-]+\] "
-    r"|\[\d+,\d+\]<std(?:out|err)>: ?"
-    r"|\d{1,3}: (?=\[\d{4}-|\s*File|Traceback|\w+Error)"
-    r"|Output: )"
-)
-_BAR = re.compile(
-    r"(?P<desc>[^\r\n|%\]]{0,160}?)(?::\s*|\s+|^)(?P<pct>\d+)%(?: Completed \| |\|[^|\r\n]{0,400}\| *)"
-    r"(?P<n>\d+)/(?P<t>\d+) \[[^\]\r\n]{0,80}\]?"
-)
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
 )
@@ -209,13 +187,54 @@ _MILESTONE_HEADS = frozenset(
         "swa ",
     )
 )
-_FAILURE_STEMS = re.compile(
-    r"rror|xception|[Ff]ail|[Kk]illed|raceback|emory|in use|ime(?:d )?out|[Ss]igquit|SIG|NCCL|nccl|nsupported|not support|crashed"
-    r"|xit ?code|exited|not available|racefully|hutting|Finished server|Abort|Terminat|terminate|server task|server process"
-    r"|CrashLoop|undefined|common_ops|died|dead|etract|oom|out of|[Nn]inja|nvcc|ptxas|no kernel|huggingface|cannot|compute"
-    r"|mmap|req_slots|closed|[Bb]roken|reset by|onnect|remote_code|Initialization|init state|proxy|NVIDIA|CUDA|is not|minimum"
-    r"|Segmentation|Repo id|backends|does not|too old|too small|is zero|must|only support|Bus|finish the model|Offline|Couldn't|Can't"
-    r"|Unable|Unrecognized|has no|Invalid|is a|expected|resources|Response"
+# Every failure pattern needs one of these; `in` on a short text is several times faster than an alternation.
+_STAMPED_STEMS = (
+    *("rror", "rrno", "xception", "ail", "illed", "igquit", "SIG", "racefully", "hutting", "Finished", "ime"),
+    *(
+        "xit",
+        "dead",
+        "died",
+        "emory",
+        "etract",
+        "NCCL",
+        "Traceback",
+        "nterrupt",
+        "finish",
+        "init",
+        "llocat",
+        "use",
+    ),
+    *("Warning", "available", "equest", "upport"),
+)
+_BARE_STEMS = (
+    *_STAMPED_STEMS,
+    *(
+        "Abort",
+        "Segm",
+        "ermina",
+        "ended",
+        "CrashLoop",
+        "undefined",
+        "common_ops",
+        "annot",
+        "inja",
+        "nvcc",
+        "ptxas",
+    ),
+    *(
+        "resource",
+        "kernel",
+        "huggingface",
+        "Repo",
+        "mmap",
+        "Bus",
+        "losed",
+        "Broken",
+        "reset",
+        "onnect",
+        "onfig",
+    ),
+    *("weights", "CUDA", "river", "proxy", "Response", "okenizer", "ile", "must", "peer", "usage"),
 )
 # Names of functions and files in a traceback that prove how far a rank had come, the most advanced last.
 _FRAME_PHASES = (
@@ -244,17 +263,8 @@ _DIST, _LOAD, _DRAFT, _POOL, _GRAPH = 10, 100, 120, 200, 300
 _LAYER = 1_000  # one more runner, in the order before 0.5.14
 _WARMUP, _READY, _SERVING = 1_000_000, 2_000_000, 3_000_000
 _CLUE_LIMIT = 400
+_TAG_LIMIT = 4_096  # rank tags kept: a hostile log may invent any number
 _DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
-
-
-class _Segment(NamedTuple):
-    """A part of a line that is a record of its own."""
-
-    time: str | None
-    rank: str | None  # "" for a stamped line without tags
-    body: str
-    bar: re.Match[str] | None
-    at: int  # characters from the beginning of the line
 
 
 @dataclass
@@ -331,11 +341,12 @@ class LogTracker:
         self._bar: _Bar | None = None
         self._bars: dict[tuple[str, int], _Bar] = {}
         self._capturing: str | None = None
-        self._decode: dict[str, str | bytes] = {}
-        self._decode_newest: str = ""
+        self._decode: dict[str, str | bytes] = {}  # rank -> its newest decode line
+        self._recent: deque[tuple[int, str, str | bytes]] = deque(
+            maxlen=8
+        )  # the newest of all: line, rank, text
         self._decode_lines = 0
-        self._ones = 0
-        self._ones_line: int | None = None
+        self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
         self._port: int | None = None
@@ -392,56 +403,57 @@ class LogTracker:
                 self._piece(piece, out)
             return
         first, lines = plain
-        number = first
-        heads = _FAST_HEADS
-        for raw in lines:
-            end = raw.find(b"] ", 20, 80)
-            if end > 0 and raw[0] == 0x5B and raw[11] == 0x20:
-                head = heads.get(raw[end + 2 : end + 9])
-                if head == 1:
-                    if (
-                        self._position == _SERVING
-                        and not self._soft
-                        and self._episode is None
-                        and self._fatal is None
+        heads, calm, serving = _FAST_HEADS, self._calm(), self._position == _SERVING
+        ranks, decode, recent = self._fast_ranks, self._decode, self._recent
+        for number, raw in enumerate(lines, first):
+            # Nearly all lines of a serving server are of three shapes; they are told by a few bytes at known places. One
+            # bracket alone: nothing is glued to the record.
+            end = raw.rfind(b"]")
+            if calm and 20 <= end < 80 and raw[0] == 0x5B and raw[11] == 0x20:
+                head = heads.get(raw[end + 1 : end + 11])
+                if head is not None:
+                    rank = ranks.get(raw[20:end])
+                    if rank is None:
+                        rank = self._fast_rank(raw[20:end])
+                    if head == 1 and serving and rank is not None:
+                        decode[rank] = raw
+                        recent.append((number, rank, raw))
+                        self._decode_lines += 1
+                        continue
+                    if rank is not None and (
+                        (head == 2 and serving)
+                        or (head == 3 and raw[end + 12 : end + 13].isdigit() and b"HTTP/1" in raw)
                     ):
-                        self._fast_decode(raw, end, number)
-                        number += 1
                         continue
-                elif head == 2:
-                    if self._position == _SERVING and not self._soft and self._episode is None:
-                        number += 1
-                        continue
-                elif (
-                    head == 3
-                    and self._episode is None
-                    and raw[end + 11 : end + 12].isdigit()
-                    and b"HTTP/1" in raw
-                ):
-                    number += 1
-                    continue
             if raw:
                 self._line(raw, number, 0, 0, None)
-            number += 1
-        self._lines = number - 1
+                calm, serving = self._calm(), self._position == _SERVING
+                ranks, decode, recent = self._fast_ranks, self._decode, self._recent
+        self._lines = first + len(lines) - 1
 
-    def _fast_decode(self, raw: bytes, end: int, number: int) -> None:
-        tags = raw[20:end]
-        if tags[:1] == b".":
-            tags = tags[4:]
-        rank = _rank_name(tags)
-        if rank not in self._tags and rank:
-            self._tags.add(rank)
-        self._decode[rank] = raw
-        self._decode_newest = rank
-        self._decode_lines += 1
-        at = raw.find(b"accept len: ")
-        if at > 0:
-            if raw[at + 12 : at + 16] == b"1.00":
-                self._ones += 1
-                self._ones_line = number
-            else:
-                self._ones = 0
+    def _calm(self) -> bool:
+        """Nothing under way that a harmless line would end or change."""
+        return not (
+            self._soft
+            or self._episode is not None
+            or self._benign_trace
+            or self._in_usage
+            or self._fatal is not None
+        )
+
+    def _fast_rank(self, tags: bytes) -> str | None:
+        match = _FAST_TAGS.fullmatch(tags)
+        if match is None:
+            return None
+        rank = match.group(1).decode().strip()
+        self._see(rank)
+        if len(self._fast_ranks) < _TAG_LIMIT:
+            self._fast_ranks[tags] = rank
+        return rank
+
+    def _see(self, tag: str | None) -> None:
+        if tag and len(self._tags) < _TAG_LIMIT:
+            self._tags.add(tag)
 
     def _piece(self, piece: Piece, out: list[LogRecord]) -> None:
         self._lines = max(self._lines, piece.number)
@@ -456,7 +468,7 @@ class LogTracker:
             return []
         number, offset = self._splitter.number, self._splitter.offset
         out = []
-        for segment in _segments(tail):
+        for segment in segments(tail):
             kind = "bar" if segment.bar else self._level(segment.body)
             out.append(
                 LogRecord(
@@ -476,11 +488,10 @@ class LogTracker:
     # ---- one line -----------------------------------------------------------------------------------------------------
 
     def _line(self, raw: bytes, number: int, offset: int, cut: int, out: list[LogRecord] | None) -> None:
-        for segment in _segments(raw):
-            if segment.rank:
-                self._tags.add(segment.rank)
-            if segment.time is not None and segment.time != self._newest_stamp:
-                self._clock(raw, segment)
+        for segment in segments(raw):
+            self._see(segment.rank)
+            if segment.stamp:
+                self._newest_stamp, self._stamp_text = segment.time, segment.stamp
             number_, offset_, key, frames = number, offset + segment.at, -1, 1
             if segment.bar is not None:
                 bar = self._on_bar(segment.bar, number, offset_)
@@ -495,14 +506,6 @@ class LogTracker:
                 out.append(
                     LogRecord(number_, offset_, segment.time, rank, body, kind, self._phase, cut, key, frames)
                 )
-
-    def _clock(self, raw: bytes, segment: _Segment) -> None:
-        self._newest_stamp = segment.time
-        self._stamp_text = None
-        text = raw[:600].decode("utf-8", "replace")
-        match = _PREFIX.search(text, max(0, segment.at if segment.at < 500 else 0))
-        if match is not None:
-            self._stamp_text = match.group()
 
     def _seconds(self) -> float | None:
         """The newest stamp in the log's own clock, seconds from the first one that was asked for."""
@@ -529,7 +532,7 @@ class LogTracker:
             self._first_stamp = value
         return value - self._first_stamp
 
-    def _on_text(self, segment: _Segment, number: int) -> str:
+    def _on_text(self, segment: Segment, number: int) -> str:
         """Takes one record in; returns its kind."""
         body = segment.body
         stamped = segment.rank is not None
@@ -554,22 +557,25 @@ class LogTracker:
             self._slow_tokenizer += 1
             self._slow_tokenizer_line = self._slow_tokenizer_line or number
             return "note"
-        if self._tables.benign.search(body):
-            if "etract" in body or "Decode out of memory" in body:
-                self._retractions += 1
-            self._benign_trace = "error" in body or body.rstrip().endswith("(most recent call last):")
-            if _NEW_RUN.search(body) and (self._fatal is not None or self._stop is not None):
-                self._new_run()
-            self._on_milestone(segment, number)
-            return self._level(body)
         kind = self._on_milestone(segment, number)
         if kind is not None:
             return kind
         if self._benign_trace and not stamped:
             return "note"
+        if self._episode is None and not self._tables.user_failures and not _suspect(body, stamped):
+            return self._level(body)
+        if self._tables.benign.search(body):
+            if "etract" in body or "Decode out of memory" in body:
+                self._retractions += 1
+            self._benign_trace = "error" in body or body.endswith("(most recent call last):")
+            if _NEW_RUN.search(body) and (self._fatal is not None or self._stop is not None):
+                self._new_run()
+            return self._level(body)
         return self._on_trouble(segment, number) or self._level(body)
 
     def _level(self, body: str) -> str:
+        if not self._want:
+            return ""
         if self._tables.notes.search(body):
             return "note"
         if self._tables.warnings.search(body):
@@ -608,7 +614,7 @@ class LogTracker:
         self._clues = [clue for clue in self._clues if clue.marked or not clue.traceback or clue.fatal]
         self._soft = 0
 
-    def _on_milestone(self, segment: _Segment, number: int) -> str | None:
+    def _on_milestone(self, segment: Segment, number: int) -> str | None:
         body = segment.body
         tables = self._tables
         if (
@@ -630,14 +636,14 @@ class LogTracker:
         self._note_unrecognized(segment)
         return None
 
-    def _note_unrecognized(self, segment: _Segment) -> None:
+    def _note_unrecognized(self, segment: Segment) -> None:
         if segment.rank is not None and self._position < _WARMUP:
             body = segment.body
             if "avail mem" in body or body.endswith((" begin.", " end.", " begin", " end")):
                 self._unrecognized = body[:300]
 
     def _on_event(
-        self, milestone: Milestone, match: re.Match[str], segment: _Segment, number: int
+        self, milestone: Milestone, match: re.Match[str], segment: Segment, number: int
     ) -> str | None:
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         rank = self._rank(segment.rank)
@@ -742,8 +748,8 @@ class LogTracker:
             rank.tokens = int(groups["tokens"])
         return self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
 
-    def _on_bar(self, match: re.Match[str], number: int, offset: int) -> _Bar:
-        desc, done, total = match.group("desc").strip(), int(match.group("n")), int(match.group("t"))
+    def _on_bar(self, frame: Bar, number: int, offset: int) -> _Bar:
+        desc, done, total = frame
         lowered = desc.lower()
         what = ""
         if "captur" in lowered:
@@ -770,20 +776,14 @@ class LogTracker:
             self._bar = bar
         return bar
 
-    def _on_batch(self, segment: _Segment, batch: re.Match[str], number: int) -> str:
+    def _on_batch(self, segment: Segment, batch: re.Match[str], number: int) -> str:
         decode = batch.group(1) == "Decode"
         if decode:
             rank = segment.rank or ""
-            self._decode[rank] = segment.body
-            self._decode_newest = rank
+            if rank in self._decode or len(self._decode) < _TAG_LIMIT:
+                self._decode[rank] = segment.body
+            self._recent.append((number, rank, segment.body))
             self._decode_lines += 1
-            at = segment.body.find("accept len: ")
-            if at > 0:
-                if segment.body[at + 12 : at + 16] == "1.00":
-                    self._ones += 1
-                    self._ones_line = number
-                else:
-                    self._ones = 0
         if self._soft and self._fatal is None:
             self._forgive()
         if self._position == _SERVING:
@@ -809,7 +809,7 @@ class LogTracker:
     def _on_server_args(self, body: str) -> None:
         if self._args is not None or self._position or self._fatal is not None or self._stop is not None:
             self._new_run()
-        self._args = _parse_server_args(body)
+        self._args = parse_server_args(body)
 
     def _new_run(self) -> None:
         lines, stamp, text = self._lines, self._newest_stamp, self._stamp_text
@@ -826,7 +826,7 @@ class LogTracker:
             self._add_clue(episode.exception)
         return True
 
-    def _on_trouble(self, segment: _Segment, number: int) -> str | None:
+    def _on_trouble(self, segment: Segment, number: int) -> str | None:
         body, stamped = segment.body, segment.rank is not None
         traceback = "Traceback (most recent call last):" in body
         episode = self._episode
@@ -836,13 +836,10 @@ class LogTracker:
             )
             if traceback or bare:
                 episode = self._episode = _Episode("", False, number)
-        if episode is not None and not stamped:
-            if body.startswith(" "):
-                if ", in " in body and len(episode.frames) < 200:
-                    episode.frames.append(body.strip()[-200:])
-                return "note"
-        elif episode is None and not _FAILURE_STEMS.search(body) and not self._tables.user_failures:
-            return None
+        if episode is not None and not stamped and body.startswith(" "):
+            if ", in " in body and len(episode.frames) < 200:
+                episode.frames.append(body.strip()[-200:])
+            return "note"
         failure, match = self._match(body, segment, episode)
         if failure is not None and match is not None:
             return self._on_failure(failure, match, segment, number, episode, traceback)
@@ -861,7 +858,7 @@ class LogTracker:
         return "error" if re.match(r"(?:ERROR|CRITICAL|FATAL)\b", body) else None
 
     def _match(
-        self, body: str, segment: _Segment, episode: _Episode | None
+        self, body: str, segment: Segment, episode: _Episode | None
     ) -> tuple[Failure | None, re.Match[str] | None]:
         phase = self._phase_of(segment, episode)
         for failure in self._tables.failures:
@@ -872,7 +869,7 @@ class LogTracker:
                 return failure, match
         return None, None
 
-    def _phase_of(self, segment: _Segment, episode: _Episode | None) -> Phase:
+    def _phase_of(self, segment: Segment, episode: _Episode | None) -> Phase:
         """The phase that trouble on this line belongs to."""
         if episode is not None:
             self._bump(episode)
@@ -927,7 +924,7 @@ class LogTracker:
         cause: str | None,
         level: str,
         number: int,
-        segment: _Segment,
+        segment: Segment,
         episode: _Episode | None,
         fatal: bool,
         groups: Mapping[str, str],
@@ -959,7 +956,7 @@ class LogTracker:
         self,
         failure: Failure,
         match: re.Match[str],
-        segment: _Segment,
+        segment: Segment,
         number: int,
         episode: _Episode | None,
         traceback: bool,
@@ -1014,18 +1011,18 @@ class LogTracker:
         # The newest frame has no terminator until the next one comes.
         tail = self._splitter.tail
         if tail and b"%" in tail:
-            for segment in _segments(tail):
+            for segment in segments(tail):
                 if segment.bar is not None:
-                    desc = segment.bar.group("desc").lower()
+                    desc = segment.bar.desc.lower()
                     if self._phase == Phase.CUDA_GRAPH and (
-                        "captur" in desc or (not desc.strip() and self._capturing)
+                        "captur" in desc or (not desc and self._capturing)
                     ):
                         what = "capture"
                     elif self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL) and "loading" in desc:
                         what = "shards"
                     else:
                         continue
-                    done, total = int(segment.bar.group("n")), int(segment.bar.group("t"))
+                    done, total = segment.bar.done, segment.bar.total
         return Progress(what, done, total) if what else None
 
     def state(self) -> StartupState:
@@ -1036,6 +1033,7 @@ class LogTracker:
 
     def _state(self) -> StartupState:
         clues = list(self._clues)
+        ones, ones_line = self._ones()
         if self._episode is not None and self._episode.exception is not None:
             clues.append(self._episode.exception)
         soft = any(clue.traceback and not clue.marked for clue in clues)
@@ -1088,45 +1086,56 @@ class LogTracker:
             ranks_seen=len(self._tags),
             slow_tokenizer=self._slow_tokenizer,
             slow_tokenizer_line=self._slow_tokenizer_line,
-            accept_one=self._ones,
-            accept_one_line=self._ones_line if self._ones else None,
+            accept_one=ones,
+            accept_one_line=ones_line,
             retractions=self._retractions,
             decode_lines=self._decode_lines,
             working=self._working,
+            first_stamp_s=self._first_stamp if (self._first_stamp or 0.0) > 1e8 else None,
         )
 
     def _figures(self) -> DecodeFigures | None:
-        if not self._decode:
+        if not self._recent:
             return None
-        lines = {rank: _pairs(line) for rank, line in self._decode.items()}
-        newest = lines[self._decode_newest]
-        running = [
-            value for line in lines.values() if (value := _integer(line.get("#running-req"))) is not None
-        ]
-        speeds: list[float] = [
-            speed
-            for line in lines.values()
-            if (speed := _number(line.get("gen throughput (token/s)"))) is not None
-        ]
+        newest = _pairs(self._recent[-1][2])
         graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
-        usage = newest.get("token usage", newest.get("full token usage"))
+        # Each DP rank reports its own share; without DP one rank reports all.
+        shares = [_pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [
+            newest
+        ]
+        running = [value for line in shares if (value := _integer(line.get("#running-req"))) is not None]
+        speeds = [speed for line in shares if (speed := _number(line.get(_SPEED))) is not None]
         return DecodeFigures(
             running=_integer(newest.get("#running-req")),
             queued=_integer(newest.get("#queue-req")),
-            gen_tok_s=_number(newest.get("gen throughput (token/s)")),
+            gen_tok_s=_number(newest.get(_SPEED)),
             accept_len=_number(newest.get("accept len")),
-            token_usage=_number(usage),
+            token_usage=_number(newest.get("token usage", newest.get("full token usage"))),
             cuda_graph=None if graph is None else graph == "True",
             total_running=sum(running) if running else None,
             total_gen_tok_s=round(sum(speeds), 2) if speeds else None,
         )
 
+    def _ones(self) -> tuple[int, int | None]:
+        """How many of the newest decode lines in a row have an accept length of exactly 1.00 (8 at most), and the last one."""
+        count, line = 0, None
+        for number, _, text in reversed(self._recent):
+            if _pairs(text).get("accept len") != "1.00":
+                break
+            count, line = count + 1, line or number
+        return count, line
 
-_FAST_HEADS = {b"Decode ": 1, b"Prefill": 2, b"INFO:  ": 3}
+
+def _suspect(body: str, stamped: bool) -> bool:
+    for stem in _STAMPED_STEMS if stamped else _BARE_STEMS:  # noqa: SIM110  a generator costs twice as much here
+        if stem in body:
+            return True
+    return False
 
 
-def _rank_name(tags: bytes) -> str:
-    return tags[1:].decode("ascii", "replace") if tags[:1] == b" " else ""
+_SPEED = "gen throughput (token/s)"
+_FAST_TAGS = re.compile(rb"(?:[.,]\d{3})?((?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)")
+_FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 2, b" INFO:    ": 3}
 
 
 def _natural(tag: str) -> list[tuple[str, int]]:
@@ -1135,7 +1144,7 @@ def _natural(tag: str) -> list[tuple[str, int]]:
 
 def _number(text: str | None) -> float | None:
     try:
-        return float(text) if text is not None else None
+        return float(text) + 0.0 if text is not None else None  # "-0.00" is 0
     except ValueError:
         return None
 
@@ -1157,90 +1166,3 @@ def _masked(text: str) -> str:
         if "api_key" in text or "hf_token" in text or "password" in text
         else text
     )
-
-
-def _segments(raw: bytes) -> list[_Segment]:
-    """A line as its records: a bar may be glued to a record, and two processes may write onto one line."""
-    text = raw.decode("utf-8", "replace")
-    if text.startswith('{"log":'):
-        try:
-            inner = json.loads(text)["log"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            inner = text
-        if isinstance(inner, str):
-            found = [
-                segment for part in re.split(r"[\r\n]+", inner) if part for segment in _split(sanitize(part))
-            ]
-            return found or [_Segment(None, None, "", None, 0)]
-    return _split(sanitize(text))
-
-
-def _split(text: str) -> list[_Segment]:
-    marks = list(_PREFIX.finditer(text, 0, 4_000)) if "]" in text or text.startswith("Rank ") else []
-    if not marks:
-        return _unstamped(text, 0)
-    found = _unstamped(text[: marks[0].start()], 0) if marks[0].start() else []
-    # What stands before a stamp is a wrapper's own, unless something is left of it.
-    found = [segment for segment in found if segment.bar is not None or segment.body.strip()]
-    for at, mark in enumerate(marks):
-        stop = marks[at + 1].start() if at + 1 < len(marks) else len(text)
-        body = text[mark.end() : stop]
-        if mark.group("time") is not None:
-            rank = mark.group("tags").strip()
-        else:
-            rank = "TP" + (mark.group("gpu") or mark.group("rank"))
-        found.append(_Segment(mark.group("time"), rank, body.rstrip(), None, mark.start()))
-    return found
-
-
-def _unstamped(text: str, at: int) -> list[_Segment]:
-    body, strip = text, 0
-    for _ in range(4):
-        match = _WRAPPER.match(body)
-        if match is None:
-            break
-        strip += match.end()
-        body = body[match.end() :]
-    body = body.rstrip()
-    if "%" in body:
-        bar = _BAR.search(body)
-        if bar is not None:
-            found = [_Segment(None, None, body[: bar.end()].strip(), bar, at + strip)]
-            rest = body[bar.end() :]
-            if rest.strip():
-                found.append(_Segment(None, None, rest, None, at + strip + bar.end()))
-            return found
-    return [_Segment(None, None, body, None, at + strip)]
-
-
-def _parse_server_args(body: str) -> dict[str, object] | None:
-    """The server_args= line: ServerArgs(a=1, ...) up to 0.5.18, a dict from 0.5.19 on; secrets left out."""
-    text = body.partition("server_args=")[2].strip()
-    found: dict[str, object] = {}
-    try:
-        tree = ast.parse(text, mode="eval").body
-        if isinstance(tree, ast.Dict):
-            items = [
-                (key.value, value)
-                for key, value in zip(tree.keys, tree.values, strict=True)
-                if isinstance(key, ast.Constant)
-            ]
-        elif isinstance(tree, ast.Call):
-            items = [(keyword.arg, keyword.value) for keyword in tree.keywords]
-        else:
-            return None
-        for name, value in items:
-            try:
-                found[str(name)] = ast.literal_eval(value)
-            except (ValueError, TypeError):
-                found[str(name)] = ast.unparse(value)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Cut, or a repr that is no expression: take the simple values.
-        for name, value_text in re.findall(
-            r"'?(\w+)'?(?:=|: )('[^']*'|-?\d+(?:\.\d+)?|True|False|None)(?=[,)}])", text
-        ):
-            found[name] = ast.literal_eval(value_text)
-    for name in found:
-        if re.search(r"api_key|token$|password|secret", name) and isinstance(found[name], str):
-            found[name] = "***"
-    return found or None

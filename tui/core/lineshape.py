@@ -1,0 +1,144 @@
+"""The shapes of one log line: stamps, rank tags, what wrappers put before a line, progress bars.
+
+Search, never anchor: a bar without terminator can stand before a record on the same line, and two processes can write onto
+one line. Formats: SGLang 0.4.6 to 0.5.23 and their forerunners ("[gpu=0]", "Rank 0:"), and the prefixes of Docker JSON,
+compose, kubectl, CRI, journald, CI runners, Ray, mpirun and Python loggers.
+"""
+
+import json
+import re
+from typing import NamedTuple
+
+from tui.core.text import sanitize
+
+TAG = r" (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d{1,6}"
+_STAMP = re.compile(
+    r"(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?:\s|$)"
+)  # the date and the bracket before it are looked at by hand: that costs less than a search that begins with "maybe ["
+_DATE_BEFORE = re.compile(r"\d{4}-\d\d-\d\d $")
+_OLD_RANK = re.compile(r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): ")
+_WRAPPER = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
+    r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3} - [\w.]+ - [A-Z]+ - "
+    r"|\((?:[\w.:-]+ )+pid=\d+(?:, ip=[\d.a-f:]+)?\) "
+    r"|[A-Za-z][\w.-]{0,60} +\| "
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w.@-]+\[\d+\]: "
+    r"|\[[\w.-]+/[\w./-]+\] "
+    r"|\[\d+,\d+\]<std(?:out|err)>: ?"
+    r"|\d{1,3}: (?=\[\d{4}-|\s*File|Traceback|\w+Error)"
+    r"|Output: )"
+)
+_BAR = re.compile(
+    r"(?P<desc>[^\r\n|%\]]{0,160}?)(?::\s*|\s+|^)(?P<pct>\d{1,3})%(?: Completed \| |\|[^|\r\n]{0,400}\| *)"
+    r"(?P<n>\d{1,9})/(?P<t>\d{1,9}) \[[^\]\r\n]{0,80}\]?"
+)
+
+
+class Bar(NamedTuple):
+    """One frame of a progress bar."""
+
+    desc: str
+    done: int
+    total: int
+
+
+class Segment(NamedTuple):
+    """A part of a line that is a record of its own."""
+
+    stamp: str | None  # as it stands there, for the clock
+    time: str | None  # "20:01:03"
+    rank: str | None  # "TP3"; "" for a stamped line without tags, None for a line without stamp
+    body: str  # sanitised
+    bar: Bar | None
+    at: int  # characters from the beginning of the line
+
+
+def segments(raw: bytes) -> list[Segment]:
+    """A line as its records; at least one."""
+    text = raw.decode("utf-8", "replace")
+    if text.startswith('{"log":'):
+        try:
+            inner = json.loads(text)["log"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            inner = text
+        if isinstance(inner, str):
+            found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _split(sanitize(line))]
+            return found or [Segment(None, None, None, "", None, 0)]
+    # Whatever sanitize would change is not printable; asking that first costs a tenth.
+    return _split(text if text.isprintable() else sanitize(text))
+
+
+def _split(text: str) -> list[Segment]:
+    found: list[Segment] = []
+    end = 0  # where the body of the record being read begins
+    stamp: str | None = None
+    time: str | None = None
+    rank: str | None = None
+    begin = 0  # where that record begins, stamp included
+    look = 0
+    while True:
+        mark = _STAMP.search(text, look, 4_000) if text.find("]", look, 4_000) >= 0 else None
+        if mark is None:
+            break
+        start = mark.start()
+        if _DATE_BEFORE.search(text, max(0, start - 11), start):
+            start -= 11
+        if text[start - 1 : start] == "[":
+            start -= 1
+        elif start != 0:  # "[" is lost only where somebody cut the line there
+            look = mark.end()
+            continue
+        _close(found, stamp, time, rank, text[end:start], begin)
+        stamp, time, rank = text[start : mark.end()], mark["time"], mark["tags"].strip()
+        begin, end = start, mark.end()
+        look = end
+        if text.find("[", end) < 0:
+            break
+    if stamp is None:
+        body, cut = _unwrapped(text)
+        old = _OLD_RANK.match(body)
+        if old is not None:
+            return [
+                Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)
+            ]
+        _unstamped(found, body, cut, True)
+        return found
+    _close(found, stamp, time, rank, text[end:], begin)
+    return found
+
+
+def _close(
+    found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int
+) -> None:
+    if stamp is not None:
+        found.append(Segment(stamp, time, rank, text.rstrip(), None, begin))
+    elif text:
+        # What stands before the first stamp is a wrapper's own, unless something is left of it.
+        body, cut = _unwrapped(text)
+        _unstamped(found, body, cut, False)
+
+
+def _unwrapped(text: str) -> tuple[str, int]:
+    cut = 0
+    for _ in range(4):
+        match = _WRAPPER.match(text, cut)
+        if match is None:
+            break
+        cut = match.end()
+    return text[cut:], cut
+
+
+def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
+    body = body.rstrip()
+    if "%" in body:
+        match = _BAR.search(body)
+        if match is not None:
+            bar = Bar(match["desc"].strip(), int(match["n"]), int(match["t"]))
+            found.append(Segment(None, None, None, body[: match.end()].strip(), bar, at))
+            rest = body[match.end() :]
+            if rest.strip():
+                found.append(Segment(None, None, None, rest, None, at + match.end()))
+            return
+    if alone or body.strip():
+        found.append(Segment(None, None, None, body, None, at))
