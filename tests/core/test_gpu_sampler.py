@@ -335,12 +335,13 @@ async def test_noise_between_rows(host, fault):
 
 
 async def test_a_sampler_that_ends_is_started_again(host, fault):
-    fault.set("die3")
+    fault.set("die3 nopids")
     async with samples(host("smi")) as stream:
         for _ in range(8):
             sample = await until(stream, lambda sample: True)
             assert (len(sample.gpus), sample.error) == (2, None)
     assert len(fault.starts("--query-gpu")) > 1
+    await gone({int(line.split()[0]) for line in fault.starts()})
 
 
 async def test_half_a_row_is_dropped(host, fault):

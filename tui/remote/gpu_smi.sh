@@ -54,16 +54,17 @@ owner() {
 {
   (
     nvidia-smi "$apps" "$form" 2>/dev/null
-    echo "Q $?"
+    printf '\nQ %s\n' "$?"
     exec $by_line nvidia-smi "$apps" "$form" -lms "$process_ms" 2>/dev/null
   ) &
   $by_line nvidia-smi "--query-gpu=$fields" "$form" -lms "$period_ms" 2>&1
-  echo "X $?"
+  printf '\nX %s\n' "$?" # it may have ended in the middle of a row
   kill "$!" 2>/dev/null
 } | {
   listed=
   while IFS= read -r line; do
     case $line in
+    '') ;;
     GPU-* | MIG-*)
       pid=${line#*, }
       pid=${pid%%,*}
