@@ -221,10 +221,17 @@ class _Client(asyncssh.SSHClient):
             for file in (*self._target.certificate_files, Path(f"{path}-cert.pub"))
             if file.is_file()
         ]
-        source: Any = self._secrets.keys.get(path) or (
-            (str(path), public) if public is not None else str(path)
-        )
         try:
+            if public is None and path not in self._secrets.keys:
+                # Nothing to offer without the passphrase (PEM without `.pub`): asked for before the host wants the key.
+                try:
+                    self._secrets.keys[path] = await asyncio.to_thread(asyncssh.read_private_key, path)
+                except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+                    if "assphrase" not in str(error):
+                        raise
+                    if not await self._passphrase(str(path)):
+                        return []
+            source: Any = self._secrets.keys.get(path) or (str(path), public)
             load: Any = asyncssh.load_keypairs  # takes a coroutine function too, which its types leave out
             pairs: Sequence[asyncssh.SSHKeyPair] = await asyncio.to_thread(
                 load, [source], self._passphrase, certificates, True, loop=self._loop
@@ -256,7 +263,10 @@ class _Client(asyncssh.SSHClient):
                 self._secrets.keys[path] = await asyncio.to_thread(
                     asyncssh.read_private_key, name, answers[0]
                 )
-            except ValueError:
+            except ValueError as error:
+                if "bcrypt" in str(error):  # asyncssh's optional helper for OpenSSH's key format
+                    self.notes.append("encrypted keys need the Python package bcrypt: pip install bcrypt")
+                    return ""
                 continue
             return answers[0]
         self.notes.append(f"the passphrase of {one_line(name)} was wrong {_TRIES} times")
