@@ -70,6 +70,7 @@ class _Host:
 
 async def run(directory: Path, ready: int) -> None:
     """Serves until nobody has come for long enough, or SIGTERM. `ready` is closed once it serves."""
+    linger_s = float(os.environ.get(LINGER, LINGER_S))
     me = f"{os.getpid()} {process_start(os.getpid())}"
     place.build(directory)
     host_key, host_public = generate_key()
@@ -98,7 +99,7 @@ async def run(directory: Path, ready: int) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, host.stop.set)
     stopping = asyncio.create_task(host.stop.wait())
-    lingering = asyncio.create_task(host.linger(float(os.environ.get(LINGER, LINGER_S))))
+    lingering = asyncio.create_task(host.linger(linger_s))
     await asyncio.wait({stopping, lingering}, return_when=asyncio.FIRST_COMPLETED)
     with contextlib.suppress(OSError, ValueError, KeyError):
         if json.loads((directory / "host.json").read_text(encoding="utf-8"))["pid"] == os.getpid():

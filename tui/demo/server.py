@@ -445,8 +445,8 @@ class Server:
         try:
             if await self._probe(address, port):
                 self.out.record("The server is fired up and ready to roll!")
-        except OSError:
-            pass
+        except (OSError, TimeoutError):
+            pass  # whoever has the port is no server, or not this kind
         me = os.getpid()
         self.out.uvicorn("Waiting for application shutdown.")
         self.out.uvicorn("Application shutdown complete.")
@@ -468,8 +468,14 @@ class Server:
     async def _warm_up(self, api: Api, address: str, port: int) -> None:
         if not self.args["skip_server_warmup"]:
             await asyncio.sleep((model.WARMUP_S if self.config.kimi else 2.0) / self.speed)
-            if not await self._probe(address, port):
-                return
+            try:
+                answered = await self._probe(address, port)
+            except (OSError, TimeoutError) as error:
+                self.out.record(f"Initialization failed. warmup error: {type(error).__name__}: {error}")
+                self.die()
+            if not answered:
+                self.out.record("Initialization failed. warmup error: the server did not answer with 200")
+                self.die()
             host = "127.0.0.1" if address in ("0.0.0.0", "::") else address
             headers = {"Authorization": f"Bearer {self.args['api_key']}"} if self.args["api_key"] else {}
             await request(host, port, "POST", "/freeze_gc", {}, headers)
