@@ -41,6 +41,12 @@ class ProfileError:
     message: str
     suggestion: str | None = None
 
+    def __post_init__(self) -> None:
+        # Keys and values of a file that somebody else wrote end up on the terminal.
+        for name in ("key", "message", "suggestion"):
+            text = getattr(self, name)
+            object.__setattr__(self, name, text and one_line(text))
+
     def __str__(self) -> str:
         where = f"{self.path}: {self.key}" if self.key else f"{self.path}"
         return f"{where}: {self.message}" + (f" ({self.suggestion})" if self.suggestion else "")
