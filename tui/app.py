@@ -361,7 +361,7 @@ class EagleApp(App[None]):
 
     def _marker(self, text: str, stamp: str | None) -> "LogRecord":
         from tui.core.logs import LogRecord
-        from tui.core.startup import Phase
+        from tui.core.phases import Phase
 
         last = self.board.log.records[-1].phase if self.board.log and self.board.log.records else Phase.LAUNCH
         return LogRecord(0, 0, stamp if stamp != fmt.NONE else None, None, text, "marker", last)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.gpus import Gpu, GpuSample, HostFacts
-from tui.core.startup import Outcome, Phase
+from tui.core.phases import Outcome, Phase
 from tui.core.transport import LinkState, LinkStatus
 
 if TYPE_CHECKING:
@@ -139,9 +139,8 @@ class Board:
     def link_age_s(self, now: float | None = None) -> float | None:
         """Seconds since the host's last byte; a local host, which has no link, has the age of its last sample."""
         now = time.monotonic() if now is None else now
-        heard = [
-            at for at in (self.link.last_byte_at if self.link else None, self.sample_at) if at is not None
-        ]
+        seen = self.state.known_at or None if self.state else None
+        heard = [at for at in (self.link.last_byte_at if self.link else None, self.sample_at, seen) if at]
         return max(0.0, now - max(heard)) if heard else None
 
     def speed_and_seed(self) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from tui.commands import keys
 from tui.widgets.footer import Footer, Keys
 from tui.widgets.header import Header
 from tui.widgets.paint import Painted, Run
+from tui.widgets.tight import TightCompositor
 
 if TYPE_CHECKING:
     from tui.app import EagleApp
@@ -24,6 +25,7 @@ class Mode(Screen[None]):
 
     def __init__(self, board: Board) -> None:
         super().__init__()
+        self._compositor = TightCompositor()
         self.board = board
 
     @property

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board
-from tui.core.startup import LedgerRow
 from tui.widgets.log_view import line_of
 from tui.widgets.paint import Canvas, Painted, Run, join, wrap
 from tui.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
     from tui.core.session import ServerState
+    from tui.core.startup import LedgerRow
 
 
 class CrashCard(Painted):
@@ -106,13 +106,13 @@ class CrashCard(Painted):
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
-    def _ledger_rows(self, state: "ServerState") -> list[LedgerRow]:
+    def _ledger_rows(self, state: "ServerState") -> "list[LedgerRow]":
         if state.diagnosis is None or not state.diagnosis.cause.startswith("oom"):
             return []
         return [row for row in state.startup.ledger if row.weights_gib is not None]
 
     def _ledger(
-        self, canvas: Canvas, x: int, y: int, width: int, rows: list[LedgerRow], state: "ServerState"
+        self, canvas: Canvas, x: int, y: int, width: int, rows: "list[LedgerRow]", state: "ServerState"
     ) -> int:
         fraction = self.board.budget_fraction()
         total = (

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from tui import format as fmt
 from tui.board import Board
-from tui.core.startup import Phase
+from tui.core.phases import Phase
 from tui.widgets.paint import Canvas, Painted, Run, cells, clip, width_of, wrap
 from tui.widgets.server_card import SHORT
 

@@ -1,10 +1,15 @@
 """Ranks while a server starts; memory per rank and the phases of the start once it is ready."""
 
+from typing import TYPE_CHECKING
+
 from tui import format as fmt
 from tui.board import Board
-from tui.core.startup import LedgerRow, Outcome, Phase
+from tui.core.phases import Outcome, Phase
 from tui.widgets.paint import Canvas, Painted, Run
 from tui.widgets.server_card import LONG, SHORT, phase_rows
+
+if TYPE_CHECKING:
+    from tui.core.startup import LedgerRow
 
 
 class RanksPanel(Painted):
@@ -130,7 +135,7 @@ LEDGER = {
 }
 
 
-def ledger_parts(row: LedgerRow, total_gib: float | None) -> list[tuple[str, float]]:
+def ledger_parts(row: "LedgerRow", total_gib: float | None) -> list[tuple[str, float]]:
     """Weights, draft, KV pool, graphs, runtime, free of one rank in GiB, in this order; what is not known is left out."""
     known = [
         ("weights", row.weights_gib),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board, argument
-from tui.core.startup import Outcome, Phase
+from tui.core.phases import Outcome, Phase
 from tui.widgets.paint import Canvas, Painted, Run, join
 
 if TYPE_CHECKING:
