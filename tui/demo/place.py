@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tui.config import private_dir, state_dir
@@ -68,6 +69,7 @@ def build(place: Path) -> None:
     # -S: no site-packages, so that a call costs a few hundredths of a second.
     _script(place / "bin" / "nvidia-smi", f'PYTHONPATH={root} exec {python} -S -m tui.demo.smi "$@"\n')
     _models(place / "root" / "data" / "models")
+    _hub(place / "home" / ".cache" / "huggingface" / "hub")
 
 
 def shell_env(place: Path, host: str) -> dict[str, str]:
@@ -86,7 +88,7 @@ def shell_env(place: Path, host: str) -> dict[str, str]:
         "HOME": str(place / "home"),
         "SHELL": "/bin/sh",
         "EAGLETUI_STATE": str(place / "state"),
-        "EAGLETUI_HOST_ROOT": str(place / "root"),
+        "EAGLETUI_FS_ROOT": str(place / "root"),
         "EAGLETUI_DEMO_ROOT": str(place / "root"),
         "EAGLETUI_DEMO_HOST": host,
         "PYTHONPATH": str(place / "site"),
@@ -133,7 +135,23 @@ def _models(models: Path) -> None:
     )
 
 
-def _model(directory: Path, config: dict[str, object], files: dict[str, int]) -> None:
+def _hub(hub: Path) -> None:
+    """One small model in the cache of Hugging Face, as a download leaves it."""
+    revision = "c1899de289a04d12100db370d81485cdf75e47ca"
+    repository = hub / "models--Qwen--Qwen3-0.6B"
+    for name in ("refs", f"snapshots/{revision}"):
+        (repository / name).mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / "main").write_text(revision, encoding="utf-8")
+    config = {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+    }
+    _model(repository / "snapshots" / revision, config, {"model.safetensors": 1_503_300_328})
+
+
+def _model(directory: Path, config: Mapping[str, object], files: dict[str, int]) -> None:
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text(
@@ -144,5 +162,5 @@ def _model(directory: Path, config: dict[str, object], files: dict[str, int]) ->
         with open(path, "ab") as file:
             try:
                 file.truncate(size)
-            except OSError:  # a file system without room for such a size: the file is there, but empty
-                file.truncate(0)
+            except OSError:  # a file system without files of such a size
+                file.truncate(1 << 20)
