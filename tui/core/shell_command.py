@@ -34,7 +34,7 @@ class ImportedCommand:
 
     env: Mapping[str, str]  # what the call itself gets beyond the caller's environment
     argv: tuple[str, ...]  # of the innermost server call, flags as typed
-    profile: str  # TOML, normalised names
+    profile_toml: str  # normalised names
     warnings: tuple[str, ...]
     wrapper: tuple[str, ...] = ()  # numactl and the like, kept in the profile
     cwd: str | None = None
