@@ -42,12 +42,13 @@ def test_refused_port(gpu_host):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     gpu_host.ssh_config(Port=port)
-    one_line(gpu_host.eagletui.run("ps", "gpu1"), 3, "gpu1", str(port))
+    one_line(gpu_host.eagletui.run("ps", "gpu1"), 3, f"127.0.0.1:{port}")
     slug(gpu_host.eagletui.run("ps", "gpu1", "--json"), 3, "refused")
 
 
 def test_not_an_ssh_server(gpu_host):
     with socket.create_server(("127.0.0.1", 0)) as web:
+        web.settimeout(60)
         gpu_host.ssh_config(Port=web.getsockname()[1])
         command = gpu_host.eagletui.popen("ps", "gpu1", "--json", stdout=subprocess.PIPE)
         connection, _ = web.accept()
