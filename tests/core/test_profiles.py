@@ -15,6 +15,7 @@ from tui.core.profiles import (
     is_secret_env,
     load_launch,
     profile_difference,
+    public_sets,
     render_command,
     save_profile,
 )
@@ -361,6 +362,15 @@ def test_an_old_version_shows_that_the_key_will_be_seen(folder):
 def test_a_config_of_the_profiles_own_leaves_no_room_for_ours(folder):
     built = command(load_launch("x", [folder(x=BASE)], ["api-key=sk-1", "config=/c.yaml"]))
     assert built.secrets_visible == ("api-key",)
+
+
+def test_what_is_stored_holds_no_secret(folder):
+    sets = {"api-key": "sk-1", "args.admin_api_key": "sk-2", "env.HF_TOKEN": "hf-3", "tp": 4, "env.A": "b"}
+    profile = load_launch("x", [folder(x=BASE)], sets)
+    kept = repr(profile.public_args) + repr(public_sets(sets))
+    assert not any(value in kept for value in ("sk-1", "sk-2", "hf-3"))
+    assert profile.public_args["tp"] == 4
+    assert public_sets(sets)["env.A"] == "b"
 
 
 @pytest.mark.parametrize(

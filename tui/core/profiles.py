@@ -108,6 +108,15 @@ class LaunchProfile:
                 return value
         return None
 
+    @property
+    def public_args(self) -> Mapping[str, object]:
+        """The flags as they may be stored and shown: secrets masked."""
+        table = flag_table()
+        return {
+            name: MASK if table.canonical(name) in table.secret else value
+            for name, value in self.args.items()
+        }
+
 
 @dataclass(frozen=True)
 class LaunchCommand:
@@ -516,6 +525,19 @@ def _merge_args(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
 def is_secret_env(name: str, value: str = "") -> bool:
     """Whether an environment variable is handed over by file and never shown: tokens, keys, passwords, user:password@."""
     return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+def public_sets(sets: Mapping[str, object]) -> dict[str, object]:
+    """`--set` values as they may be stored and shown: secrets masked."""
+    table = flag_table()
+
+    def secret(key: str, value: object) -> bool:
+        head, _, rest = key.partition(".")
+        if head == "env" and rest:
+            return is_secret_env(rest, str(value))
+        return table.canonical(rest if head == "args" and rest else key) in table.secret
+
+    return {key: MASK if secret(key, value) else value for key, value in sets.items()}
 
 
 def flag_words(name: str, value: object) -> tuple[str, ...]:

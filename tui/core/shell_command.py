@@ -40,6 +40,11 @@ class ImportedCommand:
     cwd: str | None = None
     line: int = 1  # where in the text
 
+    @property
+    def profile(self) -> str:
+        """The TOML under the name that `--json` gives it."""
+        return self.profile_toml
+
 
 @dataclass(frozen=True)
 class _Call:
