@@ -63,7 +63,7 @@ async def test_the_shell_there_is_the_simulated_host() -> None:
         done = await transport.run(
             "nvidia-smi -L | wc -l; command -v python3; echo $HOME; echo $EAGLETUI_STATE\n"
             'python3 -c \'from importlib.metadata import version as v; print(v("sglang"), v("torch"))\'\n'
-            'du -s --apparent-size -B1000000000 "$EAGLETUI_HOST_ROOT/data/models/Kimi-K2.5" 2>/dev/null | cut -f1\n'
+            'du -s --apparent-size -B1000000000 "$EAGLETUI_FS_ROOT/data/models/Kimi-K2.5" 2>/dev/null | cut -f1\n'
         )
     finally:
         await transport.close()

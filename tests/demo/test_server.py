@@ -166,6 +166,12 @@ def test_bad_model_path_and_bad_draft_path(launch: Any) -> None:
         )
 
 
+def test_nothing_can_be_downloaded(launch: Any) -> None:
+    server = launch(["--model-path", "Qwen/Qwen3-32B"])
+    assert server.wait_exit() == 1
+    assert "OSError: We couldn't connect to 'https://huggingface.co' to load the files" in server.log
+
+
 def test_a_draft_that_is_no_draft(launch: Any) -> None:
     words = [
         w

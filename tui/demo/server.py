@@ -50,25 +50,41 @@ def number(env: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-def host_path(root: Path, path: str) -> Path | None:
-    """Where an absolute path of the simulated host really lies; None for a name of a model hub."""
-    if not path.startswith("/"):
-        return None
-    inside = root / path.lstrip("/")
-    return inside if inside.exists() else Path(path)
-
-
-def architecture_of(root: Path, path: str) -> str:
-    """The first architecture in a model's config.json. Raises BadModel where there is no model."""
-    place = host_path(root, path)
-    if place is None:
-        if path.count("/") != 1 or path.startswith((".", "~")):
-            raise BadModel(path)
-        return "Qwen3ForCausalLM"  # a model of the hub: in the simulated host's cache
+def hub_copy(env: Mapping[str, str], name: str) -> Path | None:
+    """The snapshot of a model in the cache of Hugging Face, None where it was never downloaded."""
+    home = env.get("HF_HOME") or os.path.join(env.get("HOME", "/"), ".cache", "huggingface")
+    hub = Path(env.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
+    repository = hub / ("models--" + name.replace("/", "--"))
     try:
-        loaded = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        place = repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return place if place.is_dir() else None
+
+
+def architecture_of(root: Path, env: Mapping[str, str], path: str) -> str:
+    """The first architecture in a model's config.json. Raises BadModel where there is no model."""
+    place: Path | None = None
+    if path.startswith("/"):
+        place = root / path.lstrip("/")
+        if not place.exists():
+            place = Path(path)
+    elif path.count("/") == 1 and not path.startswith((".", "~")):
+        place = hub_copy(env, path)
+        if place is None:  # nothing outside the simulated host can be reached
+            raise BadModel(
+                "We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached "
+                f"files. Check your internet connection or see how to run the library in offline mode. ({path})"
+            )
+    try:
+        loaded = json.loads((place / "config.json").read_text(encoding="utf-8")) if place else None
     except (OSError, ValueError):
-        raise BadModel(path) from None
+        loaded = None
+    if not isinstance(loaded, dict):
+        raise BadModel(
+            f"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'. "
+            "Use `repo_type` argument if needed."
+        )
     names = loaded.get("architectures") or ["LlamaForCausalLM"]
     return str(names[0])
 
@@ -514,12 +530,11 @@ def visible_gpus(args: Mapping[str, Any], env: Mapping[str, str], tp: int) -> li
     return [found[at] for at in wanted]
 
 
-def bad_model(out: Output, path: str) -> int:
+def bad_model(out: Output, reason: str) -> int:
     """The model path leads nowhere: found while arguments are resolved, before any process is started."""
     me = os.getpid()
     out.record(f"kill_process_tree called: parent_pid={me}, include_parent=False, pid={me}")
     site = out.site
-    reason = f"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'. Use `repo_type` argument if needed."
     out.raw(
         "Traceback (most recent call last):\n"
         f'  File "{site}/transformers/utils/hub.py", line 537, in cached_files\n'
@@ -577,12 +592,12 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
     tp = int(args["tp_size"])
     out.tagged = tp > 1
     try:
-        architecture = architecture_of(root, args["model_path"])
+        architecture = architecture_of(root, env, args["model_path"])
         kimi = architecture.startswith("Kimi")
         draft_architecture = ""
         if args["speculative_algorithm"]:
             draft = args["speculative_draft_model_path"] or args["model_path"]
-            draft_architecture = architecture_of(root, draft)
+            draft_architecture = architecture_of(root, env, draft)
     except BadModel as error:
         return bad_model(out, str(error))
     try:
