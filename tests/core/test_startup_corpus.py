@@ -56,7 +56,19 @@ def test_corpus(case: dict[str, Any]) -> None:
 def test_report_has_exactly_the_documented_keys() -> None:
     found = read_file_report(DATA / "corpus" / "log-oom-cuda-graph-h20.log")
     assert list(found) == (
-        "phase outcome cause rank evidence advice set progress ranks_seen last_decode ledger".split()
+        [
+            "phase",
+            "outcome",
+            "cause",
+            "rank",
+            "evidence",
+            "advice",
+            "set",
+            "progress",
+            "ranks_seen",
+            "last_decode",
+            "ledger",
+        ]
     )
     json.dumps(found)
 
