@@ -221,6 +221,8 @@ async def test_only_the_gpus_that_are_used_count(local, model):
     assert text(found, "gpus", Level.BLOCK).startswith("GPU 7 is held by bob")
     by_uuid = profile(model, args={"tp": 1}, env={"CUDA_VISIBLE_DEVICES": "GPU-7"})
     assert text(await look(local, by_uuid, gpus=sample(held)), "gpus", Level.BLOCK).startswith("GPU 7")
+    every_second = profile(model, args={"tp": 2, "base-gpu-id": 5, "gpu-id-step": 2})
+    assert text(await look(local, every_second, gpus=sample(held)), "gpus", Level.BLOCK).startswith("GPU 7")
     based = profile(model, args={"tp": 1, "base-gpu-id": 7})
     assert text(await look(local, based, gpus=sample(held)), "gpus", Level.BLOCK).startswith("GPU 7")
 
