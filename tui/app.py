@@ -165,9 +165,9 @@ class EagleApp(App[None]):
         self._flushed_at = time.monotonic()
         if not self.is_running or not self.screen_stack:
             return
-        screen = self.screen
-        if isinstance(screen, Mode) and screen.is_mounted:
-            screen.update()
+        for screen in self.screen_stack:  # a mode shows through under a dialog
+            if isinstance(screen, Mode) and screen.is_mounted:
+                screen.update()
 
     def _tick(self) -> None:
         # Samples come once a second too; ages ride on their repaint where they can.
@@ -424,7 +424,8 @@ class EagleApp(App[None]):
                  (str(board.state.outcome), "text")],
                 [("  Its state now is not known.", "muted")],
             ]  # fmt: skip
-        self.push_screen(Refused(board.host, error, board.link, seen), self._after_refusal)
+        status = self.session.transport.status() if self.session is not None else board.link
+        self.push_screen(Refused(board.host, error, status, seen), self._after_refusal)
 
     def _after_refusal(self, choice: str | None) -> None:
         if choice == "reconnect":

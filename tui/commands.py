@@ -24,7 +24,7 @@ COMMANDS: tuple[Command, ...] = (
         "Profiles, their difference, command and pre-flight",
         "mode('profiles')",
     ),
-    Command("everywhere", "4", "bench", "Benchmarks side by side", "mode('bench')"),
+    Command("everywhere", "4", "bench", "Benchmarks side by side"),
     Command("everywhere", "5", "journal", "What was tried and what came of it", "mode('journal')"),
     Command("everywhere", "l", "launch", "Launch a profile: preview and findings first", "launch"),
     Command(

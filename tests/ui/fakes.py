@@ -285,9 +285,13 @@ class FakeTransport:
     """Counts what the panel asks of the link."""
 
     reconnects: int = 0
+    last: LinkStatus | None = None
 
     def reconnect(self) -> None:
         self.reconnects += 1
+
+    def status(self) -> LinkStatus | None:
+        return self.last
 
 
 @dataclass
@@ -343,7 +347,8 @@ class FakeSession:
         status = LinkStatus(
             self.host, state, time.monotonic(), time.monotonic() - 0.4, 0.011, address=f"tuner@{self.host}:22"
         )
-        self.link_queue.put_nowait(replace(status, **changes))  # type: ignore[arg-type]
+        self.transport.last = replace(status, **changes)  # type: ignore[arg-type]
+        self.link_queue.put_nowait(self.transport.last)
 
     async def close(self) -> None:
         self.closed = True

@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from tui.commands import COMMANDS
 from tui.core.errors import HostError
-from tui.core.transport import HostKeyQuestion, LinkStatus, Prompt
+from tui.core.transport import HostKeyChanged, HostKeyQuestion, LinkStatus, Prompt
 from tui.widgets.paint import Canvas, Painted, Run, cells, wrap
 
 T = TypeVar("T")
@@ -54,7 +54,6 @@ class Choices(Painted):
         super().__init__(id="choices")
         self.answers = tuple(answers)
         self.chosen = 0
-        self.styles.height = 3
 
     def draw(self, canvas: Canvas) -> None:
         x = 0
@@ -81,6 +80,14 @@ class Dialog(ModalScreen[T], Generic[T]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "back", show=False)]
     AUTO_FOCUS = "Choices, Input"
 
+    @property
+    def short(self) -> bool:
+        """True where the screen has no rows for blank ones."""
+        return self.app.size.height < 30
+
+    def on_mount(self) -> None:
+        self.set_class(self.short, "-short")
+
     def action_cancel(self) -> None:
         """The safe answer."""
         self.dismiss(None)
@@ -105,7 +112,8 @@ class Confirm(Dialog[bool]):
     def compose(self) -> ComposeResult:
         no = self._answers[0].split(",")[0].lower()
         with Container(classes="dialog"):
-            yield Lines([self._head, [], *self._lines, []])
+            lines: list[Line] = [self._head, [], *self._lines, []]
+            yield Lines([line for line in lines if line or not self.short])
             yield Choices(self._answers)
             yield Lines(
                 [[], [("Enter", "accent!"), (f" {no} (chosen)   ", "muted"), ("Esc", "accent!"), (f" {no}   ", "muted"),
@@ -151,8 +159,9 @@ def host_key_dialog(question: HostKeyQuestion, width: int) -> Confirm:
         pairs.append(("address", question.ip))
     pairs += [("key type", question.key_type), ("fingerprint", question.fingerprint)]
     keyfile = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}.get(question.key_type, "ecdsa")
+    known = "No entry for it in ~/.ssh/known_hosts. Nothing has been sent but the greeting."
     lines: list[Line] = [
-        [("No entry for it in ~/.ssh/known_hosts. Nothing has been sent but the greeting.", "text")],
+        *[[(part, "text")] for part in wrap(known, width)],
         [],
         *facts_of(pairs, width, strong="fingerprint"),
         [],
@@ -228,7 +237,8 @@ class Refused(Dialog[str]):
     @property
     def command(self) -> str:
         """What removes the old entry."""
-        return f"ssh-keygen -R {self.host}"
+        remedy = self.error.remedy if isinstance(self.error, HostKeyChanged) else None
+        return remedy or f"ssh-keygen -R {self.host}"
 
     def action_leave(self, choice: str) -> None:
         """Out, and on with `choice`."""
@@ -269,9 +279,9 @@ class RefusedBody(Painted):
         for row in range(band):
             canvas.put(0, 1 + row, "▌", "err/errbg")
         y = 3 if tall else 1
-        canvas.put(x + 1, y, "✗ REFUSED", "err!/errbg")
+        canvas.put(max(x, 2), y, "✗ REFUSED", "err!/errbg")
         verb = "is marked as revoked" if revoked else "has changed"
-        at = x + 13
+        at = max(x, 2) + 12
         canvas.put(at, y, f"The host key of {of.host} {verb}. eagletui did not connect.", "strong!/errbg")
         for offset, part in enumerate(
             wrap(
@@ -284,12 +294,28 @@ class RefusedBody(Painted):
         canvas.title(x, y, width, "What was seen")
         y += 2 if tall else 1
         address = of.status.address if of.status else None
-        lines = facts_of([("host", f"{of.host}  →  {address}" if address else of.host)], width)
-        for part in wrap(error.message, width - 14):
-            lines.append([(f"{'':<14}", "muted"), (part, "strong")])
-        if error.hint:
-            for part in wrap(error.hint, width - 14):
-                lines.append([(f"{'':<14}", "muted"), (part, "muted")])
+        pairs = [("host", f"{of.host}  →  {address}" if address else of.host)]
+        lines = facts_of(pairs, width)
+        if isinstance(error, HostKeyChanged):
+            lines += facts_of([("key type", error.key_type)], width)
+            lines += [[]] if tall else []
+            where = f"   {error.where}" if error.where else ""
+            known_type = f" ({error.known_type})" if error.known_type != error.key_type else ""
+            for label, spec, text, rest in (
+                ("known", "strong!", error.known_fingerprint, known_type + where),
+                ("offered", "err!", error.fingerprint, ""),
+            ):
+                lines += [
+                    [(f"{label if n == 0 else '':<14}", "muted"), (part, spec)]
+                    for n, part in enumerate(wrap(text, width - 14))
+                ]
+                if rest and width - 14 - len(text) > len(rest):
+                    lines[-1] = [*lines[-1], (rest, "muted")]
+                elif rest:
+                    lines.append([(f"{'':<14}", "muted"), (rest.strip(), "muted")])
+        else:
+            for part in wrap(error.message, width - 14):
+                lines.append([(f"{'':<14}", "muted"), (part, "strong")])
         for line in lines:
             canvas.runs(x, y, line, width)
             y += 1
@@ -361,6 +387,7 @@ class HostPicker(Dialog[str]):
                               ("Esc", "accent!"), (" back", "muted")]])  # fmt: skip
 
     def on_mount(self) -> None:
+        super().on_mount()
         self._list()
 
     def _shown(self) -> list[tuple[str, str]]:

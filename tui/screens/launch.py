@@ -165,6 +165,7 @@ class LaunchDialog(Dialog[None]):
             yield Lines(id="keys")
 
     def on_mount(self) -> None:
+        super().on_mount()
         self._entries = [entry for entry in self.eagle.profile_entries() if entry.kind == "launch"]
         names = [entry.name for entry in self._entries]
         wanted = self.profile or self._last
@@ -240,7 +241,7 @@ class LaunchDialog(Dialog[None]):
         if plan.profile.description:
             lines += [[(part, "text")] for part in wrap(plan.profile.description, width)]
         if plan.profile.known:
-            lines += [[("known: " + part, "muted")] for part in wrap(plan.profile.known, width - 7)]
+            lines += [[(part, "muted")] for part in wrap("known: " + plan.profile.known, width)]
         if self._difference:
             lines += [[], title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")])]
             lines += difference_lines(self._difference, width)

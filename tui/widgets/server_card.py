@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board, argument
 from tui.core.phases import Outcome, Phase
-from tui.widgets.paint import Canvas, Painted, Run, join
+from tui.widgets.paint import Canvas, Painted, Run, join, wrap
 
 if TYPE_CHECKING:
     from tui.core.session import ServerState
@@ -148,7 +148,7 @@ class ServerCard(Painted):
         phases = len(phase_rows(state)) if state is not None and state.outcome is Outcome.STARTING else 7
         if layout == "mid":
             return min(room, 4 + max(7, phases))
-        if state is not None and state.outcome is Outcome.READY and not self.board.stale:
+        if state is not None and state.outcome is Outcome.READY:
             return min(room, 24)
         return min(room, 11 + max(7, phases))
 
@@ -481,12 +481,16 @@ class ServerCard(Painted):
         """The newest tok/s with its spec, and the words under it; an idle server has no speed now."""
         decode = state.startup.last_decode
         age = self.board.decode_age_s()
+        if decode is not None and decode.total_gen_tok_s is not None:
+            decode = replace(decode, gen_tok_s=decode.total_gen_tok_s)
         if decode is None:
             return fmt.NONE, "muted", "tok/s, no reply yet"
+        if self.board.stale:
+            return fmt.tok_s(decode.gen_tok_s), "muted", "tok/s, last seen"
         if age is None or age > _IDLE_S:
             words = f"tok/s, {fmt.age(age)} ago" if age is not None else "tok/s, last seen"
             return fmt.tok_s(decode.gen_tok_s), "muted", words
-        return fmt.tok_s(decode.gen_tok_s), "muted" if self.board.stale else "strong", "tok/s now"
+        return fmt.tok_s(decode.gen_tok_s), "strong", "tok/s now"
 
     def _facts(self, state: "ServerState") -> list[tuple[str, list[Run]]]:
         decode = state.startup.last_decode
@@ -528,8 +532,13 @@ class ServerCard(Painted):
                 canvas.runs(66, 4 + row, facts[right])
         alerts = self._alerts(state)
         if alerts:
-            canvas.runs(0, 9, alerts, canvas.width)
-            if state.observations and state.observations[0].advice:
+            (glyph, color), (text, spec) = alerts[0], alerts[1]
+            canvas.put(0, 9, glyph, color)
+            parts = wrap(text, canvas.width - 2)
+            canvas.put(2, 9, parts[0], spec)
+            if len(parts) > 1:
+                canvas.put(2, 10, " ".join(parts[1:]), spec, canvas.width - 2)
+            elif state.observations and state.observations[0].advice:
                 canvas.put(2, 10, state.observations[0].advice[0], "muted", canvas.width - 2)
         else:
             canvas.runs(0, 9, self._alive(state, short=False), canvas.width)
