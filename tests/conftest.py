@@ -290,6 +290,7 @@ class TcpProxy:
         self._going = asyncio.Event()
         self._going.set()
         self._left: int | None = None
+        self._then_stall = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
@@ -306,7 +307,8 @@ class TcpProxy:
             writer.close()
             return
         self._writers.add(back)
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the test's loop
+            await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
         self._writers -= {writer, back}
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -320,6 +322,9 @@ class TcpProxy:
                 await sink.drain()
                 if self._left == 0:
                     self._left = None
+                    if self._then_stall:
+                        self.stall()
+                        continue
                     self.reset()
                     return
         sink.close()
@@ -333,7 +338,11 @@ class TcpProxy:
 
     def cut_after(self, count: int) -> None:
         """Forwards that many bytes more (both directions together), then resets everything."""
-        self._left = count
+        self._left, self._then_stall = count, False
+
+    def stall_after(self, count: int) -> None:
+        """Forwards that many bytes more (what is over is dropped), then stalls."""
+        self._left, self._then_stall = count, True
 
     def reset(self) -> None:
         """Resets every connection; new ones are taken."""

@@ -193,3 +193,6 @@ class ProxyCommand:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
         self._reader.cancel()
+        transport = getattr(self._process, "_transport", None)  # no public way to let go without waiting
+        if transport is not None:
+            transport.close()
