@@ -28,6 +28,7 @@ _METHODS = {
     "keyboard-interactive": "kbdinteractiveauthentication",
     "password": "passwordauthentication",
 }
+_DEFAULT_KEYS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk")  # ssh_config(5), IdentityFile
 _MULTIPLE = frozenset({"identityfile", "certificatefile"})
 
 Settings = dict[str, list[str]]
@@ -149,14 +150,17 @@ def _path(text: str, tokens: dict[str, str]) -> Path:
     return Path(path)
 
 
-def _paths(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
-    """Files of a list; `ssh -G` prints names with spaces unquoted, so the whole may be one name."""
-    found: list[Path] = []
+def _files(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
+    """Files that stand one a line."""
+    return tuple(_path(value, tokens) for value in values if value not in ("none", "/dev/null"))
+
+
+def _file_list(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
+    """Files that stand together on a line; names with spaces are printed unquoted, so the whole may be one name."""
+    found: list[str] = []
     for value in values:
-        whole = _path(value, tokens)
-        words = [whole] if whole.exists() else [_path(word, tokens) for word in value.split()]
-        found += [word for word in words if str(word) not in ("none", "/dev/null")]
-    return tuple(found)
+        found += [value] if _path(value, tokens).exists() else value.split()
+    return _files(found, tokens)
 
 
 def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
@@ -210,12 +214,12 @@ def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
         name=name,
         identity_files=()
         if one("pubkeyauthentication") == "no"
-        else _paths(settings.get("identityfile", []), tokens),
-        certificate_files=_paths(settings.get("certificatefile", []), tokens),
+        else _files(settings.get("identityfile", []), tokens),
+        certificate_files=_files(settings.get("certificatefile", []), tokens),
         identities_only=one("identitiesonly") in ("yes", "true"),
         agent=None if agent in ("", "none") else agent,
-        known_hosts=_paths(settings.get("userknownhostsfile", ["~/.ssh/known_hosts"]), tokens),
-        system_known_hosts=_paths(settings.get("globalknownhostsfile", []), tokens),
+        known_hosts=_file_list(settings.get("userknownhostsfile", ["~/.ssh/known_hosts"]), tokens),
+        system_known_hosts=_file_list(settings.get("globalknownhostsfile", []), tokens),
         host_key_alias=one("hostkeyalias") or None,
         hash_known_hosts=one("hashknownhosts") in ("yes", "true"),
         policy=policy,
@@ -234,7 +238,9 @@ async def _settings(spec: HostSpec) -> Settings:
     from tui.core.ssh import parse_config
 
     file = _config_file() or Path(os.environ.get("HOME") or _account_home()) / ".ssh" / "config"
-    return await asyncio.to_thread(parse_config, file, spec.host, spec.user, spec.port)
+    found = await asyncio.to_thread(parse_config, file, spec.host, spec.user, spec.port)
+    found.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in _DEFAULT_KEYS])
+    return found
 
 
 async def resolve(text: str, *, name: str | None = None) -> SshTarget:
