@@ -1,7 +1,5 @@
 """From a host's name to its transport."""
 
-import importlib
-
 from tui.config import HostEntry
 from tui.core.transport import Asker, Transport
 
@@ -17,12 +15,13 @@ def open_transport(entry: HostEntry, asker: Asker) -> Transport:
         from tui.core.local import LocalTransport
 
         return LocalTransport()
-    if entry.name == "demo":
-        # By name, because nothing of the simulated host is needed to use a real one.
-        demo: Transport = importlib.import_module("tui.demo.host").open_demo(asker)
-        return demo
     # asyncssh takes a while to import: only those who need it pay.
     from tui.core.ssh import SshTransport
+
+    if entry.name == "demo":
+        from tui.demo.client import ensure_demo
+
+        return SshTransport(entry.name, ensure_demo, asker)
     from tui.core.ssh_config import resolve
 
     return SshTransport(entry.name, lambda: resolve(entry.ssh, name=entry.name), asker)
