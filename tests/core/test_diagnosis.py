@@ -83,6 +83,11 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("oom_graph", in_trace(CAPTURING, OOM), "oom_cuda_graph", Phase.CUDA_GRAPH),
     ("oom_serving", in_trace(READY, OOM), "oom_serving", Phase.READY),
     ("host_memory", in_trace(LOADING, "RuntimeError: [enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"), "host_oom", Phase.LOAD_WEIGHTS),
+    ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
+    ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
+    ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "cuda_error", Phase.LAUNCH),
+    ("custom_allreduce", in_trace(CAPTURING, "RuntimeError: Failed: Cuda error /sgl-kernel/csrc/allreduce/custom_all_reduce.cuh:455 'invalid argument'"), "cuda_error", Phase.CUDA_GRAPH),
+    ("disk_full", in_trace(LOADING, "OSError: [Errno 28] No space left on device"), "unknown", Phase.LOAD_WEIGHTS),
     ("draft_attribute", in_trace(DRAFT, "AttributeError: 'LlamaForCausalLM' object has no attribute 'set_embed'"), "draft_config", Phase.MEMORY_POOL),
     ("draft_weights", in_trace(LOADED + T.format(3) + "Load weight begin. avail mem=22.90 GB\n", "KeyError: 'model.layers.0.mlp.experts.w13'"), "draft_config", Phase.DRAFT_MODEL),
     ("draft_text", in_trace(LOADED, "AssertionError: EAGLE3 currently only supports 1 layer"), "draft_config", Phase.MEMORY_POOL),
@@ -105,7 +110,8 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("exit_other", LOADED + MAIN + "Rank 0 scheduler is dead. Please check if there are relevant logs.\n", "unknown", Phase.LOAD_WEIGHTS),
     ("exit_sigterm", READY + MAIN + "Subprocess scheduler_0 (pid=1) crashed with exit code -15. Triggering SIGQUIT for cleanup...\n", "unknown", Phase.READY),
     ("graph_failed", CAPTURING + T.format(6) + MARKER + "Exception: Capture cuda graph failed: something new\n" + DEATH, "unknown", Phase.CUDA_GRAPH),
-    ("killed", LOADED + "Killed\n", "unknown", Phase.LOAD_WEIGHTS),
+    ("killed", LOADED + "Killed\n", "host_oom", Phase.LOAD_WEIGHTS),
+    ("killed", LOADED + DEATH + "Killed\n", "unknown", Phase.LOAD_WEIGHTS),
 ]  # fmt: skip
 
 
@@ -297,6 +303,12 @@ def test_capture_without_memory_and_without_slack_shrinks_the_graphs() -> None:
 
 def test_weights_that_do_not_fit_say_nothing_of_the_fraction() -> None:
     assert "mem-fraction" not in " ".join(read(in_trace(LOADING, OOM)).advice)
+
+
+def test_an_unknown_error_while_the_prefill_graph_is_captured() -> None:
+    capture = T.format(6) + "Capture piecewise CUDA graph begin. avail mem=9.00 GB\n"
+    found = read(in_trace(CAPTURING + capture, "RuntimeError: something new"))
+    assert (found.cause, found.set) == ("piecewise_cuda_graph", {"disable-piecewise-cuda-graph": True})
 
 
 def test_remote_code_is_set() -> None:

@@ -119,9 +119,17 @@ def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
         from_host = _from_exit(state, exit, clue)
         if from_host is not None:
             return from_host
+    if clue is not None and clue.level == "end" and "Killed" in clue.text and not _others(state, clue):
+        # A shell's "Killed" and nothing else: signal 9 came from outside.
+        evidence = Evidence(clue.line, one_line(clue.text, 400))
+        return Diagnosis("host_oom", _title("host_oom"), state.phase, None, evidence, _advice("host_oom"))
     if clue is None:
         return Diagnosis("unknown", _title("unknown"), state.phase, None, None, _advice_without_trace())
     return _explain(clue, state)
+
+
+def _others(state: StartupState, clue: Clue) -> bool:
+    return any(item.level not in ("end", "observation") for item in state.clues)
 
 
 def _title(cause: str) -> str:
@@ -369,6 +377,11 @@ def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
             cause="bad_flag",
             title="SGLang refuses this combination of flags.",
             advice=(f"Change what the message names: {message}" if message else _advice("bad_flag")[0],),
+        )
+    if clue.phase == Phase.CUDA_GRAPH and re.search("piecewise|prefill", state.capturing or ""):
+        cause = "piecewise_cuda_graph"
+        return _piecewise(
+            replace(found, cause=cause, title=_title(cause), advice=_advice(cause)), clue, state
         )
     if clue.level in ("end", "collateral", "marker"):
         return replace(found, advice=(_advice_without_trace() if clue.level != "marker" else found.advice))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tui.core.text import sanitize
 
-TAG = r" (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d{1,6}"
+TAG = r" [A-Z][A-Z_]{0,11}\d{1,6}"  # DP, PP, ATTN_CP, MOE_DP, TP, EP, and whatever comes next
 _STAMP = re.compile(
     r"(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?:\s|$)"
 )  # the date and the bracket before it are looked at by hand: that costs less than a search that begins with "maybe ["
@@ -57,16 +57,26 @@ class Segment(NamedTuple):
 def segments(raw: bytes) -> list[Segment]:
     """A line as its records; at least one."""
     text = raw.decode("utf-8", "replace")
-    if text.startswith('{"log":'):
-        try:
-            inner = json.loads(text)["log"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            inner = text
-        if isinstance(inner, str):
+    if text.startswith('{"') and text.rstrip().endswith("}"):
+        inner = _inner(text)
+        if inner is not None:
             found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _split(sanitize(line))]
             return found or [Segment(None, None, None, "", None, 0)]
     # Whatever sanitize would change is not printable; asking that first costs a tenth.
     return _split(text if text.isprintable() else sanitize(text))
+
+
+def _inner(text: str) -> str | None:
+    """The line inside a JSON object of Docker or of a log shipper."""
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    for key in ("log", "message", "msg", "MESSAGE"):
+        value = table.get(key)
+        if isinstance(value, str):
+            return value
+    return None
 
 
 def _split(text: str) -> list[Segment]:

@@ -254,7 +254,7 @@ class LogBuffer:
         if template:
             stop = max(-1, len(self.rows) - 1 - _FOLD_WINDOW)
             for index in range(len(self.rows) - 1, stop, -1):
-                if self._templates[index] == template and self.rows[index].record.phase == record.phase:
+                if self._templates[index] == template and _folds(self.rows[index], record):
                     row = self.rows[index]
                     ranks = row.ranks
                     if record.rank is not None and record.rank not in ranks:
@@ -290,6 +290,11 @@ class LogBuffer:
         if extra:
             del self.records[:extra]
             self.first_record += extra
+
+
+def _folds(row: LogRow, record: LogRecord) -> bool:
+    # A rank that is behind says a line when others have begun the next phase already.
+    return row.record.phase == record.phase or (record.rank is not None and record.rank not in row.ranks)
 
 
 def _single(record: LogRecord) -> LogRow:

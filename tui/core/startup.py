@@ -130,6 +130,7 @@ class StartupState:
     accept_one_line: int | None = None  # the newest of them
     retractions: int = 0
     decode_lines: int = 0
+    capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about
     working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
     first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
 
@@ -466,24 +467,26 @@ class LogTracker:
         tail = self._splitter.tail
         if not tail:
             return []
-        number, offset = self._splitter.number, self._splitter.offset
+        number, offset, cut = self._splitter.number, self._splitter.offset, self._splitter.tail_cut
         out = []
         for segment in segments(tail):
-            kind = "bar" if segment.bar else self._level(segment.body)
+            body = _masked(segment.body)
+            if segment.bar is not None:
+                bar = self._bars.get((self._bar_kind(segment.bar), segment.bar.total))
+                if bar is not None and segment.bar.done >= bar.done:
+                    out.append(self._bar_record(bar, body, cut, bar.frames + 1))
+                    continue
+            rank = segment.rank or ("main" if segment.rank is not None else None)
+            kind = "bar" if segment.bar is not None else self._level(segment.body)
+            at = offset + segment.at
             out.append(
-                LogRecord(
-                    number,
-                    offset + segment.at,
-                    segment.time,
-                    segment.rank if segment.rank else ("main" if segment.time else None),
-                    _masked(segment.body),
-                    kind,
-                    self._phase,
-                    self._splitter.tail_cut,
-                    provisional=True,
-                )
+                LogRecord(number, at, segment.time, rank, body, kind, self._phase, cut, provisional=True)
             )
         return out
+
+    def _bar_record(self, bar: _Bar, body: str, cut: int, frames: int) -> LogRecord:
+        rank = "TP0" if "TP0" in self._tags else None
+        return LogRecord(bar.number, bar.key, None, rank, body, "bar", self._phase, cut, bar.key, frames)
 
     # ---- one line -----------------------------------------------------------------------------------------------------
 
@@ -492,20 +495,16 @@ class LogTracker:
             self._see(segment.rank)
             if segment.stamp:
                 self._newest_stamp, self._stamp_text = segment.time, segment.stamp
-            number_, offset_, key, frames = number, offset + segment.at, -1, 1
             if segment.bar is not None:
-                bar = self._on_bar(segment.bar, number, offset_)
-                number_, offset_, key, frames, kind = bar.number, bar.key, bar.key, bar.frames, "bar"
-            else:
-                kind = self._on_text(segment, number)
+                bar = self._on_bar(segment.bar, number, offset + segment.at)
+                if out is not None and self._want:
+                    out.append(self._bar_record(bar, _masked(segment.body), cut, bar.frames))
+                continue
+            kind = self._on_text(segment, number)
             if out is not None and self._want:
-                rank = segment.rank or ("main" if segment.time is not None else None)
-                if kind == "bar" and "TP0" in self._tags:
-                    rank = "TP0"
-                body = _masked(segment.body)
-                out.append(
-                    LogRecord(number_, offset_, segment.time, rank, body, kind, self._phase, cut, key, frames)
-                )
+                rank = segment.rank or ("main" if segment.rank is not None else None)
+                at, body = offset + segment.at, _masked(segment.body)
+                out.append(LogRecord(number, at, segment.time, rank, body, kind, self._phase, cut))
 
     def _seconds(self) -> float | None:
         """The newest stamp in the log's own clock, seconds from the first one that was asked for."""
@@ -682,7 +681,6 @@ class LogTracker:
                     rank.graphs = (rank.graphs or 0.0) + used
             case "sched_ready":
                 self._tokens = int(groups["tokens"]) if "tokens" in groups else self._tokens
-                self._capturing = None
             case "http" | "http_up":
                 port = groups.get("port") or groups.get("port2")
                 if port is not None and self._port is None:
@@ -748,21 +746,25 @@ class LogTracker:
             rank.tokens = int(groups["tokens"])
         return self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
 
+    def _bar_kind(self, frame: Bar) -> str:
+        """shards, capture, or "" for a bar that measures nothing of the start."""
+        desc = frame.desc.lower()
+        if "captur" in desc:
+            return "capture"
+        if "loading" in desc and ("shard" in desc or "tensor" in desc):
+            return "shards"
+        # Only the first frame of a capture has no description; so do the bars of clients.
+        return (
+            "capture" if not desc and self._phase == Phase.CUDA_GRAPH and self._capturing is not None else ""
+        )
+
     def _on_bar(self, frame: Bar, number: int, offset: int) -> _Bar:
-        desc, done, total = frame
-        lowered = desc.lower()
-        what = ""
-        if "captur" in lowered:
-            what = "capture"
-            if self._phase != Phase.CUDA_GRAPH and self._position < _WARMUP:
-                rank = self._rank("TP0" if "TP0" in self._ranks else "")
-                self._advance(rank, Phase.CUDA_GRAPH, max(self._position, rank.layer + _GRAPH))
-        elif "loading" in lowered and ("shard" in lowered or "safetensor" in lowered or "tensor" in lowered):
-            what = "shards"
-            if self._position < _LOAD:
-                self._advance(self._rank("TP0" if "TP0" in self._ranks else ""), Phase.LOAD_WEIGHTS, _LOAD)
-        elif not desc and self._phase == Phase.CUDA_GRAPH and self._capturing is not None:
-            what = "capture"
+        what, done, total = self._bar_kind(frame), frame.done, frame.total
+        rank = self._rank("TP0" if "TP0" in self._ranks else "")
+        if what == "capture" and self._phase != Phase.CUDA_GRAPH and self._position < _WARMUP:
+            self._advance(rank, Phase.CUDA_GRAPH, max(self._position, rank.layer + _GRAPH))
+        elif what == "shards" and self._position < _LOAD:
+            self._advance(rank, Phase.LOAD_WEIGHTS, _LOAD)
         bar = self._bars.get((what, total))
         if bar is None or done < bar.done:
             bar = self._bars[what, total] = _Bar(what, done, total, self._position, offset, number)
@@ -770,11 +772,15 @@ class LogTracker:
                 self._bars.pop(next(iter(self._bars)))
         bar.done, bar.position = done, self._position
         bar.frames += 1
-        if (what == "shards" and self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL)) or (
-            what == "capture" and self._phase == Phase.CUDA_GRAPH
-        ):
+        if self._measures(what):
             self._bar = bar
         return bar
+
+    def _measures(self, what: str) -> bool:
+        """Whether a bar of this kind is the progress of the phase in force."""
+        if what == "shards":
+            return self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL)
+        return what == "capture" and self._phase == Phase.CUDA_GRAPH
 
     def _on_batch(self, segment: Segment, batch: re.Match[str], number: int) -> str:
         decode = batch.group(1) == "Decode"
@@ -1010,19 +1016,9 @@ class LogTracker:
         what, done, total = (bar.what, bar.done, bar.total) if bar is not None else ("", 0, 0)
         # The newest frame has no terminator until the next one comes.
         tail = self._splitter.tail
-        if tail and b"%" in tail:
-            for segment in segments(tail):
-                if segment.bar is not None:
-                    desc = segment.bar.desc.lower()
-                    if self._phase == Phase.CUDA_GRAPH and (
-                        "captur" in desc or (not desc and self._capturing)
-                    ):
-                        what = "capture"
-                    elif self._phase in (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL) and "loading" in desc:
-                        what = "shards"
-                    else:
-                        continue
-                    done, total = segment.bar.done, segment.bar.total
+        for frame in [segment.bar for segment in segments(tail)] if b"%" in tail else ():
+            if frame is not None and self._measures(kind := self._bar_kind(frame)):
+                what, done, total = kind, frame.done, frame.total
         return Progress(what, done, total) if what else None
 
     def state(self) -> StartupState:
@@ -1090,6 +1086,7 @@ class LogTracker:
             accept_one_line=ones_line,
             retractions=self._retractions,
             decode_lines=self._decode_lines,
+            capturing=self._capturing,
             working=self._working,
             first_stamp_s=self._first_stamp if (self._first_stamp or 0.0) > 1e8 else None,
         )
@@ -1134,7 +1131,7 @@ def _suspect(body: str, stamped: bool) -> bool:
 
 
 _SPEED = "gen throughput (token/s)"
-_FAST_TAGS = re.compile(rb"(?:[.,]\d{3})?((?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)")
+_FAST_TAGS = re.compile(rb"(?:[.,]\d{3})?((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
 _FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 2, b" INFO:    ": 3}
 
 

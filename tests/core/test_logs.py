@@ -1,0 +1,209 @@
+"""Splitting, folding and the bounded buffer behind the log view."""
+
+from pathlib import Path
+
+import pytest
+
+from tui.core.logs import LINE_LIMIT, LineSplitter, LogBuffer, LogRecord, LogRow, rank_label
+from tui.core.phases import Phase
+from tui.core.startup import LogTracker
+
+DATA = Path(__file__).parent.parent / "data" / "logs"
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces"),
+    [
+        (b"a\nb\n", [(b"a", 1, 0), (b"b", 2, 2)]),
+        (b"a\r\nb\r\n", [(b"a", 1, 0), (b"b", 2, 3)]),
+        (b"a\n\nb\n", [(b"a", 1, 0), (b"", 2, 2), (b"b", 3, 3)]),
+        (b"\r\n\r\n", [(b"", 1, 1), (b"", 2, 3)]),
+        (b"\r10%\r20%\n", [(b"10%", 1, 1), (b"20%", 1, 5)]),
+        (b"x\r10%\n", [(b"x", 1, 0), (b"10%", 1, 2)]),
+    ],
+)
+def test_pieces_numbers_and_offsets(data: bytes, pieces: list[tuple[bytes, int, int]]) -> None:
+    splitter = LineSplitter()
+    assert [piece[:3] for piece in splitter.feed(data)] == pieces
+    assert splitter.flush() == []
+    for raw, _, offset in pieces:
+        assert data[offset : offset + len(raw)] == raw
+
+
+def test_a_tail_is_given_out_at_the_end_only() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"abc") == []
+    assert (splitter.tail, splitter.number, splitter.offset) == (b"abc", 1, 0)
+    assert splitter.flush()[0][:3] == (b"abc", 1, 0)
+    assert splitter.feed(b"def\n")[0][:3] == (b"def", 1, 3)
+
+
+def test_fast_and_careful_way_agree() -> None:
+    data = b"one\ntwo\n\nthree"
+    fast, careful = LineSplitter(), LineSplitter()
+    plain = fast.plain(data)
+    assert plain == (1, [b"one", b"two", b""])
+    assert [piece.raw for piece in careful.feed(data)] == [b"one", b"two", b""]
+    assert (
+        (fast.tail, fast.number, fast.offset)
+        == (careful.tail, careful.number, careful.offset)
+        == (b"three", 4, 9)
+    )
+    assert fast.plain(b"\rx") is None
+    assert fast.plain(b"y" * (LINE_LIMIT + 1)) is None
+
+
+def fill(buffer: LogBuffer, *chunks: bytes) -> LogBuffer:
+    tracker = LogTracker()
+    for chunk in chunks:
+        buffer.append(tracker.feed(chunk))
+    buffer.append(tracker.flush())
+    return buffer
+
+
+def texts(buffer: LogBuffer) -> list[str]:
+    return [
+        f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in buffer.rows
+    ]
+
+
+def test_the_same_line_of_many_ranks_is_one_row() -> None:
+    lines = [
+        f"[2026-10-06 20:01:26 TP{rank}] {text}\n"
+        for rank in (0, 2, 1, 3)
+        for text in ("Init parallel ends. elapsed=8.91 s", "Load weight begin. avail mem=94.50 GB")
+    ]
+    buffer = fill(LogBuffer(), "".join(lines).encode())
+    assert texts(buffer) == [
+        "1 TP0–3 Init parallel ends. elapsed=8.91 s 4 ranks",
+        "2 TP0–3 Load weight begin. avail mem=94.50 GB 4 ranks",
+    ]
+    assert len(buffer.records) == 8
+    assert [mark.phase for mark in buffer.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
+
+
+def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
+    warning = b"Using a slow tokenizer. This might cause a significant slowdown.\n"
+    line = b'[2026-10-06 20:01:%02d] INFO:     127.0.0.1:%d - "POST /generate HTTP/1.1" 200 OK\n'
+    chunks = [chunk for n in range(30) for chunk in (warning, line % (n, 4000 + n))]
+    buffer = fill(LogBuffer(), *chunks)
+    assert len(buffer.rows) == 2
+    assert [row.count for row in buffer.rows] == [30, 30]
+    assert buffer.rows[1].note == "×30"
+    assert buffer.rows[1].last is not None
+    assert buffer.rows[1].last.time == "20:01:29"
+
+
+def test_of_a_bar_the_newest_frame_stays() -> None:
+    begin = b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"
+    frame = "\rLoading safetensors checkpoint shards: {:3d}% Completed | {}/64 [05:37<03:09,  8.22s/it]"
+    end = b"\n[2026-10-06 20:01:09 TP0] Memory pool end. avail mem=1.00 GB\n"
+    buffer = fill(LogBuffer(), begin, *(frame.format(n, n).encode() for n in range(65)), end)
+    assert len(buffer.rows) == 3
+    bar = buffer.rows[1]
+    assert "64/64" in bar.record.text
+    assert (bar.record.kind, bar.record.number, bar.record.frames, bar.record.rank) == ("bar", 2, 65, "TP0")
+    assert bar.note == "bar, 65 frames"
+
+
+def test_the_newest_frame_shows_before_it_is_terminated() -> None:
+    tracker, buffer = LogTracker(), LogBuffer()
+    buffer.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"))
+    buffer.append(
+        tracker.feed(
+            b"\rLoading safetensors checkpoint shards:  64% Completed | 41/64 [05:37<03:09,  8.22s/it]"
+        )
+    )
+    assert "41/64" in buffer.rows[-1].record.text
+    assert buffer.rows[-1].record.provisional
+    buffer.append(
+        tracker.feed(
+            b"\rLoading safetensors checkpoint shards:  65% Completed | 42/64 [05:45<03:01,  8.22s/it]"
+        )
+    )
+    assert len(buffer.rows) == 2
+    assert "42/64" in buffer.rows[1].record.text
+
+
+def test_a_half_line_is_replaced_by_the_whole() -> None:
+    tracker, buffer = LogTracker(), LogBuffer()
+    buffer.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load wei"))
+    assert [row.record.text for row in buffer.rows] == ["Load wei"]
+    first = buffer.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
+    assert [row.record.text for row in buffer.rows] == ["Load weight begin. avail mem=94.50 GB"]
+    assert first == 0
+    assert buffer.rows[0].record.kind == "phase"
+
+
+def test_the_buffer_is_bounded_and_counts_what_it_dropped() -> None:
+    buffer = LogBuffer(capacity=100)
+    records = [
+        LogRecord(n, n, None, None, "abcdefgh"[n % 8] * (n % 7 + 1) + chr(65 + n % 26), "plain", None)
+        for n in range(5_000)
+    ]
+    for at in range(0, 5_000, 50):
+        buffer.append(records[at : at + 50])
+    assert len(buffer.records) <= 110
+    assert len(buffer.rows) <= 110
+    assert buffer.dropped + len(buffer.records) == 5_000
+    assert buffer.records[-1].number == 4_999
+
+
+def test_errors_warnings_and_phases_can_be_jumped_to() -> None:
+    buffer = fill(LogBuffer(), (DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes())
+    assert [mark.phase for mark in buffer.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
+    errors = [buffer.rows[index - buffer.first_row].record.text for index in buffer.errors]
+    assert errors[0].startswith("Scheduler hit an exception")
+    assert any(text.startswith("torch.OutOfMemoryError") for text in errors)
+
+
+def test_kinds_of_the_mock_ups() -> None:
+    raw = (DATA / "recorded" / "spec_eagle3_start.log").read_bytes()
+    tracker = LogTracker()
+    kinds = {record.text[:60]: record.kind for record in (*tracker.feed(raw), *tracker.flush())}
+
+    def kind(begin: str) -> str:
+        return next(value for text, value in kinds.items() if text.startswith(begin))
+
+    assert kind("Init parallel begin.") == "phase"
+    assert kind("Load weight begin.") == "phase"
+    assert kind("Load weight end.") == "plain"
+    assert kind("KV Cache is allocated.") == "phase" or kind("Memory pool end.") == "plain"
+    assert kind("The server is fired up") == "phase"
+    assert kind("Max running requests is reset to 48") == "warning"
+    assert kind("Ignore import error when loading") == "note"
+    assert kind("server_args=") == "plain"
+    assert kind("Multi-thread loading shards") == "bar"
+    assert "error" not in kinds.values()
+
+
+def test_markers_of_ours_do_not_fold() -> None:
+    buffer = LogBuffer()
+    buffer.append([LogRecord(0, 0, "20:01:03", None, "[eagletui] start x-4f9c2a", "marker", None)] * 2)
+    assert len(buffer.rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "label"),
+    [
+        (("TP0",), "TP0"),
+        (("TP1", "TP0"), "TP0–1"),
+        (("TP0", "TP3"), "TP0 +1"),
+        (("DP0 TP0", "DP1 TP0"), "DP0 TP0 +1"),
+        (("DP0 TP0", "DP0 TP1"), "DP0 TP0–1"),
+        (("main", "TP0"), "main +1"),
+    ],
+)
+def test_rank_labels(ranks: tuple[str, ...], label: str) -> None:
+    assert rank_label(ranks) == label
+
+
+def test_a_row_of_one_record() -> None:
+    row = LogRow(LogRecord(1, 0, None, None, "x", "plain", None))
+    assert (row.rank_label, row.note) == ("–", "")
+
+
+def test_clear() -> None:
+    buffer = fill(LogBuffer(capacity=50), b"a\nb\n")
+    buffer.clear()
+    assert (buffer.rows, buffer.records, buffer.capacity, buffer.phases) == ([], [], 50, [])
