@@ -220,7 +220,7 @@ def failure_of(
                     "assert runner in SUPPORTED_RUNNERS, (",
                 ),
             ),
-            f"AssertionError: The '{backend}' A2A backend is not supported with moe_runner_backend='marlin' on sm_120: "
+            f"AssertionError: The '{backend}' A2A backend with moe_runner_backend='marlin' is not supported on sm_120: "
             "it needs flashinfer_cutlass or flashinfer_trtllm with NVFP4 experts",
         )
     if config.speculative and config.steps and architecture and "eagle" not in architecture.lower():

@@ -108,6 +108,11 @@ class Board:
         """Gives the memory back at once; what a clean end does."""
         (self.directory / f"{self.pid}.json").unlink(missing_ok=True)
 
+    def mark_dead(self) -> None:
+        """Says when the process died: its memory comes back a moment after that."""
+        if (self.directory / f"{self.pid}.json").exists():
+            (self.directory / f"{self.pid}.dead").touch()
+
 
 def process_start(pid: int) -> str | None:
     """Start time of a process in clock ticks since boot, None if it is gone; tells a reused number apart."""
@@ -149,7 +154,7 @@ def bus_id(index: int) -> str:
 
 
 def _gone(directory: Path, pid: int, now: float) -> bool:
-    """Whether the memory of a dead process has come back; the first who misses it starts the clock."""
+    """Whether the memory of a dead process has come back; where nobody saw it die, the first who misses it starts the clock."""
     mark = directory / f"{pid}.dead"
     try:
         missed = mark.stat().st_mtime

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,9 +96,7 @@ def parameters(path: str) -> float:
     return float(found[1]) if found else 8.0
 
 
-def resolve(
-    args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: list[str], free_gib: float
-) -> model.Config:
+def resolve(args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: list[str]) -> model.Config:
     """Fills in what SGLang derives from what was given, in `args` itself, and says what it did in `notes`."""
     args["tokenizer_path"] = args["tokenizer_path"] or args["model_path"]
     args["served_model_name"] = args["served_model_name"] or args["model_path"]
@@ -169,7 +168,6 @@ def resolve(
         kv_fp8="fp8" in str(args["kv_cache_dtype"]),
         max_running=max_running,
         max_total_tokens=args["max_total_tokens"],
-        free_gib=free_gib,
         billions=parameters(args["model_path"]),
     )
 
@@ -208,7 +206,7 @@ def _title(text: str) -> None:
         return
 
 
-def spawn(count: int) -> tuple[list[int], int]:
+def spawn(count: int, board: gpus.Board) -> tuple[list[int], int]:
     """Forks the children; each ends when this process is gone. Returns their numbers and the end of the pipe to keep."""
     reading, writing = os.pipe()
     pids = []
@@ -224,6 +222,8 @@ def spawn(count: int) -> tuple[list[int], int]:
                 for descriptor in (0, 1, 2):
                     os.dup2(null, descriptor)
                 os.read(reading, 1)
+                if at == 0:
+                    board.mark_dead()
                 time.sleep(0.3)
             finally:
                 os._exit(0)
@@ -275,6 +275,7 @@ class Server:
 
     def die(self) -> NoReturn:
         """What `kill_process_tree` with the parent included does."""
+        self.board.mark_dead()
         self.kill_children()
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("unreachable")
@@ -604,11 +605,9 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
         gpu_of_rank = visible_gpus(args, env, tp)
     except RuntimeError as error:
         return failing_early(out, "get_device", f"RuntimeError: {error}")
-    now = gpus.read(root / "gpu")
-    taken = [max(0.0, now[gpu].memory_used_mib / 1024 - 0.01) for gpu in gpu_of_rank]
     notes: list[str] = []
     try:
-        config = resolve(args, env, kimi, notes, model.FREE_BEFORE_LOAD_GIB - max(taken))
+        config = resolve(args, env, kimi, notes)
     except AssertionError as error:
         return failing_early(out, "resolve_once", f"AssertionError: {error}")
     _pause(began, 0.8 * model.LAUNCH_S, speed)
@@ -617,6 +616,9 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
     out.record("Fail to set RLIMIT_NOFILE: current limit exceeds maximum limit")
     out.record(f"server_args={args!r}")
     _pause(began, model.LAUNCH_S, speed)
+    now = gpus.read(root / "gpu")
+    taken = [max(0.0, now[gpu].memory_used_mib / 1024 - 0.01) for gpu in gpu_of_rank]
+    config = replace(config, free_gib=model.FREE_BEFORE_LOAD_GIB - max(taken))
     server = Server(
         args,
         config,
@@ -632,7 +634,7 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
         began=began,
     )
     (root / "gpu").mkdir(parents=True, exist_ok=True)
-    server.children, _kept = spawn(tp + 1)
+    server.children, _kept = spawn(tp + 1, server.board)
     server.failure = crowded(server, taken) or server.failure
     return asyncio.run(server.run())
 
