@@ -820,8 +820,9 @@ def _is_server(argv: Sequence[str]) -> bool:
             option = words.pop(0)
             if option == "-m":
                 module = words[0] if words else ""
-                return module.startswith(("sglang.launch_server", "sglang.srt.entrypoints")) or bool(
-                    re.match(r"vllm\.entrypoints\.\w+(\.\w+)*api_server", module)
+                return (
+                    module.startswith(("sglang.launch_server", "sglang.srt.entrypoints"))
+                    or (module.startswith("vllm.entrypoints.") and module.endswith("api_server"))
                     or (module in ("sglang", "sglang.cli.main", "vllm") and words[1:2] == ["serve"])
                 )
             if option in ("-X", "-W", "--check-hash-based-pycs") and words:
