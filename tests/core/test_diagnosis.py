@@ -83,6 +83,10 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("oom_graph", in_trace(CAPTURING, OOM), "oom_cuda_graph", Phase.CUDA_GRAPH),
     ("oom_serving", in_trace(READY, OOM), "oom_serving", Phase.READY),
     ("host_memory", in_trace(LOADING, "RuntimeError: [enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"), "host_oom", Phase.LOAD_WEIGHTS),
+    ("arch_fusion", in_trace(CAPTURING, "RuntimeError: Unsupported architecture: trtllm_allreduce_fusion is built for SM90 and SM10X, this device is SM120"), "unsupported_arch", Phase.CUDA_GRAPH),
+    ("arch_symmetric_memory", in_trace("", "RuntimeError: Unsupported architecture: symmetric memory multicast has no path for compute capability 12.0"), "unsupported_arch", Phase.LAUNCH),
+    ("arch_a2a", in_trace(LOADING, "AssertionError: The 'flashinfer' A2A backend with moe_runner_backend='marlin' is not supported on sm_120"), "unsupported_arch", Phase.LOAD_WEIGHTS),
+    ("nccl_algo", "gpubox:1:1 [0] enqueue.cc:2231 NCCL WARN Error : no algorithm/protocol available for function AllReduce\n" + in_trace(CAPTURING, "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"), "nccl", Phase.CUDA_GRAPH),
     ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
     ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
     ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "cuda_error", Phase.LAUNCH),
@@ -309,6 +313,32 @@ def test_an_unknown_error_while_the_prefill_graph_is_captured() -> None:
     capture = T.format(6) + "Capture piecewise CUDA graph begin. avail mem=9.00 GB\n"
     found = read(in_trace(CAPTURING + capture, "RuntimeError: something new"))
     assert (found.cause, found.set) == ("piecewise_cuda_graph", {"disable-piecewise-cuda-graph": True})
+
+
+@pytest.mark.parametrize(
+    ("id_", "change"),
+    [
+        ("arch_fusion", {"enable-flashinfer-allreduce-fusion": False}),
+        ("arch_a2a", {"moe-a2a-backend": "none"}),
+        ("custom_allreduce", {"disable-custom-all-reduce": True}),
+    ],
+)
+def test_what_this_machine_cannot_do_is_switched_off(id_: str, change: dict[str, object]) -> None:
+    assert read(next(row[1] for row in EACH if row[0] == id_)).set == change
+
+
+def test_symmetric_memory_is_switched_off_by_the_flag_that_is_on() -> None:
+    args = (
+        MAIN + "server_args={'model_path': '/m', 'enable_torch_symm_mem': True, 'enable_symm_mem': False}\n"
+    )
+    text = next(row[1] for row in EACH if row[0] == "arch_symmetric_memory")
+    assert read(args + text).set == {"enable-torch-symm-mem": False}
+
+
+def test_nccl_is_explained_by_its_own_warning() -> None:
+    found = read(next(row[1] for row in EACH if row[0] == "nccl_algo"))
+    assert "NCCL_ALGO" in found.advice[0]
+    assert found.rank == "TP0"
 
 
 def test_remote_code_is_set() -> None:

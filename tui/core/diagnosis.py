@@ -207,7 +207,9 @@ def _explain(clue: Clue, state: StartupState) -> Diagnosis:
         own = tuple(filled for text in failure.advice if (filled := _fill(text, clue.groups)))
         advice = own or advice
     phase = clue.phase if clue.level in ("root", "comm") else state.phase
-    found = Diagnosis(cause, title, phase, clue.rank, Evidence(clue.line, one_line(clue.text, 400)), advice)
+    evidence = Evidence(clue.line, one_line(clue.text, 400))
+    change = dict(failure.set) if failure is not None else {}
+    found = Diagnosis(cause, title, phase, clue.rank, evidence, advice, change)
     refine = _REFINEMENTS.get(cause)
     return refine(found, clue, state) if refine is not None else found
 
@@ -428,8 +430,19 @@ def _draft(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     return found
 
 
-def _flag(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
-    return replace(found, set={"trust-remote-code": True}) if clue.id == "trust_remote_code" else found
+def _nccl(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
+    # NCCL prints the reason as a warning before the error; the error alone says nothing.
+    reason = next((item for item in state.clues if item.id == "nccl_algo"), None)
+    if reason is None or clue.id == "nccl_algo":
+        return found
+    return replace(_explain(reason, state), rank=found.rank, phase=found.phase)
+
+
+def _arch(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
+    if clue.id != "arch_symmetric_memory":
+        return found
+    on = [flag for flag in ("enable_symm_mem", "enable_torch_symm_mem") if _args(state).get(flag)]
+    return replace(found, set={flag.replace("_", "-"): False for flag in on})
 
 
 def _piecewise(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -445,7 +458,8 @@ _REFINEMENTS = {
     "oom_weights": _weights,
     "unknown": _unknown,
     "bad_model_path": _path,
-    "bad_flag": _flag,
+    "nccl": _nccl,
+    "unsupported_arch": _arch,
     "draft_config": _draft,
     "piecewise_cuda_graph": _piecewise,
 }

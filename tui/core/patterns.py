@@ -7,7 +7,7 @@ that is wrong is left out and named in `Patterns.problems`; it never stops the t
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -61,6 +61,7 @@ class Failure:
     fatal: bool = False  # proves by itself that the server is dying
     title: str | None = None
     advice: tuple[str, ...] = ()
+    set: Mapping[str, object] = field(default_factory=dict)  # flags to change, without dashes
 
 
 class AnyOf:
@@ -155,7 +156,7 @@ def _milestone(table: Mapping[str, object]) -> Milestone:
 
 
 def _failure(table: Mapping[str, object]) -> Failure:
-    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice")
+    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set")
     level = _text(table, "level") or "root"
     if level not in LEVELS:
         raise _Wrong(f"level: no level {level!r} (known: {', '.join(LEVELS)})")
@@ -163,6 +164,9 @@ def _failure(table: Mapping[str, object]) -> Failure:
     fatal = table.get("fatal", False)
     if not isinstance(fatal, bool):
         raise _Wrong("fatal must be true or false")
+    change = table.get("set", {})
+    if not isinstance(change, dict):
+        raise _Wrong("set must be a table of flags")
     return Failure(
         id=_text(table, "id", needed=True) or "",
         regex=_regex(table),
@@ -173,6 +177,7 @@ def _failure(table: Mapping[str, object]) -> Failure:
         fatal=fatal,
         title=_text(table, "title"),
         advice=_texts(table, "advice"),
+        set=change,
     )
 
 
