@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import shutil
 
 import pytest
@@ -107,6 +108,18 @@ async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transpor
                 await transport.run("true", timeout_s=1)
         assert (await transport.run("echo free", timeout_s=60)).stdout == b"free\n"
         assert b"tick" in await stream.read()
+
+
+async def test_calls_cancelled_while_they_open_leave_no_session_behind(ssh_transport, tcp_proxy):
+    rng = random.Random(1)
+    for _ in range(40):
+        task = asyncio.create_task(ssh_transport.run("true", timeout_s=60))
+        await asyncio.sleep(rng.uniform(0, 0.004))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    done = await asyncio.gather(*[ssh_transport.run("sleep 0.5; echo x", timeout_s=60) for _ in range(8)])
+    assert [one.stdout for one in done] == [b"x\n"] * 8
+    assert tcp_proxy.accepted == 1
 
 
 async def _hello(reader, writer):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from tui.core.errors import HostError, LinkLost
+from tui.core.text import one_line
 from tui.core.transport import LinkState, LinkStatus
 
 # No retry without a person: the same question would be answered the same way, or the account be locked.
@@ -191,7 +192,7 @@ class Keeper(Generic[L]):
             attempt += 1
             self.update(attempt=attempt, retry_at=None)
             try:
-                link = await self._dial()
+                link = await self._dial_once()
             except HostError as error:
                 self._told(error)
                 if error.slug in FINAL:
@@ -219,6 +220,19 @@ class Keeper(Generic[L]):
                 attempt = 0
             else:
                 await self._back_off(attempt + 1, loss)
+
+    async def _dial_once(self) -> L:
+        try:
+            return await self._dial()
+        except HostError:
+            raise
+        except Exception as error:
+            # A fault of ours must end in a message too, and not in a link that nobody makes any more.
+            raise HostError(
+                f"{self._status.host}: cannot connect: {type(error).__name__}: {one_line(str(error))}",
+                "this is a fault of the program; please report it",
+                slug="ssh_config",
+            ) from error
 
     async def _wait_for_person(self, state: LinkState, error: HostError) -> None:
         self.update(state=state, error=error, retry_at=None)

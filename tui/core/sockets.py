@@ -196,3 +196,39 @@ class ProxyCommand:
         transport = getattr(self._process, "_transport", None)  # no public way to let go without waiting
         if transport is not None:
             transport.close()
+
+
+async def require_ssh(
+    sock: socket.socket, timeout_s: float, who: str, where: str, proxy: ProxyCommand | None
+) -> None:
+    """Waits for the server's first words, left in the socket. Raises HostError unless they are those of SSH."""
+    try:
+        said = await greeting(sock, timeout_s)
+    except TimeoutError as error:
+        if error.errno is not None:
+            raise connect_error(error, where) from None
+        raise HostError(
+            f"{who}: {where} takes connections but does not say a word of SSH",
+            "is this the port of an SSH server?",
+            slug="not_ssh",
+        ) from None
+    except OSError as error:
+        raise (connect_error(error, where) if proxy is None else await proxy.failure()) from None
+    if b"SSH-" in said:
+        return
+    if not said and proxy is not None:
+        raise await proxy.failure()
+    if not said or said.startswith((b"Exceeded MaxStartups", b"Not allowed at this time")):
+        raise connect_error(ConnectionResetError(), where)
+    raise HostError(
+        f"{who}: {where} is not an SSH server; it says: {one_line(said.decode('utf-8', 'replace'), 80)}",
+        "check the port",
+        slug="not_ssh",
+    )
+
+
+async def first_address(host: str, port: int) -> str | None:
+    """The IP address that a name stands for, None where it stands for none."""
+    with contextlib.suppress(HostError):
+        return str((await _resolve(host, port, socket.AF_UNSPEC))[0][4][0])
+    return None

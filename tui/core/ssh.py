@@ -15,23 +15,24 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncssh
 from asyncssh.config import SSHClientConfig
 
 from tui.core.errors import HostError, LinkLost, TimedOut
-from tui.core.host_identity import HostCheck, OfferedKey
+from tui.core.host_identity import HostCheck
 from tui.core.known_hosts import KnownKey, Verdict
 from tui.core.link import Keeper, Timing
 from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
-from tui.core.sockets import ProxyCommand, connect_error, greeting, open_tcp
+from tui.core.sockets import ProxyCommand, connect_error, first_address, open_tcp, require_ssh
+from tui.core.ssh_login import Login, LoginClock, NeedsPassphrase, PublicKey, Secrets
 from tui.core.ssh_target import HostKeyPolicy, SshTarget
-from tui.core.text import one_line, sanitize
-from tui.core.transport import Asker, ByteStream, Completed, Connection, LinkState, LinkStatus, Prompt
+from tui.core.text import one_line
+from tui.core.transport import Asker, ByteStream, Completed, Connection, LinkState, LinkStatus
 
 # Measured: aes-gcm moves 1.4 times what asyncssh's first choice, chacha20, does.
 _CIPHERS = [
@@ -41,8 +42,10 @@ _CIPHERS = [
     "aes256-ctr",
     "aes128-ctr",
 ]
+T = TypeVar("T")
+
 _MAX_CHANNELS = 8  # sshd's MaxSessions is 10 unless changed
-_TRIES = 3  # passphrase, password, keyboard-interactive
+_REFUSALS = 3  # of a session, while we have none open
 _PUT_TIMEOUT_S = 120.0
 _ENDED_S = 5.0  # for an exit status that follows the end of the output
 _ORPHAN_S = 10.0  # served here: what a lost client left behind is ended after this
@@ -70,280 +73,62 @@ def _lost(host: str, error: BaseException | None) -> LinkLost:
     )
 
 
-@dataclass
-class _Secrets:
-    """What a person typed, kept in memory for reconnects and never elsewhere."""
+class _KeyTools:
+    """`ssh_login.KeyTools` by asyncssh."""
 
-    keys: dict[Path, asyncssh.SSHKey] = field(default_factory=dict)
-    passwords: dict[str, str] = field(default_factory=dict)  # by user@address:port
-    accepted: dict[str, OfferedKey] = field(default_factory=dict)  # host keys, by address:port
+    def public_part(self, path: Path) -> PublicKey | None:
+        """The public key of an identity file without its passphrase: from `.pub`, the file itself, or its open part."""
+        for name in (f"{path}.pub", str(path)):
+            with contextlib.suppress(OSError, ValueError):
+                return asyncssh.read_public_key(name)
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = path.read_bytes().split(b"-----")
+            if lines[1] != b"BEGIN OPENSSH PRIVATE KEY":
+                return None
+            # openssh-key-v1 (PROTOCOL.key of OpenSSH): magic, cipher, kdf, kdf options, number of keys, public key
+            data = base64.b64decode(lines[2])
+            at = len(b"openssh-key-v1\0")
+            for _ in range(3):
+                at += 4 + int.from_bytes(data[at : at + 4], "big")
+            at += 4
+            blob = data[at + 4 : at + 4 + int.from_bytes(data[at : at + 4], "big")]
+            name_length = int.from_bytes(blob[:4], "big")
+            return asyncssh.import_public_key(blob[4 : 4 + name_length] + b" " + base64.b64encode(blob))
+        return None
 
-
-class _Clock:
-    """The deadline of a login, which stands still while a person is asked."""
-
-    def __init__(self, waiting: Callable[[bool], None]) -> None:
-        self._waiting = waiting
-        self._timeout: asyncio.Timeout | None = None
-        self._seconds = 0.0
-
-    @contextlib.asynccontextmanager
-    async def limit(self, seconds: float) -> AsyncIterator[None]:
-        """Raises TimeoutError inside after `seconds` without those of `paused`."""
-        self._seconds = seconds
-        async with asyncio.timeout(seconds) as self._timeout:
-            yield
-        self._timeout = None
-
-    def again(self, seconds: float) -> None:
-        """Counts from now."""
-        self._seconds = seconds
-        if self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time() + seconds)
-
-    @contextlib.contextmanager
-    def paused(self) -> Any:
-        """While a person is asked."""
-        if self._timeout is not None:
-            self._timeout.reschedule(None)
-        self._waiting(True)
+    def private(self, path: Path, passphrase: str | None) -> asyncssh.SSHKey:
         try:
-            yield
-        finally:
-            self._waiting(False)
-            self.again(self._seconds)
+            return asyncssh.read_private_key(path, passphrase)
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            if "bcrypt" in str(error):  # an optional helper of asyncssh
+                raise ImportError(
+                    "encrypted keys need the Python package bcrypt: pip install bcrypt"
+                ) from None
+            if passphrase is None and "assphrase" in str(error):
+                raise NeedsPassphrase from None
+            raise
 
-
-def _public_part(path: Path) -> asyncssh.SSHKey | None:
-    """The public key of an identity file without its passphrase: from `.pub`, the file itself, or its open part."""
-    for name in (f"{path}.pub", str(path)):
-        with contextlib.suppress(OSError, ValueError):
-            return asyncssh.read_public_key(name)
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = path.read_bytes().split(b"-----")
-        if lines[1] != b"BEGIN OPENSSH PRIVATE KEY":
-            return None
-        # openssh-key-v1 (PROTOCOL.key of OpenSSH): magic, cipher, kdf, kdf options, number of keys, public key
-        data = base64.b64decode(lines[2])
-        at = len(b"openssh-key-v1\0")
-        for _ in range(3):
-            at += 4 + int.from_bytes(data[at : at + 4], "big")
-        at += 4
-        blob = data[at + 4 : at + 4 + int.from_bytes(data[at : at + 4], "big")]
-        name_length = int.from_bytes(blob[:4], "big")
-        return asyncssh.import_public_key(blob[4 : 4 + name_length] + b" " + base64.b64encode(blob))
-    return None
-
-
-class _Client(asyncssh.SSHClient):
-    """The callbacks of one connection: host key, keys, passwords, prompts, loss."""
-
-    def __init__(
-        self, target: SshTarget, check: HostCheck, asker: Asker, clock: _Clock, secrets: _Secrets
-    ) -> None:
-        self._target, self._check, self._asker, self._clock, self._secrets = (
-            target,
-            check,
-            asker,
-            clock,
-            secrets,
+    def pairs(
+        self,
+        source: Any,
+        passphrase: Callable[[str], Awaitable[str]],
+        certificates: Sequence[Path],
+        loop: asyncio.AbstractEventLoop,
+    ) -> Sequence[asyncssh.SSHKeyPair]:
+        if isinstance(source, tuple):
+            source = (str(source[0]), source[1])
+        load: Any = asyncssh.load_keypairs  # takes a coroutine function too, which its types leave out
+        pairs: Sequence[asyncssh.SSHKeyPair] = load(
+            [source], passphrase, [str(file) for file in certificates], True, loop=loop
         )
-        self._loop = asyncio.get_running_loop()
-        self.lost: asyncio.Future[Exception | None] = self._loop.create_future()
-        self.made = False
-        self.met = False  # the server has shown its key: it does speak SSH
-        self.interactive = False
-        self.banner = ""
-        self.notes: list[str] = []  # why ways to log in were not open, for the message
-        self._keys: AsyncGenerator[asyncssh.SSHKeyPair, None] | None = None
-        self._agent: asyncssh.SSHAgentClient | None = None
-        self._questions: set[asyncio.Task[Any]] = set()
-        self._prompted = 0
-        self._password_tries = 0
+        return pairs
 
-    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self.made = True
+    async def agent(self, path: str) -> asyncssh.SSHAgentClient:
+        return await asyncssh.connect_agent(path)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(exc)
 
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.met = True
-        return self._check.accept(key.get_algorithm(), key.public_data)
-
-    def auth_banner_received(self, msg: str, lang: str) -> None:
-        self.banner = sanitize(msg)[:4000]
-
-    def auth_completed(self) -> None:
-        self.close_agent()
-
-    def close_agent(self) -> None:
-        """Lets go of the agent, which is needed for signing only."""
-        if self._agent is not None:
-            self._agent.close()
-
-    # Keys
-
-    async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
-        if self._keys is None:
-            self._keys = self._all_keys()
-        return await anext(self._keys, None)
-
-    async def _all_keys(self) -> AsyncGenerator[asyncssh.SSHKeyPair, None]:
-        files = {path: await asyncio.to_thread(_public_part, path) for path in self._target.identity_files}
-        blobs = [key.public_data for key in files.values() if key is not None]
-        offered: set[bytes] = set()
-        for pair in await self._agent_keys():
-            known = pair.key_public_data in blobs or pair.public_data in blobs
-            if known or not self._target.identities_only:
-                offered.add(pair.public_data)
-                yield pair
-        for path, public in files.items():
-            for pair in await self._file_keys(path, public):
-                if pair.public_data not in offered:
-                    offered.add(pair.public_data)
-                    yield pair
-
-    async def _agent_keys(self) -> Sequence[asyncssh.SSHKeyPair]:
-        if not self._target.agent:
-            return []
-        try:
-            self._agent = await asyncssh.connect_agent(self._target.agent)
-            return await self._agent.get_keys()
-        except (OSError, ValueError, asyncssh.Error) as error:
-            self.notes.append(f"the agent does not answer ({_words(error)})")
-            return []
-
-    async def _file_keys(self, path: Path, public: asyncssh.SSHKey | None) -> Sequence[asyncssh.SSHKeyPair]:
-        certificates = [
-            str(file)
-            for file in (*self._target.certificate_files, Path(f"{path}-cert.pub"))
-            if file.is_file()
-        ]
-        try:
-            if public is None and path not in self._secrets.keys:
-                # Nothing to offer without the passphrase (PEM without `.pub`): asked for before the host wants the key.
-                try:
-                    self._secrets.keys[path] = await asyncio.to_thread(asyncssh.read_private_key, path)
-                except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-                    if "assphrase" not in str(error):
-                        raise
-                    if not await self._passphrase(str(path)):
-                        return []
-            source: Any = self._secrets.keys.get(path) or (str(path), public)
-            load: Any = asyncssh.load_keypairs  # takes a coroutine function too, which its types leave out
-            pairs: Sequence[asyncssh.SSHKeyPair] = await asyncio.to_thread(
-                load, [source], self._passphrase, certificates, True, loop=self._loop
-            )
-            return pairs
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            self.notes.append(f"{path}: {_words(error)}")
-            return []
-
-    async def _passphrase(self, name: str) -> str:
-        """The right passphrase of a key file, asked for when the server wants that very key; "" to give up."""
-        path = Path(name)
-        for attempt in range(_TRIES):
-            again = "" if attempt == 0 else "That was not the passphrase. "
-            answers = await self._ask(
-                Prompt(
-                    host=self._target.label,
-                    title=f"Passphrase for {self._target.label}",
-                    text=f"{again}The key {one_line(name)} is encrypted.",
-                    fields=(("Passphrase", False),),
-                )
-            )
-            if not answers:
-                self.notes.append(f"no passphrase was given for {one_line(name)}")
-                return ""
-            try:
-                self._secrets.keys[path] = await asyncio.to_thread(
-                    asyncssh.read_private_key, name, answers[0]
-                )
-            except ValueError as error:
-                if "bcrypt" in str(error):  # asyncssh's optional helper for OpenSSH's key format
-                    self.notes.append("encrypted keys need the Python package bcrypt: pip install bcrypt")
-                    return ""
-                continue
-            return answers[0]
-        self.notes.append(f"the passphrase of {one_line(name)} was wrong {_TRIES} times")
-        return ""
-
-    # Passwords and prompts
-
-    async def _ask(self, prompt: Prompt) -> tuple[str, ...] | None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._questions.add(task)
-        try:
-            with self._clock.paused():
-                return await self._asker.prompt(prompt)
-        finally:
-            self._questions.discard(task)
-
-    def give_up(self) -> None:
-        """Takes back what is being asked (a thread of asyncssh may be waiting for it), lets go of the agent."""
-        for task in tuple(self._questions):
-            task.cancel()
-        self.close_agent()
-
-    async def password_auth_requested(self) -> str | None:
-        where, label = self._target.where, self._target.label
-        self._password_tries += 1
-        if self._password_tries > _TRIES:
-            return None
-        kept = self._secrets.passwords.pop(where, None)
-        if kept is not None and self._password_tries == 1:
-            self._secrets.passwords[where] = kept
-            return kept
-        answers = await self._ask(
-            Prompt(
-                host=label,
-                title=f"Password for {label}",
-                text=(f"{self.banner}\n" if self.banner else "")
-                + ("" if self._password_tries == 1 else "That was not the password. ")
-                + f"{where} asks for a password.",
-                fields=(("Password", False),),
-            )
-        )
-        if not answers:
-            self.notes.append("no password was given")
-            return None
-        self._secrets.passwords[where] = answers[0]
-        return answers[0]
-
-    def password_change_requested(self, prompt: str, lang: str) -> Any:
-        self.notes.append(f"the password has expired ({one_line(prompt) or 'no reason given'})")
-        return NotImplemented
-
-    def kbdint_auth_requested(self) -> str | None:
-        self._prompted += 1
-        return "" if self._prompted <= _TRIES else None
-
-    async def kbdint_challenge_received(
-        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
-    ) -> Sequence[str] | None:
-        if not prompts:
-            return []
-        self.interactive = True
-        label = self._target.label
-        text = "\n".join(sanitize(part).strip() for part in (self.banner, instructions) if part.strip())
-        answers = await self._ask(
-            Prompt(
-                host=label,
-                title=one_line(name) or f"{label} asks",
-                text=text,
-                fields=tuple((one_line(ask) or "Answer", echo) for ask, echo in prompts),
-            )
-        )
-        if answers is None or len(answers) != len(prompts):
-            self._prompted = _TRIES
-            self.notes.append("its questions were not answered")
-            return None
-        return answers
+class _Client(Login, asyncssh.SSHClient):
+    """The callbacks of one connection."""
 
 
 class _Connection:
@@ -507,7 +292,7 @@ class SshTransport:
         self._target = target
         self._asker = asker
         self._timing = timing or Timing()
-        self._secrets = _Secrets()
+        self._secrets = Secrets()
         self._keeper: Keeper[_SshLink] = Keeper(host, self._dial, self._timing)
         self._link: _SshLink | None = None
         self._sessions = asyncio.Semaphore(_MAX_CHANNELS)
@@ -595,12 +380,8 @@ class SshTransport:
             return False
         if target.policy is HostKeyPolicy.ACCEPT_NEW:
             return True
-        ip = None
-        if target.via is None and target.proxy_command is None:
-            with contextlib.suppress(OSError, UnicodeError):
-                loop = asyncio.get_running_loop()
-                found = await loop.getaddrinfo(target.address, target.port, type=socket.SOCK_STREAM)
-                ip = str(found[0][4][0])
+        direct = target.via is None and target.proxy_command is None
+        ip = await first_address(target.address, target.port) if direct else None
         self._show_waiting(True)
         try:
             return await self._asker.host_key(check.question(hop, ip))
@@ -617,8 +398,8 @@ class SshTransport:
         tunnel = link.conn if target.via is not None else None
         proxy: ProxyCommand | None = None
         sock: socket.socket | None = None
-        clock = _Clock(self._show_waiting)
-        client = _Client(target, check, self._asker, clock, self._secrets)
+        clock = LoginClock(self._show_waiting)
+        client = _Client(target, check, self._asker, clock, self._secrets, _KeyTools())
         try:
             if target.proxy_command is not None:
                 proxy = await ProxyCommand.start(target.proxy_command)
@@ -635,7 +416,7 @@ class SshTransport:
                     bind=target.bind_address,
                 )
             if sock is not None:
-                await self._greeted(sock, who, where, proxy)
+                await require_ssh(sock, self._timing.greeting_s, who, where, proxy)
             async with clock.limit(self._timing.login_s):
                 conn = await asyncssh.connect(
                     target.address,
@@ -679,32 +460,6 @@ class SshTransport:
         if proxy is not None:
             link.proxies.append(proxy)
         link.interactive = link.interactive or client.interactive
-
-    async def _greeted(self, sock: socket.socket, who: str, where: str, proxy: ProxyCommand | None) -> None:
-        """Waits for the server's first words. Raises HostError unless they are those of SSH."""
-        try:
-            said = await greeting(sock, self._timing.greeting_s)
-        except TimeoutError as error:
-            if error.errno is not None:
-                raise connect_error(error, where) from None
-            raise HostError(
-                f"{who}: {where} takes connections but does not say a word of SSH",
-                "is this the port of an SSH server?",
-                slug="not_ssh",
-            ) from None
-        except OSError as error:
-            raise (connect_error(error, where) if proxy is None else await proxy.failure()) from None
-        if b"SSH-" in said:
-            return
-        if not said:
-            raise await proxy.failure() if proxy is not None else connect_error(ConnectionResetError(), where)
-        if said.startswith((b"Exceeded MaxStartups", b"Not allowed at this time")):
-            raise connect_error(ConnectionResetError(), where)
-        raise HostError(
-            f"{who}: {where} is not an SSH server; it says: {one_line(said.decode('utf-8', 'replace'), 80)}",
-            "check the port",
-            slug="not_ssh",
-        )
 
     @staticmethod
     def _authorities(check: HostCheck) -> "tuple[list[asyncssh.SSHKey], ...]":
@@ -813,6 +568,18 @@ class SshTransport:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    async def _opened(self, opening: Awaitable[T], discard: Callable[[T], None]) -> T:
+        """Waits for a channel. asyncssh forgets one whose opening is cancelled, and the host keeps its session for
+        ever; so the opening goes on by itself, and what comes of it is closed."""
+        task = asyncio.ensure_future(opening)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(
+                lambda done: None if done.cancelled() or done.exception() else discard(done.result())
+            )
+            raise
+
     async def _release(self, channel: _SshChannel) -> None:
         try:
             await channel.freed()
@@ -828,7 +595,9 @@ class SshTransport:
             link = await self._keeper.ready()
             freed = self._freed
             try:
-                process = await link.conn.create_process(COMMAND, encoding=None)
+                process = await self._opened(
+                    link.conn.create_process(COMMAND, encoding=None), lambda late: late.close()
+                )
                 return _SshChannel(link, self.host, process)
             except asyncssh.ChannelOpenError as error:
                 if link.lost.done():
@@ -844,7 +613,7 @@ class SshTransport:
                 continue
             # MaxSessions of the host is reached: wait for one of ours to end.
             refused_alone += self._open_channels == 0
-            if refused_alone > _TRIES:
+            if refused_alone > _REFUSALS:
                 raise HostError(
                     f"{self.host}: the host opens no session on this connection",
                     "look at MaxSessions in its sshd_config",
@@ -910,7 +679,9 @@ class SshTransport:
         while True:
             link = await self._keeper.ready()
             try:
-                streams = await link.conn.open_connection(host, port, encoding=None)
+                streams = await self._opened(
+                    link.conn.open_connection(host, port, encoding=None), lambda late: late[1].channel.abort()
+                )
                 break
             except asyncssh.ChannelOpenError as error:
                 if link.lost.done():
