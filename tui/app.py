@@ -486,10 +486,19 @@ class EagleApp(App[None]):
 
         return usual(self.board.host, profile)[1]
 
-    def start_launch(self, plan: "LaunchPlan", *, replace: bool = False) -> None:
-        """Launches what was previewed, in the background, and shows it."""
-        self.switch_mode("dashboard")
-        self._launch_worker(plan, replace)
+    def _preview(
+        self, profile: str | None, *, replace: bool = False, sets: str = "", edit: bool = False
+    ) -> None:
+        """The launch dialog; what it answers is launched in the background and shown on the dashboard."""
+        from tui.screens.launch import LaunchDialog
+
+        def chosen(answer: "tuple[LaunchPlan, bool] | None") -> None:
+            if answer is not None:
+                self.switch_mode("dashboard")
+                self._launch_worker(*answer)
+
+        dialog = LaunchDialog(profile, self._last_profile(), replace=replace, sets=sets, edit=edit)
+        self.push_screen(dialog, chosen)
 
     @work(exclusive=True, group="launch", exit_on_error=False)
     async def _launch_worker(self, plan: "LaunchPlan", replace: bool) -> None:
@@ -562,31 +571,21 @@ class EagleApp(App[None]):
 
     def action_launch(self) -> None:
         """Launch: the profile under the cursor, else pick one."""
-        from tui.screens.launch import LaunchDialog
-
-        self.push_screen(LaunchDialog(self._profile_at_cursor(), self._last_profile()))
+        self._preview(self._profile_at_cursor())
 
     def action_replace(self) -> None:
         """Stop our server and launch in its place; without a link, connect again."""
         if not self.board.connected:
             self.action_reconnect()
             return
-        from tui.screens.launch import LaunchDialog
-
-        name = self._profile_at_cursor() or self._last_profile()
-        self.push_screen(LaunchDialog(name, name, replace=True))
+        self._preview(self._profile_at_cursor() or self._last_profile(), replace=True)
 
     def action_override(self) -> None:
         """Launch with other values."""
-        from tui.screens.launch import LaunchDialog
-
-        name = self._profile_at_cursor() or self._last_profile()
-        self.push_screen(LaunchDialog(name, name, edit=True))
+        self._preview(self._profile_at_cursor() or self._last_profile(), edit=True)
 
     def action_apply(self) -> None:
         """The suggested change as an override of the same profile, shown before it is launched."""
-        from tui.screens.launch import LaunchDialog
-
         state = self.board.state
         diagnosis = state.diagnosis if state else None
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
@@ -598,7 +597,7 @@ class EagleApp(App[None]):
         known = records.read(state.run.run_id)
         sets = {**(known.sets if known else {}), **diagnosis.set}
         line = " ".join(_quoted(f"{key}={toml_value(value)}") for key, value in sets.items())
-        self.push_screen(LaunchDialog(state.run.profile, state.run.profile, sets=line))
+        self._preview(state.run.profile, sets=line)
 
     def _profile_at_cursor(self) -> str | None:
         chosen = getattr(self.screen, "chosen_launch", None)

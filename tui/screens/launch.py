@@ -111,8 +111,11 @@ def title_line(title: str, width: int, facts: Sequence[Run] = ()) -> Line:
     ]
 
 
-class LaunchDialog(Dialog[None]):
-    """Two steps: the list of launch profiles, then the preview of one. Enter goes on, Esc back."""
+class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
+    """Two steps: the list of launch profiles, then the preview of one. Enter goes on, Esc back.
+
+    The answer is the plan to launch and whether what is in its way is stopped first; None launches nothing.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "down", show=False),
@@ -380,8 +383,7 @@ class LaunchDialog(Dialog[None]):
                 "Something blocks this launch, see the findings", markup=False, severity="warning"
             )
             return
-        self.eagle.start_launch(self._plan, replace=self.replace and bool(self._replaced))
-        self.dismiss(None)
+        self.dismiss((self._plan, self.replace and bool(self._replaced)))
 
     def on_input_submitted(self) -> None:
         self.query_one(VerticalScroll).focus()

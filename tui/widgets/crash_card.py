@@ -181,7 +181,7 @@ class CrashCard(Painted):
         if budgets and fraction is not None:
             before = min(row.before_gib for row in rows if row.before_gib is not None)
             canvas.put(
-                x, line + 1, f"budget = {fraction:g} × {fmt.gib_of(before)} GiB free before load", "muted", 40
+                x, line + 1, f"budget = {fraction:g} × {fmt.gib_of(before)} GiB free before load", "muted", 48
             )
             legend: list[Run] = [("▆", "data"), (" weights  ", "muted"), ("▄", "violet"), (" draft  ", "muted"),
                                  ("▞", "err"), (" over the budget", "muted")]  # fmt: skip

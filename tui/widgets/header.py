@@ -48,7 +48,7 @@ class Header(Painted):
         if board.simulated:
             speed, seed = board.speed_and_seed()
             runs.append((" SIMULATED ", "warn!/warnbg"))
-            runs.append((f" {speed}× seed {seed} ", "muted"))
+            runs.append((f" {speed}× seed {seed}  ", "muted"))
         host = [(f"{board.host}", "strong!")]
         state = self._state(short=short)
         return [*runs, *state[:1], *host, *state[1:]] if short else [*host, ("  ", "muted"), *runs, *state]

@@ -261,7 +261,7 @@ class ServerCard(Painted):
                 ("▲ ", "warn"),
                 (f"TP{worst.position} is {amount}behind TP{first}; all ranks wait for it", "text"),
             ]
-        if state.observations:
+        if state.observations and state.outcome is Outcome.READY:
             return [("▲ ", "warn"), (state.observations[0].title, "strong!")]
         if state.outcome is Outcome.READY and state.startup.restarts:
             return [("▲ ", "warn"), ("this log holds more than one start", "text")]
@@ -418,7 +418,7 @@ class ServerCard(Painted):
         usual = state.usual_total
         if state.eta_s is None or usual is None:
             return [("since the launch", "strong!")], [
-                ("no history yet: no start of this profile here was seen to the end", "muted")
+                ("no history yet: no earlier start here reached ready", "muted")
             ]
         clock = fmt.clock(time.time() + state.eta_s, self.board.utc_offset_s, seconds=False)
         spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
@@ -549,9 +549,13 @@ class ServerCard(Painted):
 
     def _figures(self, canvas: Canvas, y: int, state: "ServerState") -> None:
         text, spec, words = self._speed(state)
+        decode = state.startup.last_decode
+        if decode is None:
+            canvas.put(0, y + 1, "no request yet", "strong!", 36)
+            canvas.put(0, y + 2, "tok/s and accept length come with the first", "muted", 36)
+            return
         canvas.figure(0, y, text.replace(",", ""), spec)
         canvas.put(0, y + 3, words, "muted", 18)
-        decode = state.startup.last_decode
         if decode is not None and decode.accept_len is not None:
             canvas.figure(max(19, 4 * len(text) + 2), y, fmt.accept(decode.accept_len), spec)
             canvas.put(max(19, 4 * len(text) + 2), y + 3, "accept length", "muted")
@@ -586,6 +590,9 @@ class ServerCard(Painted):
         width = canvas.width - x
         canvas.title(x, y, width, what, [("last 5 min", "muted")])
         values = self._series((width - 5) * 2, what, time.monotonic())
+        if not any(value is not None for value in values):
+            canvas.put(x, y + 1, "nothing decoded in the last 5 min", "muted", width)
+            return
         low, high = scale(values)
         self._axis(canvas, x, y + 1, height, low, high, what)
         color = "accent" if what == "tok/s" else "violet"
@@ -632,6 +639,10 @@ class ServerCard(Painted):
         runs += [("   KV ", "muted"), facts["KV pool"][0], ("   in graph ", "muted"), *facts["in graph"]]
         canvas.runs(0, 1, runs, canvas.width)
         values = self._series(canvas.width - 14, "tok/s", time.monotonic())
+        if not any(value is not None for value in values):
+            canvas.put(0, 2, "nothing decoded in the last 5 min", "muted")
+            canvas.runs(0, 3, self._alerts(state) or self._alive(state, short=True), canvas.width)
+            return
         low, high = scale(values)
         canvas.put(0, 2, f"tok/s {low:.0f}–{high:.0f}", "muted", 14)
         canvas.history(14, 2, [None if v is None else (v - low) / (high - low) for v in values], "accent")
