@@ -1,11 +1,8 @@
 """Hosts for tests of runs: this machine under three shells, each with a state directory of its own."""
 
-import contextlib
 import os
 import shutil
-import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +10,9 @@ import pytest
 
 from tui.core.local import LocalTransport
 
-sys.path.insert(0, str(Path(__file__).parent))  # for run_lab
+sys.path.insert(0, str(Path(__file__).parent))
+
+from run_lab import kill_all
 
 SHELLS = {
     "dash": ("dash", "no dash: apt-get install dash"),
@@ -33,30 +32,6 @@ def shell_named(name: str, directory: Path) -> str:
     if not link.is_symlink():
         link.symlink_to(found)
     return str(link)
-
-
-def processes_of(state: Path) -> list[int]:
-    """Everything that was started with this state directory: supervisors, stoppers, runs."""
-    found = []
-    mark = f"EAGLETUI_STATE={state}\0".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes() + b"\0":
-                    found.append(int(entry.name))
-    return found
-
-
-def kill_all(state: Path) -> None:
-    """Ends everything of a test."""
-    for _ in range(50):
-        pids = [pid for pid in processes_of(state) if pid != os.getpid()]
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """What tests of runs have in common."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -60,3 +63,27 @@ def record(run: Run) -> list[str]:
 
 def write_record(run: Run, words: list[str]) -> None:
     (Path(run.directory) / "pid").write_text(" ".join(words) + "\n")
+
+
+def processes_of(state: Path) -> list[int]:
+    """Everything that was started with this state directory: supervisors, stoppers, runs."""
+    found = []
+    mark = f"EAGLETUI_STATE={state}\0".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes() + b"\0":
+                    found.append(int(entry.name))
+    return found
+
+
+def kill_all(state: Path) -> None:
+    """Ends everything of a test."""
+    for _ in range(50):
+        pids = [pid for pid in processes_of(state) if pid != os.getpid()]
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)

@@ -608,21 +608,21 @@ async def launch(
     while True:
         try:
             answer = await _call(transport, "launch", *arguments, variables=variables)
+            for busy in answer.named("busy"):
+                raise await _busy(transport, busy)
+            found = await _runs(transport, answer)
             break
         except (LinkLost, TimedOut):
             if time.monotonic() + _RETRY_S > deadline:
                 raise
             await asyncio.sleep(_RETRY_S)
-    for busy in answer.named("busy"):
-        raise await _busy(transport, busy)
-    runs = await _runs(transport, answer)
-    if not runs or runs[0].state is RunState.STAGED:
+    if not found or found[0].state is RunState.STAGED:
         raise EagletuiError(
             f"{transport.host}: {request.run_id} did not start within 10 s",
             "the host is very busy; launch again, it starts at most once",
             slug="not_started",
         )
-    return runs[0]
+    return found[0]
 
 
 async def _busy(transport: Transport, busy: Fields) -> RunBusy:

@@ -399,7 +399,11 @@ er_conflict() { # dir id : a live run that has the port or one of the GPUs of th
 
 er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD. Repeat it as you like: one start an id.
   N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6
-  if er_find "$N_ID" && [ -d "$D/claim" ]; then er_state "$D" "$N_ID"; return; fi
+  if er_find "$N_ID" && [ -d "$D/claim" ]; then
+    er_state "$D" "$N_ID"
+    er_command "$D" "$N_ID"
+    return
+  fi
   er_new_root
   [ -n "$D" ] || D=$ER_ROOT/runs/$N_ID
   mkdir "$D" 2>/dev/null
@@ -437,6 +441,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD.
   for _l in $_held; do er_unlock "$_l"; done
   IFS=$ER_IFS
   printf '%s\n' "$_text"
+  [ -n "$C_LINE" ] || er_command "$D" "$N_ID"
 }
 
 er_start() { # writes the files and starts the supervisor; C_LINE where it could not
