@@ -1,67 +1,39 @@
 """One host: composes transport, GPUs, runs, logs, start-up tracking and diagnosis into async iterators of frozen states."""
 
+import asyncio
+import dataclasses
+import os
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from tui.config import HostEntry
-from tui.core.diagnosis import Diagnosis
+from tui.config import HostEntry, load_settings
+from tui.core import facts_cache, gpu_sampler, preflight, records, runs, sglang
+from tui.core.errors import EagletuiError, LinkLost, UsageError
 from tui.core.gpus import GpuSample, HostFacts
-from tui.core.logs import LogRecord
-from tui.core.preflight import Finding
-from tui.core.profiles import LaunchCommand, LaunchProfile
-from tui.core.runs import Run
-from tui.core.startup import Outcome, Phase, StartupState
-from tui.core.transport import LinkStatus, Transport
+from tui.core.hosts import open_transport
+from tui.core.preflight import Finding, Level
+from tui.core.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
+from tui.core.records import LaunchRecord, PhaseHistory
+from tui.core.runs import LaunchRequest, Run, RunState
+from tui.core.transport import Asker, LinkStatus, Transport
+from tui.core.watch import LogGap, RunUpdate, RunWatcher, ServerState
 
+__all__ = [
+    "HostSession",
+    "LaunchPlan",
+    "LogGap",
+    "PhaseHistory",
+    "PreflightFailed",
+    "RunUpdate",
+    "ServerState",
+    "StopProgress",
+    "open_session",
+]
 
-@dataclass(frozen=True)
-class PhaseHistory:
-    """How long a phase took in earlier starts of this profile on this host."""
-
-    median_s: float
-    low_s: float
-    high_s: float
-    n: int
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """A server as the panel, `wait` and `launch --wait` see it; the log, the files of the run and the host agree on it."""
-
-    run: Run
-    outcome: Outcome
-    phase: Phase
-    startup: StartupState
-    diagnosis: Diagnosis | None = None
-    observations: tuple[Diagnosis, ...] = ()
-    suspicion: str | None = None  # why it may hang: a sentence; the outcome stays `starting`
-    started_s: float | None = None  # time.time() of the host at the launch
-    ready_after_s: float | None = None  # launch to ready
-    phase_took_s: Mapping[Phase, float] = field(default_factory=dict)  # ended phases, and the present one so far
-    usual: Mapping[Phase, PhaseHistory] = field(default_factory=dict)
-    usual_total: PhaseHistory | None = None
-    eta_s: float | None = None  # seconds to ready, None without history
-    last_line_age_s: float | None = None
-    last_progress_age_s: float | None = None
-    known_at: float = 0.0  # time.monotonic() of this observation; old while the link is lost
-    stale: bool = False  # link lost: this is what was last seen
-
-
-@dataclass(frozen=True)
-class LogGap:
-    """The file was replaced or truncated: what follows is another generation and is never merged."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class RunUpdate:
-    """What one tick of watching a run brought."""
-
-    state: ServerState
-    records: tuple[LogRecord, ...] = ()
-    gap: LogGap | None = None
-    behind_bytes: int = 0  # log bytes on the host not read yet
+_STOP_POLL_S = 0.5
+_MEMORY_BACK_LIMIT_S = 60.0
+_MEMORY_IDLE_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
 
 
 @dataclass(frozen=True)
@@ -71,10 +43,12 @@ class LaunchPlan:
     profile: LaunchProfile
     command: LaunchCommand
     findings: tuple[Finding, ...]
+    facts: HostFacts = HostFacts()
+    sets: Mapping[str, object] | None = None
 
     @property
     def blocked(self) -> bool:
-        return any(finding.level == "block" for finding in self.findings)
+        return any(finding.level is Level.BLOCK for finding in self.findings)
 
 
 @dataclass(frozen=True)
@@ -87,48 +61,248 @@ class StopProgress:
     memory_held_mib: float | None = None  # still held on the run's GPUs by anyone
 
 
+class PreflightFailed(EagletuiError):
+    """The launch was not made; `details` carries every finding."""
+
+    slug = "preflight"
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        blocking = [finding for finding in plan.findings if finding.level is Level.BLOCK]
+        super().__init__(
+            "not launched: " + "; ".join(f"{finding.check}: {finding.text}" for finding in blocking),
+            "mend that, or see all findings with --json",
+        )
+        self.details = {
+            "findings": [
+                {"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings
+            ]
+        }
+
+
+async def open_session(name: str, asker: Asker) -> "HostSession":
+    """A session with a host by its name; not connected yet (see `HostSession.open`)."""
+    entry = load_settings().host(name)
+    if name == "demo":
+        from tui.core.ssh import SshTransport
+        from tui.demo.client import ensure_demo
+
+        return HostSession(dataclasses.replace(entry, python="python3"), SshTransport(name, await ensure_demo(), asker))
+    return HostSession(entry, open_transport(entry, asker))
+
+
 class HostSession:
     """One host. Everything the panel and the command line do goes through here."""
 
     def __init__(self, entry: HostEntry, transport: Transport) -> None:
         self.entry = entry
         self.transport = transport
+        self._facts: HostFacts | None = None
+        self._facts_lock = asyncio.Lock()
+
+    @property
+    def simulated(self) -> bool:
+        return self.entry.name == "demo"
 
     async def open(self) -> None:
         """Connects. Raises HostError."""
-        raise NotImplementedError
+        await self.transport.connect()
 
     async def close(self) -> None:
         """Ends all iterators; runs go on. Within 2 s."""
-        raise NotImplementedError
+        await self.transport.close()
 
     def link(self) -> AsyncIterator[LinkStatus]:
-        raise NotImplementedError
+        """The link's present status, then every change."""
+        return self.transport.watch()
 
     async def facts(self, *, refresh: bool = False) -> HostFacts:
-        """Hardware and software of the host, cached on this machine; asked again where the driver changed."""
-        raise NotImplementedError
+        """Hardware and software of the host: asked once a session, and again on demand."""
+        async with self._facts_lock:
+            if self._facts is None or refresh:
+                self._facts = await facts_cache.facts(self.transport, self.entry)
+            return self._facts
 
     def gpus(self, period_s: float = 1.0) -> AsyncIterator[GpuSample]:
-        """Samples for ever; a link that is lost is a pause, a sampler that hangs is replaced."""
-        raise NotImplementedError
+        """Samples for ever; a lost link is a pause, a sampler that hangs is replaced."""
+        return gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s)
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
-        raise NotImplementedError
+        ours = [dataclasses.replace(run, host=self.entry.name) for run in await runs.list_runs(self.transport)]
+        foreign = [dataclasses.replace(run, host=self.entry.name) for run in await runs.foreign(self.transport)]
+        return tuple(sorted([*ours, *foreign], key=lambda run: run.started_at or "", reverse=True))
 
-    async def plan(self, profile: LaunchProfile, overrides: Mapping[str, object]) -> LaunchPlan:
+    async def find_run(self, reference: str) -> Run:
+        """The run that an id, its six digits or a unique prefix names. Raises UsageError(slug="unknown_run")."""
+        found = await self.runs()
+        run_id = records.match_run(reference, [run.run_id for run in found])
+        if run_id is None:
+            raise UsageError(
+                f"no run {reference} on {self.entry.name}",
+                f"eagletui ps {self.entry.name} lists them",
+                slug="unknown_run",
+            )
+        return next(run for run in found if run.run_id == run_id)
+
+    async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
-        raise NotImplementedError
+        facts = await self.facts()
+        flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
+        command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
+        if self.simulated:
+            command = dataclasses.replace(command, env={**_demo_env(), **command.env})
+        sample, found = await asyncio.gather(
+            gpu_sampler.one_sample(self.transport, self.entry.python), self.runs()
+        )
+        findings = await preflight.preflight(
+            self.transport, profile, command, facts=facts, sample=sample, runs=found, host_flags=flags
+        )
+        return LaunchPlan(profile, command, findings, facts, sets)
 
     async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
-        """Starts it at most once. Raises EagletuiError(slug="preflight") where the plan is blocked."""
-        raise NotImplementedError
+        """Starts it at most once. Raises PreflightFailed where the plan is blocked."""
+        if replace:
+            for run in await self.replaced_by(plan):
+                async for _ in self.stop(run):
+                    pass
+            plan = await self.plan(plan.profile, plan.sets)
+        if plan.blocked:
+            raise PreflightFailed(plan)
+        now = datetime.now(UTC)
+        run_id = runs.new_run_id(plan.profile.name, now.timestamp())
+        request = LaunchRequest(
+            run_id=run_id,
+            kind="server",
+            profile=plan.profile.name,
+            argv=(*plan.command.argv, *plan.command.open_words),
+            env=plan.command.env,
+            cwd=plan.command.cwd,
+            secret_env=plan.command.secret_env,
+            secret_args=plan.command.secret_args,
+            port=plan.command.port,
+            gpus=plan.profile.gpus or (),
+            notes=plan.command.notes,
+            hide=tuple(plan.command.open_args.values()),
+        )
+        # Recorded before it is asked for: whatever happens to the link, this machine knows the id to ask about.
+        records.write(
+            LaunchRecord(
+                run_id=run_id,
+                host=self.entry.name,
+                kind="server",
+                profile=plan.profile.name,
+                launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                sets=public_sets(plan.sets or {}),
+                model=_text(plan.profile.arg("model-path")),
+                args=plan.profile.public_args,
+                sglang=plan.facts.sglang,
+                port=plan.command.port,
+            )
+        )
+        return dataclasses.replace(await runs.launch(self.transport, request), host=self.entry.name)
+
+    async def replaced_by(self, plan: LaunchPlan) -> tuple[Run, ...]:
+        """Our live servers on the GPUs or the port of a plan: what `replace` stops."""
+        wanted = set(plan.profile.gpus or ())
+        return tuple(
+            run
+            for run in await self.runs()
+            if run.kind == "server"
+            and run.active
+            and run.state not in (RunState.FOREIGN, RunState.UNKNOWN)
+            # Without a list a server takes the GPUs from 0 on, and two such servers meet there.
+            and (not wanted or not run.gpus or wanted & set(run.gpus) or run.port == plan.command.port)
+        )
 
     def watch(self, run: Run) -> AsyncIterator[RunUpdate]:
-        """Log and state of a run from its first byte (or its last 256 KiB where it is huge) to its end; survives the link."""
-        raise NotImplementedError
+        """Log and state of a run to its end; survives the link."""
+        return RunWatcher(self.transport, run).updates()
 
-    def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncIterator[StopProgress]:
+    async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncIterator[StopProgress]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
-        raise NotImplementedError
+        if run.state is RunState.FOREIGN:
+            raise UsageError(
+                f"{run.run_id} was not started by eagletui; it is watched read-only",
+                f"its owner {run.owner or 'unknown'} can stop PID {run.pid}",
+                slug="foreign",
+            )
+        before = await self._held_by(run)
+        await runs.stop(self.transport, run.run_id, grace_s)
+        yield StopProgress("requested", f"asked {run.short_id} to stop")
+        step = "requested"
+        while True:
+            try:
+                now = await runs.stop_state(self.transport, run.run_id)
+            except LinkLost:
+                continue  # the stop goes on there; the next call waits for the link
+            if now.step and now.step != step:
+                step = now.step
+                yield StopProgress(step, _STOP_TEXT.get(step, step))
+            if now.over:
+                break
+            await asyncio.sleep(_STOP_POLL_S)
+        if step == "stuck":
+            pids = ", ".join(map(str, now.pids))
+            yield StopProgress("stuck", f"PID {pids} does not end; the driver may hold it", done=True)
+            return
+        async for progress in self._memory_back(before):
+            yield progress
+
+    async def _held_by(self, run: Run) -> set[str]:
+        """UUIDs of the GPUs that hold memory now and belong to the run (all of them where it names none)."""
+        sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
+        return {
+            gpu.uuid
+            for gpu in sample.gpus
+            if gpu.uuid
+            and (not run.gpus or gpu.index in run.gpus)
+            and (gpu.memory_used_mib or 0.0) > _MEMORY_IDLE_MIB
+        }
+
+    async def _memory_back(self, uuids: set[str]) -> AsyncIterator[StopProgress]:
+        if not uuids:
+            yield StopProgress("done", "stopped", done=True)
+            return
+        deadline = asyncio.get_running_loop().time() + _MEMORY_BACK_LIMIT_S
+        while True:
+            sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
+            held = [
+                gpu for gpu in sample.gpus if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > _MEMORY_IDLE_MIB
+            ]
+            total = sum(gpu.memory_used_mib or 0.0 for gpu in held)
+            if not held:
+                yield StopProgress("done", "stopped, the GPU memory is back", done=True, memory_held_mib=0.0)
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                holders = {f"PID {p.pid} ({p.user or '?'})" for gpu in held for p in gpu.processes or ()}
+                whom = ", ".join(sorted(holders)) or "no process that can be seen"
+                yield StopProgress(
+                    "done",
+                    f"stopped, but {total / 1024:.1f} GiB are still held by {whom}",
+                    done=True,
+                    memory_held_mib=total,
+                )
+                return
+            yield StopProgress("memory", f"waiting for {total / 1024:.1f} GiB to come back", memory_held_mib=total)
+            await asyncio.sleep(_STOP_POLL_S)
+
+
+_STOP_TEXT = {
+    "requested": "stop requested",
+    "term": "SIGTERM to the main process, it drains",
+    "term-all": "SIGTERM to what is left",
+    "kill": "SIGKILL to what is left",
+    "done": "every process has ended",
+}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _demo_env() -> dict[str, str]:
+    """Speed and seed of the simulated host, from this command's environment, stored with the run."""
+    return {
+        "EAGLETUI_DEMO_SPEED": os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
+        "EAGLETUI_DEMO_SEED": os.environ.get("EAGLETUI_DEMO_SEED", "1"),
+    }

@@ -1,0 +1,694 @@
+"""What the commands of the command line do; `tui.cli` only parses them."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tui.cli import default_host, emit, run_async, say
+from tui.config import config_dir, data_dir, load_settings, profile_dirs, shipped_profiles_dir, state_dir
+from tui.core import records
+from tui.core.diagnosis import Diagnosis
+from tui.core.errors import EagletuiError, TimedOut, UsageError
+from tui.core.logs import LogRecord
+from tui.core.runs import Run, RunState
+from tui.core.session import HostSession, ServerState, open_session
+from tui.core.startup import Outcome
+from tui.core.text import one_line, sanitize
+from tui.terminal import TerminalAsker
+
+
+_EXIT_FOLLOWS_S = 15.0
+
+
+@asynccontextmanager
+async def session(host: str) -> AsyncIterator[HostSession]:
+    """A connected session, closed at the end."""
+    opened = await open_session(host, TerminalAsker())
+    try:
+        await opened.open()
+        yield opened
+    finally:
+        await opened.close()
+
+
+def _host_of(run: str, host: str | None) -> str:
+    """Where a run is: this machine's record of launches knows, else the host asked for."""
+    if host:
+        return host
+    known = records.read_all()
+    run_id = records.match_run(run, [record.run_id for record in known])
+    return next((record.host for record in known if record.run_id == run_id), default_host())
+
+
+def diagnosis_json(diagnosis: Diagnosis | None) -> dict[str, object] | None:
+    """A diagnosis as scripts see it."""
+    if diagnosis is None:
+        return None
+    evidence = diagnosis.evidence
+    return {
+        "cause": diagnosis.cause,
+        "title": diagnosis.title,
+        "phase": diagnosis.phase,
+        "rank": diagnosis.rank,
+        "evidence": {"line": evidence.line, "text": evidence.text} if evidence else None,
+        "advice": list(diagnosis.advice),
+        "set": dict(diagnosis.set),
+    }
+
+
+def state_json(state: ServerState) -> dict[str, object]:
+    """A server's state as `launch`, `wait` and `stop` print it."""
+    run = state.run
+    return {
+        "run": run.run_id,
+        "host": run.host,
+        "profile": run.profile,
+        "outcome": state.outcome,
+        "phase": state.phase,
+        "diagnosis": diagnosis_json(state.diagnosis),
+        "pid": run.pid,
+        "port": run.port,
+        "started": run.started_at,
+        "ended": run.ended_at,
+        "exit_code": run.exit_code,
+        "ready_after_s": round(state.ready_after_s, 1) if state.ready_after_s is not None else None,
+        "error": None,
+    }
+
+
+def run_json(run: Run, outcome: str, phase: str | None) -> dict[str, object]:
+    """A run as `ps` prints it."""
+    return {
+        "run": run.run_id,
+        "kind": run.kind,
+        "profile": run.profile,
+        "host": run.host,
+        "outcome": outcome,
+        "phase": phase,
+        "pid": run.pid,
+        "port": run.port,
+        "started": run.started_at,
+        "ended": run.ended_at,
+        "exit_code": run.exit_code,
+        "state": run.state,
+        "owner": run.owner,
+        "orphans": list(run.orphans),
+    }
+
+
+# -- gpus -------------------------------------------------------------------------------------------------------------
+
+
+def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
+    """`eagletui gpus`: exit code 1 where the host gave an error instead of GPUs."""
+    from tui.core.gpu_csv import parse_smi, smi_text
+    from tui.core.gpus import GpuSample, gpu_table, gpus_json, sample_error
+
+    def show(sample: GpuSample, samples: int) -> None:
+        if as_json:
+            emit(gpus_json(sample, samples))
+        elif sample.error:
+            raise sample_error(sample, str(file or host or default_host())) or EagletuiError("no GPU data")
+        else:
+            print(gpu_table(sample), flush=True)
+
+    if file is not None:
+        try:
+            text = smi_text(file.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+        sample, samples = parse_smi(text, query)
+        show(sample, samples)
+        return 1 if sample.error else 0
+
+    async def sample_host() -> int:
+        from tui.core import gpu_sampler
+
+        async with session(host or default_host()) as opened:
+            if not watch:
+                sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
+                show(sample, 1)
+                return 1 if sample.error else 0
+            count = 0
+            async for sample in opened.gpus():
+                count += 1
+                if sample.error and not as_json:  # asked again by itself
+                    say(f"{sample.error}: {sample.detail or 'no GPU data'}")
+                else:
+                    show(sample, count)
+        return 0
+
+    return run_async(sample_host())
+
+
+# -- profiles ---------------------------------------------------------------------------------------------------------
+
+
+def profiles_list(directory: Path | None, as_json: bool) -> int:
+    """`eagletui profiles list`."""
+    from tui.core.profiles import discover
+
+    entries = discover(profile_dirs(directory))
+    if as_json:
+        emit(
+            [
+                {
+                    "name": entry.name,
+                    "kind": entry.kind,
+                    "path": str(entry.path),
+                    "description": entry.description,
+                    "errors": [
+                        {"key": e.key, "message": e.message, "suggestion": e.suggestion} for e in entry.errors
+                    ],
+                }
+                for entry in entries
+            ]
+        )
+        return 0
+    width = max((len(entry.name) for entry in entries), default=0)
+    for kind in ("launch", "bench", "experiment"):
+        for entry in entries:
+            if entry.kind == kind and not entry.errors:
+                print(f"{kind:<11} {entry.name:<{width}}  {entry.description or ''}".rstrip())
+    for entry in entries:
+        for error in entry.errors:
+            print(f"broken      {error}")
+    return 0
+
+
+def profiles_show(
+    directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
+) -> int:
+    """`eagletui profiles show`: the command for the host's SGLang where it was seen before, else for the newest."""
+    from tui.core import facts_cache
+    from tui.core.profiles import build_command, load_launch, render_command
+
+    profile = load_launch(name, profile_dirs(directory), sets)
+    where = host or profile.host or default_host()
+    entry = load_settings().host(where)
+    facts = facts_cache.remembered(entry)
+    command = build_command(profile, entry, facts.sglang if facts else None, None)
+    if as_json:
+        emit({"env": dict(command.env), "argv": list(command.argv), "host": where, "notes": list(command.notes)})
+        return 0
+    print(render_command(command))
+    for note in command.notes:
+        say(f"note: {note}")
+    return 0
+
+
+def profiles_import(file: Path, save_as: str | None, as_json: bool) -> int:
+    """`eagletui profiles import`."""
+    from tui.core.profiles import save_profile
+    from tui.core.shell_command import import_command
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+    found = import_command(text, str(Path.home()))
+    saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
+    if as_json:
+        emit(
+            {
+                "env": dict(found.env),
+                "argv": list(found.argv),
+                "profile": found.profile,
+                "warnings": list(found.warnings),
+                "saved": str(saved) if saved else None,
+            }
+        )
+        return 0
+    print(found.profile.rstrip())
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if saved:
+        say(f"saved as {saved}")
+    return 0
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def launch_command(
+    directory: Path | None,
+    name: str,
+    host: str | None,
+    sets: tuple[str, ...],
+    replace_running: bool,
+    wait_ready: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """`eagletui launch`."""
+    from tui.core.profiles import load_launch
+
+    profile = load_launch(name, profile_dirs(directory), sets)
+
+    async def start() -> int:
+        async with session(host or profile.host or default_host()) as opened:
+            plan = await opened.plan(profile, dict(item.split("=", 1) for item in sets))
+            for finding in plan.findings:
+                if finding.level == "warn":
+                    say(f"{finding.check}: {finding.text}")
+            for note in plan.command.notes:
+                say(note)
+            run = await opened.launch(plan, replace=replace_running)
+            if not as_json:
+                say(f"started {run.run_id} on {run.host}, port {run.port}")
+            if wait_ready:
+                limit = timeout if timeout is not None else profile.startup_timeout_s
+                return await _wait(opened, run, "ready", limit, as_json)
+            # A launch that dies at once (no such program, a bad flag) is said now, not at the next look.
+            state = await _first_state(opened, run)
+            if as_json:
+                emit(state_json(state))
+            elif state.outcome is Outcome.CRASHED:
+                _tell(state)
+            else:
+                print(run.run_id)
+            return 1 if state.outcome is Outcome.CRASHED else 0
+
+    return run_async(start())
+
+
+async def _first_state(opened: HostSession, run: Run) -> ServerState:
+    updates = opened.watch(run)
+    try:
+        async for update in updates:
+            return update.state
+    finally:
+        await updates.aclose()  # type: ignore[attr-defined]
+    raise EagletuiError(f"{run.run_id} gave no state", "see eagletui ps")
+
+
+def _tell(state: ServerState) -> None:
+    """The end of a wait, for a person."""
+    run = state.run
+    if state.outcome is Outcome.READY:
+        took = f" after {state.ready_after_s:.0f} s" if state.ready_after_s is not None else ""
+        say(f"ready{took}: {run.run_id} on {run.host}, port {run.port}")
+        return
+    code = f", exit code {run.exit_code}" if run.exit_code is not None else ""
+    say(f"{state.outcome}{code}: {run.run_id} in {state.phase.replace('_', ' ')}")
+    if state.diagnosis:
+        say(f"{state.diagnosis.cause}: {state.diagnosis.title}")
+        if state.diagnosis.evidence:
+            say(f"line {state.diagnosis.evidence.line}: {one_line(state.diagnosis.evidence.text, 200)}")
+        for advice in state.diagnosis.advice:
+            say(f"- {advice}")
+        if state.diagnosis.set:
+            flags = " ".join(f"--set {key}={value}" for key, value in state.diagnosis.set.items())
+            say(f"try: eagletui launch {run.profile} {flags}")
+
+
+def _ended(state: ServerState) -> bool:
+    return state.run.state in (RunState.EXITED, RunState.LOST)
+
+
+async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_json: bool) -> int:
+    last: ServerState | None = None
+    shown: object = None
+    crashed_at: float | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for update in opened.watch(run):
+                last = update.state
+                progress = last.startup.progress
+                line = last.phase.replace("_", " ") + (
+                    f" {progress.what} {progress.done}/{progress.total}"
+                    if progress and last.outcome is Outcome.STARTING
+                    else ""
+                )
+                key = (last.phase, last.stale, progress and progress.done * 10 // max(1, progress.total))
+                if key != shown and not as_json and last.outcome is Outcome.STARTING:
+                    shown = key
+                    say(f"{time.strftime('%H:%M:%S')} {'link lost, was at ' if last.stale else ''}{line}")
+                if until == "ready" and last.outcome in (Outcome.READY, Outcome.FINISHED):
+                    break
+                if _ended(last):
+                    break
+                if last.outcome is Outcome.CRASHED and until == "ready":
+                    # The exit code follows within seconds; what lingers longer is told without one.
+                    crashed_at = crashed_at or time.monotonic()
+                    if time.monotonic() - crashed_at > _EXIT_FOLLOWS_S:
+                        break
+    except TimeoutError:
+        if as_json and last is not None:
+            emit({**state_json(last), "error": TimedOut.slug, "message": f"not {until} after {timeout_s:g} s"})
+            return TimedOut.exit_code
+        raise TimedOut(
+            f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s",
+            "it goes on; eagletui wait takes a longer --timeout",
+        ) from None
+    if last is None:
+        raise EagletuiError(f"{run.run_id} gave no state", "see eagletui ps")
+    if as_json:
+        emit(state_json(last))
+    else:
+        _tell(last)
+    if until == "ready":
+        return 0 if last.outcome is Outcome.READY else 1
+    return 0 if last.run.exit_code == 0 or last.run.stopped_by_us else 1
+
+
+def ps_command(host: str | None, as_json: bool) -> int:
+    """`eagletui ps`."""
+
+    async def show() -> int:
+        async with session(host or default_host()) as opened:
+            rows = []
+            for run in await opened.runs():
+                outcome, phase = await _outcome_of(opened, run)
+                rows.append(run_json(run, outcome, phase))
+        if as_json:
+            emit(rows)
+            return 0
+        if not rows:
+            say(f"no runs on {host or default_host()}; eagletui launch NAME starts one")
+            return 0
+        print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE':<16} {'PID':>8} {'PORT':>6}  STARTED")
+        for row in rows:
+            name = f"{row['profile'] or row['owner'] or '–'} {str(row['run'])[-6:]}"
+            print(
+                f"{name[:34]:<34} {row['outcome']!s:<9} {row['phase'] or '–':<16} "
+                f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
+            )
+        return 0
+
+    return run_async(show())
+
+
+async def _outcome_of(opened: HostSession, run: Run) -> tuple[str, str | None]:
+    """What a run is doing. An ended one: by this machine's record, its exit and its log; a live one: by a short look."""
+    if run.state in (RunState.EXITED, RunState.LOST):
+        known = records.read(run.run_id)
+        if run.state is RunState.LOST:
+            return Outcome.LOST, None
+        if run.stopped_by_us or run.exit_code == 0:
+            return (Outcome.STOPPED if run.kind == "server" else Outcome.FINISHED), None
+        return Outcome.CRASHED, (known.cause if known else None)
+    if run.state is RunState.UNKNOWN:
+        return Outcome.UNKNOWN, None
+    latest = await _settled_state(opened, run)
+    return latest.outcome, latest.phase
+
+
+async def _settled_state(opened: HostSession, run: Run) -> ServerState:
+    """The state once the log has been read up to its present end."""
+    latest: ServerState | None = None
+    updates = opened.watch(run)
+    try:
+        async with asyncio.timeout(10):
+            async for update in updates:
+                latest = update.state
+                caught_up = update.behind_bytes == 0 and (latest.startup.lines or run.log_path is None)
+                decided = latest.outcome is not Outcome.STARTING or not latest.startup.fired_up
+                if caught_up and decided:
+                    break
+    except TimeoutError:
+        pass
+    finally:
+        await updates.aclose()  # type: ignore[attr-defined]
+    if latest is None:
+        raise EagletuiError(f"{run.run_id} gave no state", "try again")
+    return latest
+
+
+def wait_command(run: str, until: str, timeout: float | None, host: str | None, as_json: bool) -> int:
+    """`eagletui wait`."""
+
+    async def waiting() -> int:
+        async with session(_host_of(run, host)) as opened:
+            found = await opened.find_run(run)
+            return await _wait(opened, found, until, 3600.0 if timeout is None else timeout, as_json)
+
+    return run_async(waiting())
+
+
+def stop_command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
+    """`eagletui stop`: idempotent; asks only on a terminal."""
+
+    async def stopping() -> int:
+        async with session(_host_of(run, host)) as opened:
+            found = await opened.find_run(run)
+            over = found.state in (RunState.EXITED, RunState.LOST) and not found.orphans
+            if over:
+                if as_json:
+                    emit(_stopped_json(found, None))
+                else:
+                    say(f"{found.run_id} has ended already")
+                return 0
+            if not yes and sys.stdin.isatty() and not as_json:
+                gpus = f", GPUs {', '.join(map(str, found.gpus))}" if found.gpus else ""
+                say(f"stop {found.run_id} on {found.host}, PID {found.pid}{gpus}?")
+                answer = await asyncio.to_thread(input, "[yes/No] ")
+                if answer.strip().lower() not in ("y", "yes"):
+                    say("not stopped")
+                    return 1
+            last = None
+            async for last in opened.stop(found, grace_s=grace):
+                if not as_json:
+                    say(last.text)
+            after = await opened.find_run(found.run_id)
+            if as_json:
+                emit(_stopped_json(after, last.memory_held_mib if last else None))
+            return 1 if last and last.step == "stuck" else 0
+
+    return run_async(stopping())
+
+
+def _stopped_json(run: Run, held_mib: float | None) -> dict[str, object]:
+    outcome = Outcome.LOST if run.state is RunState.LOST else Outcome.STOPPED
+    if run.state is RunState.EXITED and not run.stopped_by_us:
+        outcome = Outcome.STOPPED if run.exit_code == 0 else Outcome.CRASHED
+    return {
+        "run": run.run_id,
+        "host": run.host,
+        "outcome": outcome,
+        "phase": None,
+        "diagnosis": None,
+        "exit_code": run.exit_code,
+        "orphans": list(run.orphans),
+        "mem_held_mib": held_mib,
+        "error": None,
+    }
+
+
+# -- logs and diagnosis -----------------------------------------------------------------------------------------------
+
+
+def _names_a_file(what: str) -> bool:
+    return "/" in what or ":" in what or Path(what).is_file()
+
+
+def _split_host(what: str) -> tuple[str | None, str]:
+    """`HOST:FILE` or a file here; a Windows-like or existing local path is never taken for a host."""
+    if Path(what).exists():
+        return None, what
+    host, colon, path = what.partition(":")
+    if host.startswith("[") or "@" in host:  # user@host:port:path
+        head, _, rest = what.rpartition(":")
+        return head, rest
+    return (host, path) if colon and host and "/" not in host else (None, what)
+
+
+def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
+    """`eagletui logs`: the bytes as they are where stdout is no terminal, except that secrets are masked."""
+    from tui.core.follow import follow as follow_file
+    from tui.core.masking import SecretMask
+
+    mask = SecretMask()
+    raw = not sys.stdout.isatty()
+
+    def out(data: bytes) -> None:
+        masked = mask.feed(data)
+        if raw:
+            sys.stdout.buffer.write(masked)
+            sys.stdout.buffer.flush()
+        else:
+            sys.stdout.write(sanitize(masked.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")))
+            sys.stdout.flush()
+
+    async def copy(opened: HostSession, path: str, run: Run | None) -> int:
+        from tui.core.startup import LogTracker
+
+        tracker = LogTracker()
+        state = {"over": not follow}
+        tasks = []
+        if run is not None and follow:
+            state["over"] = run.state in (RunState.EXITED, RunState.LOST)
+            tasks.append(asyncio.create_task(_watch_end(opened, run, state)))
+        try:
+            async for chunk in follow_file(opened.transport, path, ended=lambda: bool(state["over"])):
+                if chunk.event == "gone":
+                    raise _gone(path, opened.entry.name)
+                if chunk.event and chunk.event != "ended":
+                    say(f"[{chunk.event.replace('_', ' ')}]")
+                if as_json:
+                    for record in tracker.feed(chunk.data):
+                        emit(_record_json(record))
+                elif chunk.data:
+                    out(chunk.data)
+            if as_json:
+                for record in tracker.flush():
+                    emit(_record_json(record))
+            else:
+                out(b"")
+                if rest := mask.flush():
+                    sys.stdout.buffer.write(rest) if raw else sys.stdout.write(sanitize(rest.decode("utf-8", "replace")))
+                sys.stdout.flush()
+        finally:
+            for task in tasks:
+                task.cancel()
+        return 0
+
+    async def show() -> int:
+        if _names_a_file(what):
+            where, path = _split_host(what)
+            async with session(where or "local") as opened:
+                return await copy(opened, path if where else os.path.abspath(path), None)
+        async with session(_host_of(what, host)) as opened:
+            run = await opened.find_run(what)
+            return await copy(opened, _log_of(run), run)
+
+    return run_async(show())
+
+
+def _log_of(run: Run) -> str:
+    if run.log_path is None:
+        raise EagletuiError(
+            f"the output of {run.run_id} goes nowhere that can be read",
+            "start it with eagletui, or with its output in a file",
+            slug="no_log",
+        )
+    return run.log_path
+
+
+def _gone(path: str, host: str) -> UsageError:
+    return UsageError(f"{path} is not there on {host}", "check the path", slug="unknown_file")
+
+
+def _record_json(record: LogRecord) -> dict[str, object]:
+    return {
+        "line": record.number,
+        "offset": record.offset,
+        "time": record.time,
+        "rank": record.rank,
+        "kind": record.kind,
+        "phase": record.phase,
+        "text": record.text,
+    }
+
+
+async def _watch_end(opened: HostSession, run: Run, state: dict[str, bool]) -> None:
+    from tui.core import runs
+
+    while not state["over"]:
+        with contextlib.suppress(EagletuiError):
+            seen = await runs.refresh(opened.transport, run)
+            state["over"] = seen is None or seen.state in (RunState.EXITED, RunState.LOST)
+        await asyncio.sleep(1.0)
+
+
+def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
+    """`eagletui diagnose`: 0 whenever it could read."""
+    from tui.core.diagnosis import ExitEvidence, report_of, report_text
+    from tui.core.startup import LogTracker
+
+    tracker = LogTracker(records=False)
+
+    def show(exit: ExitEvidence | None = None) -> int:
+        tracker.flush()
+        found = report_of(tracker, exit=exit)
+        if as_json:
+            emit(found)
+        else:
+            print(report_text(found))
+        return 0
+
+    def read_all(file: BinaryIO) -> int:
+        while block := file.read(1 << 20):
+            tracker.feed(block)
+        return show()
+
+    if what == "-":
+        return read_all(sys.stdin.buffer)
+    where, path = _split_host(what) if _names_a_file(what) else (None, what)
+    if _names_a_file(what) and where is None:
+        try:
+            with open(path, "rb") as file:
+                return read_all(file)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+
+    async def read_there() -> int:
+        from tui.core.follow import follow
+
+        name = where or _host_of(what, host)
+        async with session(name) as opened:
+            target, exit = path, None
+            if where is None:
+                run = await opened.find_run(what)
+                target = _log_of(run)
+                over = run.state in (RunState.EXITED, RunState.LOST)
+                exit = ExitEvidence(run.exit_code, run.stopped_by_us, alive=not over)
+            async for chunk in follow(opened.transport, target, ended=lambda: True):
+                if chunk.event == "gone":
+                    raise _gone(target, name)
+                tracker.feed(chunk.data)
+            return show(exit)
+
+    return run_async(read_there())
+
+
+# -- doctor and paths -------------------------------------------------------------------------------------------------
+
+
+def paths_command(as_json: bool) -> int:
+    """`eagletui paths`."""
+    places = {
+        "config": config_dir() / "config.toml",
+        "profiles": config_dir() / "profiles",
+        "shipped_profiles": shipped_profiles_dir(),
+        "patterns": config_dir() / "patterns",
+        "launches": records.launches_dir(),
+        "data": data_dir(),
+        "state": state_dir(),
+    }
+    if as_json:
+        emit({name: str(path) for name, path in places.items()})
+        return 0
+    for name, path in places.items():
+        print(f"{name:<17} {path}{'' if path.exists() else '  (not there yet)'}")
+    return 0
+
+
+def doctor_command(host: str | None, as_json: bool) -> int:
+    """`eagletui doctor`: 1 where something is missing that a launch needs."""
+    from tui.core.doctor import examine
+
+    name = host or default_host()
+    findings = run_async(examine(name, TerminalAsker()))
+    failed = any(finding.level == "block" for finding in findings)
+    if as_json:
+        emit(
+            {
+                "host": name,
+                "findings": [{"check": f.check, "level": f.level, "text": f.text} for f in findings],
+                "error": "doctor" if failed else None,
+            }
+        )
+    else:
+        for finding in findings:
+            mark = {"ok": "✓", "warn": "▲", "block": "✗"}[finding.level]
+            print(f"{mark} {finding.check:<10} {finding.text}")
+    return 1 if failed else 0
+
+

@@ -1,0 +1,40 @@
+"""Host facts as last seen, kept on this machine: `profiles show` knows the host's SGLang without a connection."""
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from tui.config import HostEntry, private_dir, state_dir
+from tui.core.gpus import HostFacts
+from tui.core.host_facts import host_facts
+from tui.core.transport import Transport
+
+
+def _path(entry: HostEntry) -> Path:
+    return state_dir() / "hosts" / (re.sub(r"[^A-Za-z0-9._-]", "_", entry.name) + ".json")
+
+
+async def facts(transport: Transport, entry: HostEntry) -> HostFacts:
+    """Asks the host (one script call) and remembers the answer. Raises HostError."""
+    found = await host_facts(transport, entry.python)
+    path = _path(entry)
+    with contextlib.suppress(OSError):
+        private_dir(path.parent)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(asdict(found)), encoding="utf-8")
+        os.replace(temporary, path)
+    return found
+
+
+def remembered(entry: HostEntry) -> HostFacts | None:
+    """What was last known of a host, None where nothing is."""
+    try:
+        raw = json.loads(_path(entry).read_text(encoding="utf-8"))
+        known = {f.name for f in fields(HostFacts)}
+        return HostFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,402 @@
+"""Watching one run: its log, its files and its host become one stream of frozen states."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from tui.core import records, runs
+from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
+from tui.core.errors import EagletuiError
+from tui.core.follow import Chunk, follow
+from tui.core.logs import LogRecord
+from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
+from tui.core.records import PhaseHistory
+from tui.core.runs import Run, RunState
+from tui.core.startup import LogTracker, Outcome, Phase, StartupState
+from tui.core.transport import LinkState, Transport
+
+_TICK_S = 1.0
+_STATUS_PERIOD_S = 2.0
+_MAX_BATCH_BYTES = 1 << 20
+
+# Silence that is longer than anything legitimate seen so far, by phase (seconds); a suspicion, never a verdict.
+_SILENCE_S = {
+    Phase.LAUNCH: 120.0,
+    Phase.DISTRIBUTED_INIT: 300.0,
+    Phase.LOAD_WEIGHTS: 900.0,
+    Phase.DRAFT_MODEL: 900.0,
+    Phase.MEMORY_POOL: 300.0,
+    Phase.CUDA_GRAPH: 900.0,
+    Phase.WARMUP: 620.0,
+}
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server as the panel, `wait` and `launch --wait` see it; log, files of the run and host agree on it."""
+
+    run: Run
+    outcome: Outcome
+    phase: Phase
+    startup: StartupState
+    diagnosis: Diagnosis | None = None
+    observations: tuple[Diagnosis, ...] = ()
+    suspicion: str | None = None  # why it may hang: a sentence; the outcome stays `starting`
+    started_s: float | None = None  # time.time() at the launch
+    ready_after_s: float | None = None  # launch to ready
+    phase_took_s: Mapping[Phase, float] = field(
+        default_factory=dict
+    )  # ended phases, and the present one so far
+    usual: Mapping[Phase, PhaseHistory] = field(default_factory=dict)
+    usual_total: PhaseHistory | None = None
+    eta_s: float | None = None  # seconds to ready, None without history
+    last_line_age_s: float | None = None
+    last_progress_age_s: float | None = None
+    known_at: float = 0.0  # time.monotonic() of this observation; old while the link is lost
+    stale: bool = False  # link lost: this is what was last seen
+
+
+@dataclass(frozen=True)
+class LogGap:
+    """The file was replaced or truncated: what follows is another generation and is never merged."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """What one tick of watching a run brought."""
+
+    state: ServerState
+    records: tuple[LogRecord, ...] = ()
+    gap: LogGap | None = None
+    behind_bytes: int = 0  # log bytes on the host not read yet
+
+
+def _epoch(iso: str | None) -> float | None:
+    if not iso:
+        return None
+    try:
+        return datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """The host's clock against ours."""
+
+    skew_s: float  # host minus here
+    utc_offset: timedelta
+
+    def now(self) -> float:
+        """time.time() as the host would say it."""
+        return time.time() + self.skew_s
+
+    def epoch_of(self, stamp_s: float) -> float:
+        """A log's naive local stamp, read as UTC, as true seconds since the epoch."""
+        return stamp_s - self.utc_offset.total_seconds()
+
+
+async def host_clock(transport: Transport) -> HostClock:
+    """Asks the host for its time and zone."""
+    before = time.time()
+    answer = await transport.run("date '+%s %z'")
+    words = answer.stdout.split()
+    here = (before + time.time()) / 2
+    try:
+        seconds, zone = float(words[0]), words[1].decode()
+        minutes = int(zone[1:3]) * 60 + int(zone[3:5])
+        offset = timedelta(minutes=-minutes if zone[0] == "-" else minutes)
+    except (IndexError, ValueError):
+        return HostClock(0.0, datetime.now().astimezone().utcoffset() or timedelta())
+    # `date` has whole seconds: a difference below two says nothing.
+    return HostClock(seconds - here if abs(seconds - here) > 2 else 0.0, offset)
+
+
+class RunWatcher:
+    """State of one run; `updates()` is the only way to read it."""
+
+    def __init__(self, transport: Transport, run: Run) -> None:
+        self._transport = transport
+        self._run = run
+        self._tracker = LogTracker()
+        self._probe = ReadinessProbe(transport, run)
+        self._startup_changed = asyncio.Event()
+        self._clock: HostClock | None = None
+        usual, self._usual_total = records.usual(run.host, run.profile or "")
+        self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
+        self._diagnosed: tuple[int, str, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
+        self._ready_after_s: float | None = None
+        self._line_at = self._progress_at = time.monotonic()
+        self._progress_key: object = None
+        self._known_at = time.monotonic()
+        self._dmesg_oom: str | None = None
+        self._recorded: object = None
+
+    async def updates(self) -> AsyncIterator[RunUpdate]:
+        """From the first byte of the log (the last 256 KiB of a huge one) to the end of the run; survives the link."""
+        chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(maxsize=16)
+        wake = asyncio.Event()
+        tasks = [
+            asyncio.create_task(self._read_log(chunks, wake)),
+            asyncio.create_task(self._poll_status(wake)),
+            asyncio.create_task(self._link_changes(wake)),
+            asyncio.create_task(self._probe_ready(wake)),
+        ]
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), _TICK_S)
+                wake.clear()
+                update, ended = self._step(chunks)
+                if not chunks.empty():
+                    wake.set()
+                for more in update:
+                    yield more
+                if ended:
+                    return
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- inputs ---------------------------------------------------------------------------------------------------
+
+    async def _read_log(self, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
+        if self._run.log_path:
+            async for chunk in follow(
+                self._transport,
+                self._run.log_path,
+                tail_from_end=self._run.state == RunState.FOREIGN,
+                ended=self._run_over,
+            ):
+                await chunks.put(chunk)
+                wake.set()
+        else:
+            while not self._run_over():  # a foreign server whose output goes nowhere we can read
+                await asyncio.sleep(_TICK_S)
+        await chunks.put(None)
+        wake.set()
+
+    def _run_over(self) -> bool:
+        return self._run.state in (RunState.EXITED, RunState.LOST)
+
+    async def _poll_status(self, wake: asyncio.Event) -> None:
+        while not self._run_over():
+            try:
+                if self._clock is None:
+                    self._clock = await host_clock(self._transport)
+                found = await runs.refresh(self._transport, self._run)
+                self._known_at = time.monotonic()
+                if found is None:
+                    found = replace(self._run, state=RunState.LOST, why="its files are gone")
+                if found != self._run:
+                    self._run = self._probe.run = found
+                    wake.set()
+                if self._run_over() and found.exit_code in (137, -9, 9):
+                    self._dmesg_oom = await runs.oom_evidence(self._transport)
+            except EagletuiError:
+                pass  # a lost link is shown by _link_changes; the next round asks again
+            await asyncio.sleep(_STATUS_PERIOD_S)
+
+    async def _link_changes(self, wake: asyncio.Event) -> None:
+        async for _ in self._transport.watch():
+            wake.set()
+
+    async def _probe_ready(self, wake: asyncio.Event) -> None:
+        while not self._run_over():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._startup_changed.wait(), HTTP_PROBE_PERIOD_S)
+            self._startup_changed.clear()
+            up = self._transport.status().state is LinkState.UP
+            if up and await self._probe.check(self._tracker.state()):
+                wake.set()
+                return
+
+    # -- one step -------------------------------------------------------------------------------------------------
+
+    def _step(self, chunks: "asyncio.Queue[Chunk | None]") -> tuple[list[RunUpdate], bool]:
+        """Takes what has come, returns the updates and whether the run is over."""
+        out: list[RunUpdate] = []
+        new: list[LogRecord] = []
+        taken = behind = 0
+        ended = False
+        while not chunks.empty() and taken < _MAX_BATCH_BYTES:
+            chunk = chunks.get_nowait()
+            if chunk is None:
+                ended = True
+                break
+            if chunk.event in ("replaced", "truncated"):
+                out.append(RunUpdate(self._state(), tuple(new), LogGap(chunk.event)))
+                new = []
+                self._tracker.reset()
+            if chunk.data:
+                taken += len(chunk.data)
+                self._line_at = self._known_at = time.monotonic()
+                self._probe.saw_bytes(chunk.data)
+                new.extend(self._tracker.feed(chunk.data))
+                behind = max(0, (chunk.size or 0) - chunk.offset - len(chunk.data))
+        if new:
+            self._startup_changed.set()
+        if ended:
+            new.extend(self._tracker.flush())
+        state = self._state(final=ended)
+        out.append(RunUpdate(state, tuple(new), None, behind))
+        self._record(state)
+        return out, ended
+
+    def _state(self, *, final: bool = False) -> ServerState:
+        startup = self._tracker.state()
+        run = self._run
+        now = time.monotonic()
+        progress_key = (startup.phase, startup.progress, startup.lines if startup.progress is None else 0)
+        if progress_key != self._progress_key:
+            self._progress_key, self._progress_at = progress_key, now
+        lost_link = self._transport.status().state is not LinkState.UP
+        outcome = self._outcome(startup, final)
+        diagnosis, observations = self._diagnose(startup, final)
+        phase = startup.phase
+        if self._probe.ready and phase not in (Phase.READY, Phase.SERVING):
+            phase = Phase.READY
+        elif not self._probe.ready and phase in (Phase.READY, Phase.SERVING) and outcome is Outcome.STARTING:
+            phase = Phase.WARMUP  # "fired up", but the listener is not (known to be) ours
+        took, started_s, ready_after = self._durations(startup, phase, outcome)
+        state = ServerState(
+            run=run,
+            outcome=outcome,
+            phase=phase,
+            startup=startup,
+            diagnosis=diagnosis,
+            observations=observations,
+            suspicion=self._suspicion(startup, phase, outcome, now),
+            started_s=started_s,
+            ready_after_s=ready_after,
+            phase_took_s=took,
+            usual=self._usual,
+            usual_total=self._usual_total,
+            last_line_age_s=now - self._line_at if startup.lines else None,
+            last_progress_age_s=now - self._progress_at if startup.lines else None,
+            known_at=self._known_at,
+            stale=lost_link,
+        )
+        return replace(state, eta_s=_eta(state)) if outcome is Outcome.STARTING else state
+
+    def _outcome(self, startup: StartupState, final: bool) -> Outcome:
+        run = self._run
+        if run.state is RunState.LOST:
+            return Outcome.LOST
+        if run.state is RunState.UNKNOWN:
+            return Outcome.UNKNOWN
+        if run.state is RunState.EXITED:
+            if run.stopped_by_us:
+                return Outcome.STOPPED
+            if run.kind != "server":
+                return Outcome.FINISHED if run.exit_code == 0 else Outcome.CRASHED
+            return Outcome.STOPPED if run.exit_code == 0 else Outcome.CRASHED
+        if startup.outcome is Outcome.CRASHED:
+            return Outcome.CRASHED
+        return Outcome.READY if self._probe.ready else Outcome.STARTING
+
+    def _diagnose(self, startup: StartupState, final: bool) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
+        key = (startup.lines, f"{self._run.state}{self._run.exit_code}{self._dmesg_oom is not None}{final}")
+        if self._diagnosed is None or self._diagnosed[:2] != key:
+            over = self._run_over()
+            evidence = ExitEvidence(
+                exit_code=self._run.exit_code,
+                stopped_by_us=self._run.stopped_by_us,
+                dmesg_oom=self._dmesg_oom,
+                alive=not over,
+            )
+            self._diagnosed = (*key, *diagnose(self._tracker, exit=evidence))
+        return self._diagnosed[2], self._diagnosed[3]
+
+    def _durations(
+        self, startup: StartupState, phase: Phase, outcome: Outcome
+    ) -> tuple[dict[Phase, float], float | None, float | None]:
+        started_s = _epoch(self._run.started_at)
+        if self._clock is None or started_s is None:
+            return {}, started_s, self._ready_after_s
+        elapsed = max(0.0, self._clock.now() - started_s)
+        if outcome is not Outcome.STARTING and self._run.ended_at:
+            elapsed = max(0.0, (_epoch(self._run.ended_at) or started_s) - started_s)
+        first = self._clock.epoch_of(startup.first_stamp_s) if startup.first_stamp_s is not None else None
+        # Stamps have whole seconds, so the first one may seem to lie before the launch.
+        offset = max(0.0, first - started_s) if first is not None else 0.0
+        took: dict[Phase, float] = {}
+        for span in startup.spans:
+            if span.began_s is None or span.phase in (Phase.READY, Phase.SERVING):
+                continue
+            began = 0.0 if span.phase is Phase.LAUNCH else offset + span.began_s
+            if span.ended_s is not None:
+                end = offset + span.ended_s
+            else:
+                end = elapsed if outcome is not Outcome.READY else (self._ready_after_s or elapsed)
+            took[span.phase] = took.get(span.phase, 0.0) + max(0.0, end - began)
+        if not took and phase is Phase.LAUNCH:
+            took[Phase.LAUNCH] = elapsed
+        if self._probe.ready and self._ready_after_s is None:
+            ready = next((span.began_s for span in startup.spans if span.phase is Phase.READY), None)
+            self._ready_after_s = offset + ready if ready is not None and first is not None else elapsed
+        return took, started_s, self._ready_after_s
+
+    def _suspicion(self, startup: StartupState, phase: Phase, outcome: Outcome, now: float) -> str | None:
+        if outcome is not Outcome.STARTING:
+            return None
+        if self._probe.listener_is_ours is False and startup.fired_up:
+            return f"port {self._run.port} answers, but another process listens on it"
+        limit = _SILENCE_S.get(phase)
+        silent = now - max(self._line_at, self._progress_at)
+        if limit is None or silent < limit:
+            return None
+        return f"no new line for {silent / 60:.0f} min in {phase.replace('_', ' ')}"
+
+    def _record(self, state: ServerState) -> None:
+        """Writes what this start taught into this machine's record, once per change."""
+        cause = state.diagnosis.cause if state.diagnosis else None
+        key = (state.outcome, state.ready_after_s, cause, state.run.exit_code)
+        if key == self._recorded or state.outcome is Outcome.STARTING:
+            return
+        self._recorded = key
+        known = records.read(self._run.run_id)
+        if known is None:
+            return
+        phases = {str(phase): round(seconds, 1) for phase, seconds in state.phase_took_s.items()}
+        with contextlib.suppress(OSError):  # a full disk here must not end the watching
+            records.write(
+                replace(
+                    known,
+                    outcome=str(state.outcome),
+                    cause=cause,
+                    ready_after_s=state.ready_after_s,
+                    phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
+                    exit_code=state.run.exit_code,
+                    ended_at=state.run.ended_at,
+                    sglang=state.startup.sglang_version or known.sglang,
+                )
+            )
+
+
+def _eta(state: ServerState) -> float | None:
+    """Seconds to ready: what is left of the present phase, by its bar or its usual time, and the phases after it."""
+    if state.usual_total is None:
+        return None
+    took = state.phase_took_s
+    elapsed = sum(took.values())
+    current = state.usual.get(state.phase)
+    progress = state.startup.progress
+    so_far = took.get(state.phase, 0.0)
+    left = max(0.0, current.median_s - so_far) if current else 0.0
+    if progress and 0 < progress.done <= progress.total and state.phase is Phase.LOAD_WEIGHTS:
+        left = so_far * (progress.total - progress.done) / progress.done
+    later = sum(
+        history.median_s
+        for phase, history in state.usual.items()
+        if phase not in took and phase is not state.phase
+    )
+    if not state.usual:
+        return max(0.0, state.usual_total.median_s - elapsed)
+    return left + later
