@@ -696,9 +696,16 @@ def conflicts(runs: Iterable[Run], *, port: int | None, gpus: Sequence[int]) -> 
 
 
 async def stop(
-    transport: Transport, run_id: str, grace_s: float = 20.0, *, who: str | None = None
+    transport: Transport,
+    run_id: str,
+    grace_s: float = 20.0,
+    *,
+    who: str | None = None,
+    timeout_s: float = 120.0,
 ) -> StopState:
     """Asks for the end of a run's whole tree; the host carries it out by itself, so a lost link cannot cut it short.
+
+    Returns as soon as the host has it; a link that is lost before that is waited for, up to `timeout_s`.
 
     First SIGTERM to the main process alone, up to `grace_s` seconds; then SIGTERM, then SIGKILL to what is left.
     Asking again changes nothing, except that a shorter patience is heard. Follow it with `stop_state`.
@@ -715,7 +722,14 @@ async def stop(
         )
     grace = str(max(0, -int(-grace_s // 1)))
     by = _NOT_A_WORD.sub("_", who)[:80] if who else me()
-    return await _stop_answer(transport, await _call(transport, "stop", run_id, grace, by))
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return await _stop_answer(transport, await _call(transport, "stop", run_id, grace, by))
+        except (LinkLost, TimedOut):
+            if time.monotonic() + _RETRY_S > deadline:
+                raise
+            await asyncio.sleep(_RETRY_S)
 
 
 async def stop_state(transport: Transport, run_id: str) -> StopState:
