@@ -122,7 +122,9 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
         try:
             text = smi_text(file.read_bytes())
         except OSError as error:
-            raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+            raise UsageError(
+                f"{file}: {error.strerror}", "name a readable file", slug="unknown_file"
+            ) from None
         sample, samples = parse_smi(text, query)
         show(sample, samples)
         return 1 if sample.error else 0
@@ -195,7 +197,14 @@ def profiles_show(
     facts = facts_cache.remembered(entry)
     command = build_command(profile, entry, facts.sglang if facts else None, None)
     if as_json:
-        emit({"env": dict(command.env), "argv": list(command.argv), "host": where, "notes": list(command.notes)})
+        emit(
+            {
+                "env": dict(command.env),
+                "argv": list(command.argv),
+                "host": where,
+                "notes": list(command.notes),
+            }
+        )
         return 0
     print(render_command(command))
     for note in command.notes:
@@ -341,7 +350,9 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
                         break
     except TimeoutError:
         if as_json and last is not None:
-            emit({**state_json(last), "error": TimedOut.slug, "message": f"not {until} after {timeout_s:g} s"})
+            emit(
+                {**state_json(last), "error": TimedOut.slug, "message": f"not {until} after {timeout_s:g} s"}
+            )
             return TimedOut.exit_code
         raise TimedOut(
             f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s",
@@ -513,7 +524,9 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
             sys.stdout.buffer.write(masked)
             sys.stdout.buffer.flush()
         else:
-            sys.stdout.write(sanitize(masked.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")))
+            sys.stdout.write(
+                sanitize(masked.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n"))
+            )
             sys.stdout.flush()
 
     async def copy(opened: HostSession, path: str, run: Run | None) -> int:
@@ -542,7 +555,9 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
             else:
                 out(b"")
                 if rest := mask.flush():
-                    sys.stdout.buffer.write(rest) if raw else sys.stdout.write(sanitize(rest.decode("utf-8", "replace")))
+                    sys.stdout.buffer.write(rest) if raw else sys.stdout.write(
+                        sanitize(rest.decode("utf-8", "replace"))
+                    )
                 sys.stdout.flush()
         finally:
             for task in tasks:
@@ -626,7 +641,9 @@ def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
             with open(path, "rb") as file:
                 return read_all(file)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+            raise UsageError(
+                f"{path}: {error.strerror}", "name a readable file", slug="unknown_file"
+            ) from None
 
     async def read_there() -> int:
         from tui.core.follow import follow
@@ -690,5 +707,3 @@ def doctor_command(host: str | None, as_json: bool) -> int:
             mark = {"ok": "✓", "warn": "▲", "block": "✗"}[finding.level]
             print(f"{mark} {finding.check:<10} {finding.text}")
     return 1 if failed else 0
-
-

@@ -146,7 +146,9 @@ def load_settings() -> Settings:
         env = table.get("env", {})
         if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
             raise wrong(f"hosts.{name}.env", "a table of texts")
-        hosts[name] = HostEntry(name, table.get("ssh", name), table.get("python", "python3"), dict(env))
+        hosts[name] = HostEntry(
+            name, str(table.get("ssh", name)), str(table.get("python", "python3")), dict(env)
+        )
     default_host = raw.get("default_host", "local")
     if not isinstance(default_host, str) or not default_host:
         raise wrong("default_host", "a text")

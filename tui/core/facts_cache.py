@@ -35,6 +35,7 @@ def remembered(entry: HostEntry) -> HostFacts | None:
     try:
         raw = json.loads(_path(entry).read_text(encoding="utf-8"))
         known = {f.name for f in fields(HostFacts)}
-        return HostFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known})
+        values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
+        return HostFacts(**values)
     except (OSError, ValueError, TypeError, AttributeError):
         return None

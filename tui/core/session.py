@@ -73,9 +73,7 @@ class PreflightFailed(EagletuiError):
             "mend that, or see all findings with --json",
         )
         self.details = {
-            "findings": [
-                {"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings
-            ]
+            "findings": [{"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings]
         }
 
 
@@ -86,7 +84,9 @@ async def open_session(name: str, asker: Asker) -> "HostSession":
         from tui.core.ssh import SshTransport
         from tui.demo.client import ensure_demo
 
-        return HostSession(dataclasses.replace(entry, python="python3"), SshTransport(name, await ensure_demo(), asker))
+        return HostSession(
+            dataclasses.replace(entry, python="python3"), SshTransport(name, await ensure_demo(), asker)
+        )
     return HostSession(entry, open_transport(entry, asker))
 
 
@@ -128,8 +128,12 @@ class HostSession:
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
-        ours = [dataclasses.replace(run, host=self.entry.name) for run in await runs.list_runs(self.transport)]
-        foreign = [dataclasses.replace(run, host=self.entry.name) for run in await runs.foreign(self.transport)]
+        ours = [
+            dataclasses.replace(run, host=self.entry.name) for run in await runs.list_runs(self.transport)
+        ]
+        foreign = [
+            dataclasses.replace(run, host=self.entry.name) for run in await runs.foreign(self.transport)
+        ]
         return tuple(sorted([*ours, *foreign], key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
@@ -180,7 +184,7 @@ class HostSession:
             secret_env=plan.command.secret_env,
             secret_args=plan.command.secret_args,
             port=plan.command.port,
-            gpus=plan.profile.gpus or (),
+            gpus=claimed_gpus(plan.profile),
             notes=plan.command.notes,
             hide=tuple(plan.command.open_args.values()),
         )
@@ -203,7 +207,7 @@ class HostSession:
 
     async def replaced_by(self, plan: LaunchPlan) -> tuple[Run, ...]:
         """Our live servers on the GPUs or the port of a plan: what `replace` stops."""
-        wanted = set(plan.profile.gpus or ())
+        wanted = set(claimed_gpus(plan.profile))
         return tuple(
             run
             for run in await self.runs()
@@ -267,7 +271,9 @@ class HostSession:
         while True:
             sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
             held = [
-                gpu for gpu in sample.gpus if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > _MEMORY_IDLE_MIB
+                gpu
+                for gpu in sample.gpus
+                if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > _MEMORY_IDLE_MIB
             ]
             total = sum(gpu.memory_used_mib or 0.0 for gpu in held)
             if not held:
@@ -283,7 +289,9 @@ class HostSession:
                     memory_held_mib=total,
                 )
                 return
-            yield StopProgress("memory", f"waiting for {total / 1024:.1f} GiB to come back", memory_held_mib=total)
+            yield StopProgress(
+                "memory", f"waiting for {total / 1024:.1f} GiB to come back", memory_held_mib=total
+            )
             await asyncio.sleep(_STOP_POLL_S)
 
 
@@ -294,6 +302,29 @@ _STOP_TEXT = {
     "kill": "SIGKILL to what is left",
     "done": "every process has ended",
 }
+
+
+def claimed_gpus(profile: LaunchProfile) -> tuple[int, ...]:
+    """GPUs that a launch will take, by nvidia-smi's numbers; () where that can't be said."""
+    if profile.gpus is not None:
+        return profile.gpus
+    if profile.command:
+        return ()
+
+    def size(name: str) -> int:
+        value = profile.arg(name)
+        return value if isinstance(value, int) and value > 0 else 1
+
+    visible = profile.env.get("CUDA_VISIBLE_DEVICES")
+    replicas = 1 if profile.arg("enable-dp-attention") else size("dp-size")
+    base = profile.arg("base-gpu-id")
+    first = base if isinstance(base, int) else 0
+    wanted = range(first, first + size("tp-size") * size("pp-size") * replicas * size("gpu-id-step"))
+    numbers = tuple(wanted)[:: size("gpu-id-step")]
+    if visible is None:
+        return numbers
+    listed = visible.split(",")
+    return tuple(int(listed[n]) for n in numbers if n < len(listed) and listed[n].strip().isdigit())
 
 
 def _text(value: object) -> str | None:
