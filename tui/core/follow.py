@@ -21,7 +21,8 @@ from tui.core.transport import ByteStream, Transport
 
 TAIL_BYTES = 262_144  # where a huge log is opened
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
-_MAX_FRAME_BYTES = 1 << 20
+_MAX_FRAME_BYTES = 4 << 20  # as follow.sh: fewer programs are started on the host while much is read
+_MAX_CHUNK_BYTES = 262_144  # what a reader takes at once must not hold up its screen
 _KINDS = frozenset("OIDSTRGX")
 _RETRY_S = 0.2
 _MAX_EMPTY_STREAMS = 5
@@ -234,9 +235,10 @@ async def follow(
                             skip_line = b"\n" not in data
                             data = data[cut:]
                             offset += cut
-                        if data:
-                            at, offset = offset, offset + len(data)
-                            yield Chunk(data, at, generation, frame.size, None, str(known))
+                        for begin in range(0, len(data), _MAX_CHUNK_BYTES):
+                            piece = data[begin : begin + _MAX_CHUNK_BYTES]
+                            at, offset = offset, offset + len(piece)
+                            yield Chunk(piece, at, generation, frame.size, None, str(known))
                     if ended is None or not ended():
                         continue
                     if goal is None and known is not None and not gone:

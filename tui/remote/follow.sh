@@ -111,6 +111,7 @@ ef_main() {
   _gone=
   _idle=0
   _tick=0
+  _max=262144 # a slow link shows its first bytes soon; a fast one starts few programs
   while :; do
     _tick=$((_tick + 1))
     ef_stat /proc/self/fd/3
@@ -124,7 +125,10 @@ ef_main() {
     if [ "$E_SIZE" -gt "$E_OFF" ]; then
       [ "$E_HEADS" -lt 1024 ] && ef_head I
       _n=$((E_SIZE - E_OFF))
-      [ $_n -gt 1048576 ] && _n=1048576
+      if [ $_n -gt $_max ]; then
+        _n=$_max
+        [ $_max -lt 4194304 ] && _max=$((_max * 2))
+      fi
       printf 'D %s %s %s %s\n' "$E_OFF" "$_n" "$E_SIZE" "$E_FILE"
       ef_bytes $_n
       printf '\n%s\n' "$EF_WORD"
