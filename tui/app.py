@@ -661,7 +661,8 @@ class EagleApp(App[None]):
 
     def action_reconnect(self) -> None:
         """Connects again, at once."""
-        if self.session is not None and self._opened:
+        # The simulated host may be gone for good: it ends by itself, and opening it starts it anew.
+        if self.session is not None and self._opened and not self.board.simulated:
             self.session.transport.reconnect()
             self.touch()
         else:

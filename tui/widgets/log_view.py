@@ -338,7 +338,14 @@ class LogView(Painted):
     def _jump(self, places: Sequence[int], step: int) -> None:
         if not places:
             return
-        here = self.current if self.current is not None else self._first_shown()
+        sequence = self._sequence()
+        if self.current is not None:
+            here = self.current
+        elif step > 0:
+            here = self._first_shown() - 1
+        else:  # back from the end of what is on show
+            last = bisect_left(sequence, self._first_shown()) + self._rows()
+            here = sequence[last] if last < len(sequence) else sequence[-1] + 1 if sequence else 0
         at = bisect_right(places, here) if step > 0 else bisect_left(places, here) - 1
         self._show(places[at % len(places)])
 
@@ -428,9 +435,8 @@ class LogView(Painted):
         if self.following:
             for index in reversed(sequence):
                 lines = wrap(line_of(items[index - first]).text[:_SHOWN], width)
-                if used + len(lines) > rows and out:
-                    break
-                out.append((index, lines[-rows:]))
+                lines = lines[-(rows - used) :]
+                out.append((index, lines))
                 used += len(lines)
                 if used >= rows:
                     break

@@ -1,0 +1,195 @@
+"""The log view: a reader is never moved, hostile text is text, search finds."""
+
+import fakes
+from driving import screen_text, shows, until
+
+from tui.app import EagleApp
+from tui.core.logs import LogRecord
+from tui.core.session import RunUpdate
+from tui.core.startup import Phase
+from tui.widgets.log_view import LogView
+
+
+def record(number: int, text: str, **changes: object) -> LogRecord:
+    values = {"time": "20:34:12", "rank": "TP0", "kind": "plain", "phase": Phase.SERVING, **changes}
+    return LogRecord(number, number * 100, text=text, **values)
+
+
+def with_records(*records: LogRecord) -> fakes.Script:
+    return fakes.Script(
+        samples=(fakes.gpus(),), runs=(fakes.run(),), updates=(RunUpdate(fakes.ready(), records),)
+    )
+
+
+def say(pilot, *records: LogRecord) -> None:
+    pilot.app.session.update_queue.put_nowait(RunUpdate(fakes.ready(), records))
+
+
+def words(number: int) -> str:
+    # letters, as lines that differ in digits alone are folded
+    return "line " + "".join(chr(97 + int(digit)) for digit in str(number)) + "."
+
+
+def shown_lines(pilot) -> list[str]:
+    return [row for row in screen_text(pilot.app).split("\n") if "TP0    line " in row]
+
+
+async def opened(script: fakes.Script, size=(120, 36)):
+    return EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(size=size)
+
+
+async def test_a_reader_who_scrolled_up_is_never_moved():
+    async with await opened(with_records(*(record(n, words(n)) for n in range(1, 201)))) as pilot:
+        await pilot.press("2")
+        await shows(pilot, words(200), "following")
+        await pilot.press("pageup", "pageup")
+        await shows(pilot, "not following")
+        view = pilot.app.screen.query_one(LogView)
+        top = shown_lines(pilot)[:5]
+        say(pilot, *(record(n, words(n)) for n in range(201, 400)))
+        await until(pilot, lambda: len(pilot.app.board.log.rows) >= 399)
+        view.update()
+        await pilot.pause()
+        assert shown_lines(pilot)[:5] == top
+        await pilot.press("G")
+        await shows(pilot, words(399), "following")
+
+
+async def test_it_follows_until_told_not_to():
+    async with await opened(with_records(record(1, "alpha"))) as pilot:
+        await shows(pilot, "alpha")
+        say(pilot, *(record(n, words(n)) for n in range(2, 100)))
+        await shows(pilot, words(99))
+        await pilot.press("f")
+        await shows(pilot, "not following")
+        say(pilot, record(100, "omega"))
+        await until(pilot, lambda: pilot.app.board.log.records[-1].text == "omega")
+        assert "omega" not in screen_text(pilot.app)
+        await pilot.press("f")
+        await shows(pilot, "omega")
+
+
+async def test_hostile_text_is_shown_as_text():
+    lines = [
+        "POST [/v1/chat] 200 [bold red]x[/]",
+        "list[int] [/x]",
+        "重み 重み wide",
+        "tab\there",
+        "e\u0301 combining",
+        "👩‍💻 joined",
+    ]
+    async with await opened(with_records(*(record(n, text) for n, text in enumerate(lines, 1)))) as pilot:
+        await shows(
+            pilot,
+            "POST [/v1/chat] 200 [bold red]x[/]",
+            "list[int] [/x]",
+            "重み 重み wide",
+            "e\u0301 combining",
+        )
+        await pilot.press("2")
+        await shows(pilot, "POST [/v1/chat] 200 [bold red]x[/]")
+        await pilot.press("k", "enter")
+        await shows(pilot, "joined", "Esc back")
+
+
+async def test_hostile_names_of_gpus_and_errors():
+    from dataclasses import replace
+
+    from tui.core.errors import EagletuiError
+
+    gpus = tuple(replace(gpu, name="[/x] [b]GPU", health="[red]") for gpu in fakes.gpus())
+    script = fakes.Script(samples=(gpus,), runs=(fakes.run(profile="[/evil] \u202e"),))
+    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(
+        size=(120, 36), notifications=True
+    ) as pilot:
+        await shows(pilot, "[/x] [b]GPU")
+        pilot.app.tell(EagletuiError("bad [/x] thing", "mend [b]it"))
+        await shows(pilot, "bad [/x] thing", "mend [b]it")
+
+
+async def test_search_marks_hits_and_walks_them():
+    records = [record(n, f"{words(n)} {'needle' if n % 50 == 0 else ''}") for n in range(1, 301)]
+    async with await opened(with_records(*records), size=(160, 48)) as pilot:
+        await shows(pilot, words(300))
+        await pilot.press("slash")
+        await until(pilot, lambda: pilot.app.focused is not None and pilot.app.focused.id == "search")
+        await pilot.press(*"needle")
+        await shows(pilot, "6 hits", "highlight (Tab: filter)")
+        await pilot.press("enter")
+        await shows(pilot, "6 of 6 hits")
+        await pilot.press("N", "N")
+        await shows(pilot, "4 of 6 hits")
+        await pilot.press("n")
+        await shows(pilot, "5 of 6 hits")
+
+
+async def test_tab_turns_marking_into_filtering_and_back():
+    records = [record(n, f"{words(n)} {'needle' if n % 50 == 0 else ''}") for n in range(1, 301)]
+    async with await opened(with_records(*records), size=(160, 48)) as pilot:
+        await pilot.press("2", "slash", *"needle", "tab")
+        await shows(pilot, "filter (Tab: highlight)", "rows hidden by the filter")
+        view = pilot.app.screen.query_one(LogView)
+        assert len(view._kept) == 6
+        say(pilot, record(301, "another needle"), record(302, "hay"))
+        await until(pilot, lambda: len(view._kept) == 7)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: view._kept is None)
+
+
+async def test_ranks_folds_and_wrapping():
+    script = fakes.scene("starting")
+    async with await opened(script, size=(160, 48)) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "TP0–7", "8 ranks", "×214")
+        await pilot.press("z")
+        await until(pilot, lambda: screen_text(pilot.app).count("Using a slow tokenizer") > 10)
+        await pilot.press("z", "R", "R")
+        await shows(pilot, "✓TP0", "rows hidden")
+        assert "×214" not in screen_text(pilot.app)
+        await pilot.press("escape", "w")
+        await until(pilot, lambda: "yyyyyyyyyy" in screen_text(pilot.app))
+
+
+async def test_phases_are_named_in_the_gutter_at_their_first_line_and_on_the_first_row():
+    async with await opened(fakes.scene("ready"), size=(120, 36)) as pilot:
+        await shows(pilot, "serving", "ready │ ▸")
+        rows = screen_text(pilot.app).split("\n")
+        first = next(i for i, row in enumerate(rows) if row.startswith(" Log ")) + 1
+        assert rows[first][:11].strip() != ""
+
+
+async def test_brackets_walk_phases_and_e_walks_errors():
+    async with await opened(fakes.scene("crashed"), size=(120, 36)) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "following")
+        view = pilot.app.screen.query_one(LogView)
+        await pilot.press("e")
+        await until(pilot, lambda: view.current is not None and view.current_record().kind == "error")
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: view.current_record().kind in ("phase", "marker"))
+
+
+async def test_a_crash_opens_the_log_at_its_evidence():
+    async with await opened(fakes.scene("crashed"), size=(160, 48)) as pilot:
+        await shows(pilot, "Evidence")
+        await pilot.press("enter")
+        await until(
+            pilot,
+            lambda: (
+                pilot.app.screen.query(LogView) and pilot.app.screen.query_one(LogView).current is not None
+            ),
+        )
+        assert pilot.app.screen.query_one(LogView).current_record().number == 257
+
+
+async def test_a_full_buffer_lets_go_of_its_oldest_rows():
+    async with await opened(with_records(record(1, "alpha"))) as pilot:
+        await shows(pilot, "alpha")
+        pilot.app.board.log.capacity = 500
+        say(pilot, *(record(n, words(n)) for n in range(2, 2000)))
+        await shows(pilot, words(1999))
+        assert len(pilot.app.board.log.rows) <= 550
+        await pilot.press("2", "g")
+        await until(
+            pilot, lambda: pilot.app.screen.query_one(LogView).current == pilot.app.board.log.first_row
+        )
