@@ -22,7 +22,6 @@ from tui.core.startup import Outcome
 from tui.core.text import one_line, sanitize
 from tui.terminal import TerminalAsker
 
-
 _EXIT_FOLLOWS_S = 15.0
 
 

@@ -43,7 +43,7 @@ class LaunchPlan:
     profile: LaunchProfile
     command: LaunchCommand
     findings: tuple[Finding, ...]
-    facts: HostFacts = HostFacts()
+    facts: HostFacts
     sets: Mapping[str, object] | None = None
 
     @property
@@ -128,13 +128,11 @@ class HostSession:
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
-        ours = [
-            dataclasses.replace(run, host=self.entry.name) for run in await runs.list_runs(self.transport)
-        ]
-        foreign = [
-            dataclasses.replace(run, host=self.entry.name) for run in await runs.foreign(self.transport)
-        ]
-        return tuple(sorted([*ours, *foreign], key=lambda run: run.started_at or "", reverse=True))
+        found = list(await runs.list_runs(self.transport))
+        if not self.simulated:  # it shares this machine's process table: what is real does not belong to it
+            found += await runs.foreign(self.transport)
+        named = [dataclasses.replace(run, host=self.entry.name) for run in found]
+        return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
         """The run that an id, its six digits or a unique prefix names. Raises UsageError(slug="unknown_run")."""

@@ -126,6 +126,7 @@ class RunWatcher:
         self._tracker = LogTracker()
         self._probe = ReadinessProbe(transport, run)
         self._startup_changed = asyncio.Event()
+        self._over = asyncio.Event()
         self._clock: HostClock | None = None
         usual, self._usual_total = records.usual(run.host, run.profile or "")
         self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
@@ -177,8 +178,7 @@ class RunWatcher:
                 await chunks.put(chunk)
                 wake.set()
         else:
-            while not self._run_over():  # a foreign server whose output goes nowhere we can read
-                await asyncio.sleep(_TICK_S)
+            await self._over.wait()  # a foreign server whose output goes nowhere we can read
         await chunks.put(None)
         wake.set()
 
@@ -197,6 +197,8 @@ class RunWatcher:
                 if found != self._run:
                     self._run = self._probe.run = found
                     wake.set()
+                if self._run_over():
+                    self._over.set()
                 if self._run_over() and found.exit_code in (137, -9, 9):
                     self._dmesg_oom = await runs.oom_evidence(self._transport)
             except EagletuiError:
