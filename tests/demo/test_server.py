@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tui.demo import gpus
+from tui.demo import gpus, model
 
 READY = "The server is fired up and ready to roll!"
 
@@ -245,7 +245,7 @@ def test_memory_grows_while_loading_and_comes_back_after_a_kill(launch: Any, dem
     # what is not free for torch at the end is what nvidia-smi shows
     match = re.search(r"max_total_num_tokens=.*available_gpu_mem=([\d.]+) GB", server.log)
     assert match is not None
-    assert ready[0] / 1024 == pytest.approx(94.5 + 1.1 - float(match[1]), abs=0.1)
+    assert ready[0] / 1024 == pytest.approx(94.5 + model.RUNTIME_GIB - float(match[1]), abs=0.1)
     holders = {h.pid for view in gpus.read(demo_place / "root" / "gpu") for h in view.holders}
     assert len(holders) == 8
     os.kill(server.process.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from pathlib import Path
 COUNT = 8
 NAME = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 MEMORY_MIB = 97887
+RESERVED_MIB = 637  # by the driver; not part of `memory.used`
 POWER_LIMIT_W = 600.0
 COMPUTE_CAPABILITY = "12.0"
 DRIVER = "590.48.01"
@@ -214,7 +215,7 @@ def read(directory: Path) -> list[GpuView]:
                 index=i,
                 uuid=uuid(i),
                 bus_id=bus_id(i),
-                memory_used_mib=min(memory[i], MEMORY_MIB),
+                memory_used_mib=min(memory[i], MEMORY_MIB - RESERVED_MIB),
                 utilization_pct=max(0, min(100, util)),
                 memory_utilization_pct=max(0, min(100, round(55 * load))),
                 power_w=round(watts, 2),
