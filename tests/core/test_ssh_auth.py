@@ -236,8 +236,19 @@ async def scripted():
         child = await asyncio.create_subprocess_exec(
             "/bin/sh", "-s", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        process.exit(await child.wait())
+
+        async def feed():
+            while data := await process.stdin.read(65_536):
+                child.stdin.write(data)
+
+        feeding = asyncio.create_task(feed())
+        try:
+            process.stdout.write(await child.stdout.read())
+            process.stderr.write(await child.stderr.read())
+            process.exit(await child.wait())
+        finally:
+            feeding.cancel()
+            child._transport.close()
 
     async def start(**attributes) -> SshTarget:
         key = asyncssh.generate_private_key("ssh-ed25519")

@@ -385,6 +385,7 @@ async def _shell(process, *, limit: int | None = None):
         process.stderr.write(await child.stderr.read())
     await process.stdout.drain()
     process.close()
+    child._transport.close()
 
 
 async def test_a_server_that_never_sends_an_exit_status(odd_server):

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.processes import Child
 from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
 from tui.core.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
 
@@ -15,12 +16,12 @@ from tui.core.transport import ByteStream, Completed, Connection, LinkState, Lin
 class _ProcessChannel:
     """A `/bin/sh -s` of this machine in a session of its own, as sshd gives each of its channels."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+    def __init__(self, child: Child) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        self._child = child
+        self._stdin, self._stdout, self._stderr = child.stdin, child.stdout, child.stderr
 
     def write(self, data: bytes) -> None:
         if not self._stdin.is_closing():
@@ -40,19 +41,19 @@ class _ProcessChannel:
         return await self._stderr.read(max_bytes)
 
     async def ended(self) -> int | str | None:
-        code = await self._process.wait()
-        return code if code >= 0 else signal.Signals(-code).name
+        status = await self._child.exited()
+        return status if status >= 0 else signal.Signals(-status).name
 
     def close(self) -> None:
-        # The watcher has its line; the transport is closed when the process is gone (`_reap`).
+        # The watcher has its line; the pipes are closed when the shell is gone (`reap`).
         self._stdin.close()
 
     async def reap(self) -> None:
         """Waits for the shell and closes the pipes; children that outlive it keep their own ends."""
-        await self._process.wait()
-        transport = getattr(self._process, "_transport", None)  # no public way to let go of inherited pipes
-        if transport is not None:
-            transport.close()
+        try:
+            await self._child.exited()
+        finally:
+            self._child.close()
 
 
 class _SocketConnection:
@@ -99,19 +100,12 @@ class LocalTransport:
         if self._closed.is_set():
             raise LinkLost(f"{self.host}: closed")
         try:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND.split(),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=self._env,
-                start_new_session=True,
-            )
+            child = await Child.start(*COMMAND.split(), env=self._env)
         except OSError as error:
             raise HostError(
                 f"{self.host}: /bin/sh cannot be started: {error.strerror}", slug="unsupported_host"
             ) from None
-        channel = _ProcessChannel(process)
+        channel = _ProcessChannel(child)
         try:
             yield channel
         finally:

@@ -6,10 +6,10 @@ import errno
 import os
 import signal
 import socket
-import subprocess
 from typing import Any
 
 from tui.core.errors import HostError
+from tui.core.processes import Child
 from tui.core.text import one_line
 
 USER_TIMEOUT_MS = 20_000  # unacknowledged data: the kernel gives up after this
@@ -135,9 +135,9 @@ class ProxyCommand:
     a closed one for the loss of the connection. The last of it is kept for messages.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, sock: socket.socket) -> None:
+    def __init__(self, child: Child, sock: socket.socket) -> None:
         self.sock = sock
-        self._process = process
+        self._child = child
         self._said = bytearray()
         self._reader = asyncio.create_task(self._keep_stderr())
 
@@ -148,14 +148,8 @@ class ProxyCommand:
         ours.setblocking(False)
         shell = os.environ.get("SHELL") or "/bin/sh"
         try:
-            process = await asyncio.create_subprocess_exec(
-                shell,
-                "-c",
-                f"exec {command}",
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+            child = await Child.start(
+                shell, "-c", f"exec {command}", stdin=theirs.fileno(), stdout=theirs.fileno()
             )
         except OSError as error:
             ours.close()
@@ -164,11 +158,11 @@ class ProxyCommand:
             ) from None
         finally:
             theirs.close()
-        return cls(process, ours)
+        return cls(child, ours)
 
     async def _keep_stderr(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(4096):
+        assert self._child.stderr is not None
+        while chunk := await self._child.stderr.read(4096):
             self._said += chunk
             del self._said[:-4096]
 
@@ -176,11 +170,11 @@ class ProxyCommand:
         """Why the command ended, in its own words."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._process.wait()
+                await self._child.exited()
                 await asyncio.wait([self._reader])
         said = one_line(self._said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1])
-        code = self._process.returncode
-        how = "gives no SSH connection" if code is None else f"ended with status {code}"
+        status = self._child.exit_status
+        how = "gives no SSH connection" if status is None else f"ended with status {status}"
         return HostError(
             f"the ProxyCommand {how}" + (f": {said}" if said else ""),
             "run the command by hand; it is in ~/.ssh/config",
@@ -189,13 +183,9 @@ class ProxyCommand:
 
     def close(self) -> None:
         """Ends the command; whoever was given `sock` closes that."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
+        self._child.signal_group(signal.SIGTERM)
         self._reader.cancel()
-        transport = getattr(self._process, "_transport", None)  # no public way to let go without waiting
-        if transport is not None:
-            transport.close()
+        self._child.close()
 
 
 async def require_ssh(

@@ -13,7 +13,6 @@ import os
 import shlex
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from tui.core.errors import HostError, LinkLost, TimedOut
 from tui.core.host_identity import HostCheck
 from tui.core.known_hosts import KnownKey, Verdict
 from tui.core.link import Keeper, Timing
+from tui.core.processes import Child
 from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
 from tui.core.sockets import ProxyCommand, connect_error, first_address, open_tcp, require_ssh
 from tui.core.ssh_login import Login, LoginClock, NeedsPassphrase, PublicKey, Secrets
@@ -787,7 +787,7 @@ class SshServer:
     def __init__(self, env: Mapping[str, str], cwd: str, on_clients: Callable[[int], None]) -> None:
         self._env, self._cwd, self._on_clients = dict(env), cwd, on_clients
         self._count = 0
-        self._groups: set[int] = set()
+        self._children: set[Child] = set()
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
@@ -823,9 +823,8 @@ class SshServer:
             self._acceptor.close()
         for connection in tuple(self._connections):
             connection.close()
-        for group in tuple(self._groups):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGTERM)
+        for child in tuple(self._children):
+            child.signal_group(signal.SIGTERM)
 
     async def wait_closed(self) -> None:
         """Waits until it is closed."""
@@ -841,48 +840,33 @@ class SshServer:
             process.stderr.write(f"only {COMMAND} is served here\n".encode())
             process.exit(127)
             return
-        child = await asyncio.create_subprocess_exec(
-            *COMMAND.split(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._env,
-            cwd=self._cwd,
-            start_new_session=True,
-        )
+        child = await Child.start(*COMMAND.split(), env=self._env, cwd=self._cwd)
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
-        self._groups.add(child.pid)
+        self._children.add(child)
         feeding = asyncio.create_task(self._feed(process, child, child.stdin))
         outputs = [
             asyncio.create_task(self._drain(child.stdout, process.stdout)),
             asyncio.create_task(self._drain(child.stderr, process.stderr)),
         ]
         try:
-            code = await child.wait()
+            status = await child.exited()
             # What the shell left in the background may hold the outputs; sshd waits for those too, we not for ever.
             await asyncio.wait(outputs, timeout=_FREED_S)
             with contextlib.suppress(OSError, asyncssh.Error):
-                if code < 0:
-                    process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+                if status < 0:
+                    process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
                 else:
-                    process.exit(code)
+                    process.exit(status)
         finally:
-            self._groups.discard(child.pid)
+            self._children.discard(child)
             for task in (feeding, *outputs):
                 task.cancel()
-            if child.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-            # No public way to let go of pipes that a grandchild inherited.
-            child._transport.close()  # type: ignore[attr-defined]
+            child.close()
 
     async def _feed(
-        self,
-        process: "asyncssh.SSHServerProcess[bytes]",
-        child: asyncio.subprocess.Process,
-        sink: asyncio.StreamWriter,
+        self, process: "asyncssh.SSHServerProcess[bytes]", child: Child, sink: asyncio.StreamWriter
     ) -> None:
         """The client's bytes and signals to the shell; a channel that is gone ends what still runs there."""
         while True:
@@ -893,19 +877,16 @@ class SshServer:
                 sink.write(data)
                 await sink.drain()
             except asyncssh.SignalReceived as received:
-                with contextlib.suppress(ProcessLookupError, AttributeError):
-                    os.killpg(child.pid, getattr(signal, f"SIG{received.signal}"))
-            except asyncssh.Error:
-                break
-            except OSError:
+                with contextlib.suppress(AttributeError):
+                    child.signal_group(getattr(signal, f"SIG{received.signal}"))
+            except (OSError, asyncssh.Error):
                 break
         sink.close()
         with contextlib.suppress(OSError, asyncssh.Error):
             await process.channel.wait_closed()
         # The end of its input ended most scripts already; a launch or a stop gets time to come to its end.
         await asyncio.sleep(_ORPHAN_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGTERM)
+        child.signal_group(signal.SIGTERM)
 
     @staticmethod
     async def _drain(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]") -> None:
