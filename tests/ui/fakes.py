@@ -372,7 +372,7 @@ class FakeSession:
         for name, value in profile.args.items():
             argv += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         command = LaunchCommand(tuple(argv), {"NCCL_DEBUG": "WARN"}, 30000)
-        return LaunchPlan(profile, command, tuple(self.script.findings))
+        return LaunchPlan(profile, command, tuple(self.script.findings), self.script.facts)
 
     async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
         self.launched.append((plan, replace))

@@ -1,0 +1,414 @@
+"""What keys do, from the key to what the session is asked for."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import fakes
+import pytest
+from driving import screen_text, shows, until
+
+from tui.app import EagleApp
+from tui.core import records
+from tui.core.errors import HostError
+from tui.core.preflight import Finding, Level
+from tui.core.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
+from tui.screens.dashboard import Dashboard
+from tui.screens.dialogs import Confirm
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    return fakes.profiles_in(tmp_path / "own")
+
+
+def panel(script: fakes.Script, profiles: Path | None = None, host: str = "gpu1") -> EagleApp:
+    return EagleApp(host, open_session=fakes.Hosts(script), profiles_dir=profiles)
+
+
+def session_of(pilot) -> fakes.FakeSession:
+    return pilot.app.session
+
+
+async def test_launch_by_keyboard_shows_command_and_findings_first(profiles):
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l")
+        await shows(pilot, "Which profile?", "base", "eagle")
+        assert not session_of(pilot).launched
+        await pilot.press("enter")
+        await shows(pilot, "--model-path", "all 8 are free", "2 fine", "no history yet", "Enter  launch")
+        assert not session_of(pilot).launched
+        await pilot.press("enter")
+        await until(pilot, lambda: session_of(pilot).launched)
+        plan, replaced = session_of(pilot).launched[0]
+        assert plan.profile.name == "base"
+        assert not replaced
+        await until(pilot, lambda: pilot.app.board.run and pilot.app.board.run.profile == "base")
+
+
+async def test_a_finding_that_blocks_is_not_launched_over(profiles):
+    script = fakes.scene("idle")
+    script.findings = (Finding("model", Level.BLOCK, "/data/models/Kimi-K2.5 is not there"),)
+    async with panel(script, profiles).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l", "enter")
+        await shows(pilot, "1 blocks", "is not there")
+        assert "Enter  launch" not in screen_text(pilot.app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not session_of(pilot).launched
+
+
+async def test_override_line_previews_the_exact_command(profiles):
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l", "o")
+        await shows(pilot, "Enter done")
+        await pilot.press(*"mem-fraction-static=0.9 tp=4")  # in a text field all keys type: l, S, q, digits
+        await shows(pilot, "mem-fraction-static          0.84 → 0.9", "--tp 4")
+        await pilot.press("enter")
+        await shows(pilot, "Enter  launch")
+        await pilot.press("enter")
+        await until(pilot, lambda: session_of(pilot).launched)
+        assert session_of(pilot).launched[0][0].profile.args["mem-fraction-static"] == 0.9
+
+
+async def test_a_wrong_override_is_one_clear_line(profiles):
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l", "o", *"mem-fraction-statc=0.9")
+        await shows(pilot, "✗", "did you mean mem-fraction-static")
+        await pilot.press(*" 'open")
+        await shows(pilot, "the override line")
+
+
+async def test_replace_names_what_it_stops_and_stops_it_first(profiles):
+    script = fakes.scene("ready")
+    script.replaced = (fakes.run(gpus=tuple(range(8))),)
+    script.findings = (
+        Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a"),
+        Finding("port", Level.OK, "free"),
+    )
+    async with panel(script, profiles).run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("l", "g", "enter")
+        await shows(pilot, "r  stop 4f9c2a first, then launch")
+        await pilot.press("r")
+        await shows(
+            pilot, "stops first: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch"
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: session_of(pilot).launched)
+        assert [run.short_id for run in session_of(pilot).stopped] == ["4f9c2a"]
+        assert session_of(pilot).launched[0][1] is True
+
+
+async def test_stop_asks_and_the_safe_answer_has_the_focus():
+    script = fakes.scene("ready")
+    async with panel(script).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("S")
+        await shows(
+            pilot,
+            "Stop this server on gpu1?",
+            "48213",
+            "GPUs",
+            "4f9c2a",
+            "No, let it run",
+            "Enter no (chosen)",
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Dashboard))
+        assert not session_of(pilot).stopped
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+        await pilot.press("tab")
+        await shows(pilot, "Enter yes (chosen)")
+        await pilot.press("enter")
+        await until(pilot, lambda: [run.short_id for run in session_of(pilot).stopped] == ["4f9c2a"])
+        await shows(pilot, "stopped, the GPU memory is back")
+
+
+async def test_a_foreign_server_is_not_stopped():
+    script = fakes.scene("ready")
+    foreign = fakes.run(state="foreign", owner="somebody", profile=None)
+    state = replace(script.updates[0].state, run=foreign)
+    script.runs = (foreign,)
+    script.updates = (replace(script.updates[0], state=state),)
+    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(
+        size=(120, 36), notifications=True
+    ) as pilot:
+        await shows(pilot, "foreign, read-only")
+        await pilot.press("S")
+        await shows(pilot, "was not started by eagletui")
+        assert not session_of(pilot).stopped
+
+
+async def test_apply_shows_the_difference_and_relaunches_with_it(profiles):
+    script = fakes.scene("crashed")
+    crashed_run = fakes.run(profile="eagle", run_id="eagle-20261006T200103Z-b81e07")
+    state = replace(script.updates[0].state, run=replace(crashed_run, exit_code=1))
+    state = replace(state, diagnosis=replace(state.diagnosis, set={"mem-fraction-static": 0.91}))
+    script.runs = (crashed_run,)
+    script.updates = (replace(script.updates[0], state=state),)
+    records.write(
+        records.LaunchRecord(
+            crashed_run.run_id, "gpu1", "server", "eagle", "2026-10-06T20:01:03Z", sets={"tp": 4}
+        )
+    )
+    async with panel(script, profiles).run_test(size=(140, 44)) as pilot:
+        await shows(pilot, "✗ CRASHED")
+        await pilot.press("a")
+        await shows(pilot, "tp=4 mem-fraction-static=0.91", "0.88 → 0.91", "8 → 4", "Enter  launch")
+        assert not session_of(pilot).launched
+        await pilot.press("enter")
+        await until(pilot, lambda: session_of(pilot).launched)
+        args = session_of(pilot).launched[0][0].profile.args
+        assert (args["mem-fraction-static"], args["tp"]) == (0.91, 4)
+
+
+# -- connecting ----------------------------------------------------------------------------------------------------
+
+QUESTION = HostKeyQuestion("gpu2", "tuner@gpu2:22", "10.20.0.18", "ssh-ed25519", "SHA256:" + "x" * 43)
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize(
+    ("presses", "answer"), [(("enter",), False), (("escape",), False), (("tab", "enter"), True)]
+)
+async def test_an_unknown_host_key_is_asked_about(size, presses, answer):
+    answers: list[bool] = []
+
+    async def ask(session):
+        session.say_link(LinkState.WAITING)
+        answers.append(await session.asker.host_key(QUESTION))
+
+    script = fakes.Script(on_open=ask, link_states=())
+    async with panel(script, host="gpu2").run_test(size=size) as pilot:
+        await shows(pilot, "Is this gpu2?", QUESTION.fingerprint, "10.20.0.18", "No, do not connect", "Yes, the fingerprint matches",
+                    "Enter no (chosen)")  # fmt: skip
+        await pilot.press(*presses)
+        await until(pilot, lambda: answers == [answer])
+
+
+async def test_a_prompt_of_two_fields():
+    answers: list[object] = []
+
+    async def ask(session):
+        answers.append(
+            await session.asker.prompt(
+                Prompt("gpu2", "Two factors", "Say both.", (("Password:", False), ("Code:", True)))
+            )
+        )
+        answers.append(await session.asker.prompt(Prompt("gpu2", "Again", "", (("Code:", True),))))
+
+    async with panel(fakes.Script(on_open=ask, link_states=()), host="gpu2").run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "Two factors", "Say both.", "Password", "Code")
+        await pilot.press(*"q1S", "enter", *"77", "enter")
+        await until(pilot, lambda: answers == [("q1S", "77")])
+        assert "q1S" not in screen_text(pilot.app)
+        await shows(pilot, "Again")
+        await pilot.press("escape")
+        await until(pilot, lambda: answers == [("q1S", "77"), None])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_a_changed_host_key_offers_no_way_through(size):
+    error = HostKeyChanged("the host key has changed", "remove it", key_type="ssh-ed25519", fingerprint="SHA256:" + "n" * 43,
+                           known_type="ssh-ed25519", known_fingerprint="SHA256:" + "o" * 43, where="~/.ssh/known_hosts:42",
+                           remedy="ssh-keygen -R gpu1")  # fmt: skip
+
+    async def refuse(session):
+        session.say_link(LinkState.REFUSED, error=error)
+        raise error
+
+    app = panel(fakes.Script(on_open=refuse, link_states=()))
+    async with app.run_test(size=size) as pilot:
+        await shows(pilot, "✗ REFUSED", "The host key of gpu1 has changed.", error.fingerprint, error.known_fingerprint,
+                    "known_hosts:42", "ssh-keygen -R gpu1", "r connect again")  # fmt: skip
+        for key in ("enter", "y", "space", "tab"):
+            await pilot.press(key)
+        await shows(pilot, "✗ REFUSED")
+        assert len(app._open_session.sessions) == 1
+        await pilot.press("r")
+        await until(pilot, lambda: len(app._open_session.sessions) == 2)
+        await shows(pilot, "✗ REFUSED")
+        await pilot.press("escape")
+        await shows(pilot, "not connected")
+
+
+async def test_a_host_that_cannot_be_reached_is_state_not_a_traceback():
+    async def fail(session):
+        raise HostError("gpu1 refused the connection on port 22", "is sshd running there?", slug="refused")
+
+    async with panel(fakes.Script(on_open=fail, link_states=())).run_test(size=(120, 36)) as pilot:
+        await shows(
+            pilot, "▲ gpu1 refused the connection on port 22; is sshd running there?", "not connected"
+        )
+
+
+async def test_a_fault_of_ours_is_one_line_and_a_file(own_home):
+    async def fail(session):
+        raise ZeroDivisionError("boom")
+
+    async with panel(fakes.Script(on_open=fail, link_states=())).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "a fault of eagletui: ZeroDivisionError", "details in")
+        assert "Traceback" not in screen_text(pilot.app)
+    assert "boom" in (own_home / "eagletui" / "state" / "panel-errors.log").read_text()
+
+
+async def test_another_host(own_home):
+    (own_home / ".ssh").mkdir()
+    (own_home / ".ssh" / "config").write_text("Host gpu2 gpu3\n  User tuner\nHost *.lab\nHost=gpu4\n")
+    app = panel(fakes.scene("ready"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("h")
+        await shows(pilot, "gpu2", "gpu3", "gpu4", "local", "demo", "Runs on gpu1 go on.")
+        assert "*.lab" not in screen_text(pilot.app)
+        first = session_of(pilot)
+        await pilot.press(*"gpu3", "enter")
+        await until(
+            pilot, lambda: app.board.host == "gpu3" and first.closed and len(app._open_session.sessions) == 2
+        )
+        await shows(pilot, "gpu3  ●")
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------
+
+
+async def test_modes_help_and_palette():
+    async with panel(fakes.scene("ready")).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        for key, text in (
+            ("2", "following"),
+            ("3", "Profiles ─"),
+            ("4", "not part of this version"),
+            ("5", "eagletui ps"),
+            ("1", "● READY"),
+        ):
+            await pilot.press(key)
+            await shows(pilot, text)
+        await pilot.press("question_mark")
+        await shows(pilot, "everywhere", "Esc back")
+        await pilot.press("escape")
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "launch (l)" in screen_text(pilot.app))
+        await pilot.press("escape")
+
+
+async def test_every_key_of_the_table_is_bound():
+    from tui.commands import COMMANDS
+    from tui.screens.logs import Logs
+    from tui.screens.profiles import Profiles
+    from tui.widgets.log_view import LogView
+
+    named = {"/": "slash", "?": "question_mark", "^P": "ctrl+p", "[": "left_square_bracket", "]": "right_square_bracket",
+             "Enter": "enter", "Esc": "escape", "Tab": "tab"}  # fmt: skip
+    app = panel(fakes.scene("ready"))
+    async with app.run_test(size=(120, 36)):
+        owners = [app, Dashboard(app.board), Logs(app.board), Profiles(app.board), LogView(app.board)]
+        bound = {key for owner in owners for key in owner._bindings.key_to_bindings}
+        bound |= set(app.screen._bindings.key_to_bindings) | {"tab"}
+        for command in COMMANDS:
+            for key in command.keys.split():
+                assert named.get(key, key) in bound, f"{key} of {command.where}"
+
+
+async def test_q_leaves_and_says_that_servers_go_on(monkeypatch):
+    said: list[str] = []
+    leave = EagleApp.exit
+
+    def exit(self, *args, message=None, **more):
+        said.append(str(message))
+        leave(self, *args, message=message, **more)
+
+    monkeypatch.setattr(EagleApp, "exit", exit)
+    app = panel(fakes.scene("ready"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        session = session_of(pilot)
+        await pilot.press("q")
+        await until(pilot, lambda: session.closed)
+    assert said[0].startswith("kimi-k2.5-eagle3-mem088 goes on on gpu1 (run 4f9c2a, PID 48213)")
+
+
+async def test_y_copies_the_report_of_a_crash_into_clipboard_and_file(own_home):
+    app = EagleApp("gpu1", open_session=fakes.Hosts(fakes.scene("crashed")))
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        await shows(pilot, "✗ CRASHED")
+        await pilot.press("y")
+        await shows(pilot, "copied the report")
+        assert "oom_kv_pool" in app.clipboard
+        file = own_home / "eagletui" / "state" / "copied.txt"
+        assert "set mem-fraction-static = 0.88" in file.read_text()
+        assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_the_newest_server_is_shown_as_others_start_it():
+    script = fakes.scene("ready")
+    async with panel(script).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        newer = fakes.run(run_id="qwen-20261006T210000Z-aaaaaa", profile="qwen")
+        session_of(pilot).known_runs = (newer, *session_of(pilot).known_runs)
+        pilot.app.board.runs = session_of(pilot).known_runs
+        pilot.app._choose_run()
+        await shows(pilot, "reading qwen")
+
+
+async def test_profiles_screen_difference_command_findings_and_errors(profiles):
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
+        await pilot.press("3")
+        await shows(
+            pilot, "never here", "2 errors", "did you mean mem-fraction-static?", "blocks nothing else"
+        )
+        await pilot.press("j", "j")
+        await shows(
+            pilot,
+            "Difference to base",
+            "+ speculative-algorithm",
+            "0.84 → 0.88",
+            "--speculative-algorithm EAGLE3",
+            "all 8 are free",
+        )
+        await pilot.press("k")
+        await shows(pilot, "args.tp", "must be a whole number", "write tp = 8", "e  edit")
+        await pilot.press("g", "c", "j", "j")
+        await shows(pilot, "Difference to base")
+        await pilot.press("k", "k")
+        await pilot.press("slash", *"eag")
+        await until(pilot, lambda: [entry.name for entry in pilot.app.screen.shown][:1] == ["eagle"])
+
+
+async def test_profiles_screen_tells_what_came_of_it_here(profiles):
+    for day, outcome, cause, took in ((3, "stopped", None, 667.0), (4, "crashed", "oom_kv_pool", None)):
+        records.write(
+            records.LaunchRecord(f"eagle-2026100{day}T200000Z-00000{day}", "gpu1", "server", "eagle", f"2026-10-0{day}T20:00:00Z",
+                                 outcome=outcome, cause=cause, ready_after_s=took)
+        )  # fmt: skip
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
+        await pilot.press("3", "j", "j")
+        await shows(pilot, "oom_kv_pool", "This profile here", "11:07", "ready in about 11:07 (n = 1)")
+
+
+async def test_import_of_a_posted_command(profiles, own_home):
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 40)) as pilot:
+        await pilot.press("3", "i")
+        await shows(pilot, "Nothing of it is executed.")
+        await pilot.press(*"NCCL_DEBUG=INFO python -m sglang.launch_server --model-path /m --tp 2")
+        await shows(pilot, "1 environment variables")
+        await pilot.press("tab", *"posted", "enter")
+        saved = own_home / "eagletui" / "config" / "profiles" / "posted.toml"
+        await until(pilot, saved.exists)
+        assert "tp-size = 2" in saved.read_text()
+        await shows(pilot, "posted")
+
+
+async def test_the_session_is_closed_when_the_app_ends():
+    app = panel(fakes.scene("ready"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "● READY")
+        await app.action_leave()
+    assert app._open_session.sessions[0].closed
+    await asyncio.sleep(0)
