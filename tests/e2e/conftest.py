@@ -61,11 +61,13 @@ class Terminal:
         self._directory = tempfile.mkdtemp(prefix="et")  # short: a socket's path has at most 108 bytes
         self._tmux = ["tmux", "-S", f"{self._directory}/s", "-f", "/dev/null"]
         environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "COLORTERM": "truecolor", **env}
-        # remain-on-exit before the program starts: a program that ends at once leaves its last screen to read.
-        self._run("start-server", ";", "set", "-g", "remain-on-exit", "on", ";", "set", "-g", "default-terminal",
-                  "tmux-256color", ";", "set", "-g", "escape-time", "0", ";",
-                  "new-session", "-d", "-x", str(columns), "-y", str(rows), *argv,
-                  env=environment, cwd=cwd)  # fmt: skip
+        self._status = Path(self._directory, "status")
+        # The shell stays when the program has ended, so that its last screen can be read; tmux itself sometimes never
+        # learns how a program ended.
+        hold = '"$@"; echo $? > "$0.part"; mv "$0.part" "$0"; exec tail -f /dev/null'
+        self._run("start-server", ";", "set", "-g", "default-terminal", "tmux-256color", ";",
+                  "set", "-g", "escape-time", "0", ";", "new-session", "-d", "-x", str(columns), "-y", str(rows),
+                  "sh", "-c", hold, str(self._status), *argv, env=environment, cwd=cwd)  # fmt: skip
 
     def _run(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
         done = subprocess.run(
@@ -89,17 +91,14 @@ class Terminal:
         self._run("send-keys", "-l", text)
 
     def screen(self, *, colours: bool = False) -> str:
-        # tmux scrolls a dead pane by one line to say so: the line that left is in its history.
-        history = ["-S", "-1"] if self.exit_status() is not None else []
-        return self._run("capture-pane", "-pN", *history, *(["-e"] if colours else []))
+        return self._run("capture-pane", "-pN", *(["-e"] if colours else []))
 
     def exit_status(self) -> int | None:
-        """None while the program runs."""
-        dead, status = self._run("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split(" ", 1)
-        return int(status) if dead == "1" else None
-
-    def pid(self) -> int:
-        return int(self._run("display-message", "-p", "#{pane_pid}"))
+        """None while the program runs; 128 and more where a signal ended it."""
+        try:
+            return int(self._status.read_text())
+        except FileNotFoundError:
+            return None
 
     def wait_for(self, pattern: str, deadline_s: float = 30.0) -> re.Match[str]:
         """The first match of a regular expression on the screen; fails at once where the program ended without it."""
@@ -497,3 +496,25 @@ def gpu_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 def gpu_host(gpu_hosts: Callable[..., GpuHost]) -> GpuHost:
     """A host with nothing special about it."""
     return gpu_hosts()
+
+
+def _launch_by_keyboard(screen: Terminal, profile: str) -> None:
+    screen.keys("l")
+    screen.wait_for("Which profile", 30)
+    for _ in range(60):
+        chosen = screen.wait_for(r"▌\s+(\S+)", 10).group(1)
+        if chosen == profile:
+            break
+        screen.keys("j")
+        # Not before the cursor has moved: a key too many would run past it.
+        screen.wait_for(rf"▌\s+(?!{re.escape(chosen)}\s)\S+", 10)
+    screen.keys("Enter")
+    screen.wait_for(rf"LAUNCH\s+{re.escape(profile)}\b", 30)
+    screen.wait_for(r"Enter\s+launch", 60)  # after the pre-flight
+    screen.keys("Enter")
+
+
+@pytest.fixture(scope="session")
+def launch_by_keyboard() -> Callable[[Terminal, str], None]:
+    """launch_by_keyboard(screen, profile): from a panel's dashboard through choice, preview and pre-flight."""
+    return _launch_by_keyboard

@@ -77,7 +77,9 @@ def test_the_two_commands(commands):
 
 
 @pytest.mark.timeout(INSTALL_S + 300)
-def test_the_first_opens_the_panel_and_a_launch_gets_ready(commands, clone, env, terminal):
+def test_the_first_opens_the_panel_and_a_launch_gets_ready(
+    commands, clone, env, terminal, launch_by_keyboard
+):
     install, _, panel = commands[0].rpartition(" && ")
     shell(install, clone, env)
     screen = terminal(["sh", "-c", panel], env, cwd=clone)
