@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.diagnosis import diagnose, report
+from tui.core.diagnosis import ExitEvidence, diagnose, report
 from tui.core.logs import LINE_LIMIT, LogBuffer, LogRecord
 from tui.core.startup import LogTracker, Outcome, Phase, StartupState
 
@@ -129,6 +129,58 @@ def test_nothing_hostile_reaches_a_record() -> None:
     for record in records:
         assert record.text.isprintable()
     assert tracker.state().phase == Phase.LOAD_WEIGHTS
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "",
+        "[2026-10-06 20:01:03 TP0] ",
+        "[2026-10-06 20:01:03] server_args={",
+        "Traceback (most recent call last):\n",
+    ],
+)
+def test_long_lines_cost_little_whatever_is_in_them(begin: str) -> None:
+    """Quadratic patterns would take minutes here."""
+    for fill in (
+        " ",
+        "a",
+        "0",
+        "[",
+        "%",
+        "|",
+        "1%|",
+        "0:0:",
+        "00:00:00 ",
+        "error ",
+        "a_",
+        "[20:01:03 TP0] ",
+        "(a=",
+        "'a': 1,",
+        "9",
+    ):
+        line = begin + fill * (60_000 // len(fill)) + "% 1/2 [Error"
+        tracker = LogTracker()
+        tracker.feed(line.encode() + b"\n")
+        tracker.flush()
+        diagnose(tracker, exit=ExitEvidence(1))
+
+
+def test_numbers_of_any_length_are_survived() -> None:
+    tracker = LogTracker()
+    nines = "9" * 6_000
+    tracker.feed(
+        (
+            f"[2026-10-06 20:01:03 TP0] KV Cache is allocated. #tokens: {nines}, KV size: {nines} GB\n"
+            f"[2026-10-06 20:01:03 TP0] max_total_num_tokens={nines}\n"
+            f"[2026-10-06 20:01:03] INFO:     Uvicorn running on http://127.0.0.1:{nines}\n"
+            f"[2026-10-06 20:01:03] server_args={{'a': {nines}}}\n"
+            f"[2026-99-99 99:99:99 TP0] Load weight begin. avail mem={nines} GB\n"
+            f"[2026-10-06 20:01:03 TP0] Decode batch, #running-req: {nines}, gen throughput (token/s): {nines}\n"
+        ).encode()
+    )
+    assert tracker.state().last_decode is not None
 
 
 def test_secrets_are_masked() -> None:

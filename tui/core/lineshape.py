@@ -29,10 +29,11 @@ _WRAPPER = re.compile(
     r"|\d{1,3}: (?=\[\d{4}-|\s*File|Traceback|\w+Error)"
     r"|Output: )"
 )
-_BAR = re.compile(
-    r"(?P<desc>[^\r\n|%\]]{0,160}?)(?::\s*|\s+|^)(?P<pct>\d{1,3})%(?: Completed \| |\|[^|\r\n]{0,400}\| *)"
-    r"(?P<n>\d{1,9})/(?P<t>\d{1,9}) \[[^\]\r\n]{0,80}\]?"
+_BAR_REST = re.compile(
+    r"%(?: Completed \| |\|[^|\r\n]{0,400}\| {0,8})(?P<n>\d{1,9})/(?P<t>\d{1,9}) \[[^\]\r\n]{0,80}\]?"
 )
+_BAR_HEAD = re.compile(r"(?P<desc>[^|%\]]{0,160}?):?\s{0,8}\d{1,3}$")
+_BARS_TRIED = 8  # per cent signs of a line that are looked at
 
 
 class Bar(NamedTuple):
@@ -141,14 +142,30 @@ def _unwrapped(text: str) -> tuple[str, int]:
 
 def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
     body = body.rstrip()
-    if "%" in body:
-        match = _BAR.search(body)
-        if match is not None:
-            bar = Bar(match["desc"].strip(), int(match["n"]), int(match["t"]))
-            found.append(Segment(None, None, None, body[: match.end()].strip(), bar, at))
-            rest = body[match.end() :]
-            if rest.strip():
-                found.append(Segment(None, None, None, rest, None, at + match.end()))
-            return
+    found_bar = _find_bar(body) if "%" in body else None
+    if found_bar is not None:
+        bar, end = found_bar
+        found.append(Segment(None, None, None, body[:end].strip(), bar, at))
+        rest = body[end:]
+        if rest.strip():
+            found.append(Segment(None, None, None, rest, None, at + end))
+        return
     if alone or body.strip():
         found.append(Segment(None, None, None, body, None, at))
+
+
+def _find_bar(body: str) -> tuple[Bar, int] | None:
+    """The first progress bar of a line and where it ends. Looks around per cent signs only: linear in hostile lines."""
+    at = -1
+    for _ in range(_BARS_TRIED):
+        at = body.find("%", at + 1)
+        if at < 0:
+            return None
+        rest = _BAR_REST.match(body, at)
+        if rest is None:
+            continue
+        before = body[max(0, at - 170) : at]
+        head = _BAR_HEAD.search(before[max(before.rfind(sign) for sign in "|%]") + 1 :])
+        if head is not None:
+            return Bar(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
+    return None

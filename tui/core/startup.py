@@ -141,7 +141,7 @@ _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?|
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
 )
-_PAIR = re.compile(r"([#A-Za-z][^:,]*?): (True|False|-?\d+(?:\.\d+)?)")
+_PAIR = re.compile(r"([#A-Za-z][^:,]{0,60}): (True|False|-?\d{1,15}(?:\.\d{1,15})?)")
 _BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
 _SECRETS = re.compile(
     r"((?:api_key|hf_token|password|ssl_keyfile_password)'?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")"
@@ -263,6 +263,7 @@ _FRAME_PHASES = (
 _DIST, _LOAD, _DRAFT, _POOL, _GRAPH = 10, 100, 120, 200, 300
 _LAYER = 1_000  # one more runner, in the order before 0.5.14
 _WARMUP, _READY, _SERVING = 1_000_000, 2_000_000, 3_000_000
+_MATCHED = 2_000  # characters of a line that patterns see: keeps a hostile line from costing seconds
 _CLUE_LIMIT = 400
 _TAG_LIMIT = 4_096  # rank tags kept: a hostile log may invent any number
 _DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
@@ -477,7 +478,7 @@ class LogTracker:
                     out.append(self._bar_record(bar, body, cut, bar.frames + 1))
                     continue
             rank = segment.rank or ("main" if segment.rank is not None else None)
-            kind = "bar" if segment.bar is not None else self._level(segment.body)
+            kind = "bar" if segment.bar is not None else self._level(segment.body[:_MATCHED])
             at = offset + segment.at
             out.append(
                 LogRecord(number, at, segment.time, rank, body, kind, self._phase, cut, provisional=True)
@@ -535,6 +536,9 @@ class LogTracker:
         """Takes one record in; returns its kind."""
         body = segment.body
         stamped = segment.rank is not None
+        if len(body) > _MATCHED and not body.startswith("server_args="):
+            body = body[:_MATCHED]
+            segment = segment._replace(body=body)
         if stamped:
             if self._first_stamp is None:
                 self._seconds()
@@ -680,11 +684,11 @@ class LogTracker:
                 if used is not None:
                     rank.graphs = (rank.graphs or 0.0) + used
             case "sched_ready":
-                self._tokens = int(groups["tokens"]) if "tokens" in groups else self._tokens
+                self._tokens = _integer(groups.get("tokens")) or self._tokens
             case "http" | "http_up":
                 port = groups.get("port") or groups.get("port2")
                 if port is not None and self._port is None:
-                    self._port = int(port)
+                    self._port = _integer(port)
                 began = self._advance(None, Phase.WARMUP, _WARMUP) or self._begins(Phase.WARMUP)
             case "fired_up":
                 self._fired_up = True
@@ -739,11 +743,11 @@ class LogTracker:
     def _on_pool(self, rank: _Rank, groups: Mapping[str, str]) -> bool:
         size = _number(groups.get("kv"))
         if size is None and "k" in groups and "v" in groups:
-            size = float(groups["k"]) + float(groups["v"])
+            size = (_number(groups["k"]) or 0.0) + (_number(groups["v"]) or 0.0)
         if size is not None:
             rank.kv = round((rank.kv or 0.0) + size, 2)
         if "tokens" in groups and rank.tokens is None:
-            rank.tokens = int(groups["tokens"])
+            rank.tokens = _integer(groups["tokens"])
         return self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
 
     def _bar_kind(self, frame: Bar) -> str:
@@ -1141,9 +1145,10 @@ def _natural(tag: str) -> list[tuple[str, int]]:
 
 def _number(text: str | None) -> float | None:
     try:
-        return float(text) + 0.0 if text is not None else None  # "-0.00" is 0
+        value = float(text) + 0.0 if text is not None else None  # "-0.00" is 0
     except ValueError:
         return None
+    return value if value is not None and abs(value) < 1e15 else None
 
 
 def _integer(text: str | None) -> int | None:
