@@ -80,13 +80,6 @@ class PreflightFailed(EagletuiError):
 async def open_session(name: str, asker: Asker) -> "HostSession":
     """A session with a host by its name; not connected yet (see `HostSession.open`)."""
     entry = load_settings().host(name)
-    if name == "demo":
-        from tui.core.ssh import SshTransport
-        from tui.demo.client import ensure_demo
-
-        return HostSession(
-            dataclasses.replace(entry, python="python3"), SshTransport(name, await ensure_demo(), asker)
-        )
     return HostSession(entry, open_transport(entry, asker))
 
 
@@ -152,7 +145,9 @@ class HostSession:
         flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
         if self.simulated:
-            command = dataclasses.replace(command, env={**_demo_env(), **command.env})
+            from tui.demo.client import demo_env
+
+            command = dataclasses.replace(command, env={**demo_env(os.environ), **command.env})
         sample, found = await asyncio.gather(
             gpu_sampler.one_sample(self.transport, self.entry.python), self.runs()
         )
@@ -327,11 +322,3 @@ def claimed_gpus(profile: LaunchProfile) -> tuple[int, ...]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _demo_env() -> dict[str, str]:
-    """Speed and seed of the simulated host, from this command's environment, stored with the run."""
-    return {
-        "EAGLETUI_DEMO_SPEED": os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
-        "EAGLETUI_DEMO_SEED": os.environ.get("EAGLETUI_DEMO_SEED", "1"),
-    }
