@@ -809,8 +809,8 @@ class _Facts:
         me_line = answer.of("me")
         self.my_uid = int(me_line[0][1]) if me_line else None
         clock = answer.of("clock")
-        self.boot_epoch = float(clock[0][1]) - float(clock[0][2]) if clock else None
-        self.ticks = float(clock[0][3]) if clock else 100.0
+        self.boot_epoch = _number(clock[0][1]) if clock else None
+        self.ticks = (_number(clock[0][2]) if clock else None) or 100
 
     def started_at(self, process: _Process) -> str | None:
         if self.boot_epoch is None:

@@ -773,8 +773,8 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
     _pids="$_pids ${_p%/cmdline}"
   done
   printf 'me\t%s\n' "$ER_UID"
-  read -r _u _ < /proc/uptime
-  printf 'clock\t%s\t%s\t%s\n' "$(er_now)" "$_u" "$(getconf CLK_TCK 2>/dev/null || echo 100)"
+  _b=$(grep '^btime ' /proc/stat 2>/dev/null)
+  printf 'clock\t%s\t%s\n' "${_b#btime }" "$(getconf CLK_TCK 2>/dev/null || echo 100)"
   _told=
   for _p in $_pids; do
     case "$_told " in *" $_p "*) continue ;; esac

@@ -136,8 +136,15 @@ ef_main() {
       _idle=0
     else
       # All of this file is sent; is it still the one that the path names?
-      if ef_stat "$EF_PATH"; then
-        if [ -n "$_gone" ] || [ "$S_FILE" != "$E_FILE" ]; then
+      _now=
+      ef_stat "$EF_PATH" && _now=$S_FILE
+      if [ "$_now" != "$E_FILE" ]; then
+        # It was moved away or removed after the look at its size; what was written before that comes first.
+        ef_stat /proc/self/fd/3
+        [ "$S_SIZE" -gt "$E_OFF" ] && continue
+      fi
+      if [ -n "$_now" ]; then
+        if [ -n "$_gone" ] || [ "$_now" != "$E_FILE" ]; then
           [ -n "$_gone" ] || EF_FILE=$E_FILE
           E_OFF=0
           ef_open || return 0
