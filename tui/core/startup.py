@@ -405,33 +405,45 @@ class LogTracker:
                 self._piece(piece, out)
             return
         first, lines = plain
+        self._lines = first + len(lines) - 1
         heads, calm, serving = _FAST_HEADS, self._calm(), self._position == _SERVING
-        ranks, decode, recent = self._fast_ranks, self._decode, self._recent
-        for number, raw in enumerate(lines, first):
+        ranks, decode = self._fast_ranks, self._decode
+        plain_tables = not (self._tables.user_milestones or self._tables.user_failures)
+        seen: list[int] = []  # indices of decode lines not yet in self._recent
+        for index, raw in enumerate(lines):
             # Nearly all lines of a serving server are of three shapes; they are told by a few bytes at known places. One
             # bracket alone: nothing is glued to the record.
             end = raw.rfind(b"]")
             if calm and 20 <= end < 80 and raw[0] == 0x5B and raw[11] == 0x20:
-                head = heads.get(raw[end + 1 : end + 11])
-                if head is not None:
-                    rank = ranks.get(raw[20:end])
-                    if rank is None:
-                        rank = self._fast_rank(raw[20:end])
-                    if head == 1 and serving and rank is not None:
-                        decode[rank] = raw
-                        recent.append((number, rank, raw))
-                        self._decode_lines += 1
-                        continue
-                    if rank is not None and (
-                        (head == 2 and serving)
-                        or (head == 3 and raw[end + 12 : end + 13].isdigit() and b"HTTP/1" in raw)
-                    ):
-                        continue
+                head = heads.get(raw[end + 1 : end + 11], 0)
+                if head or serving:
+                    tags = raw[_MS_END if raw[20] == 0x2E else 20 : end]
+                    if tags in ranks or self._fast_rank(tags):
+                        if head == 1 and serving:
+                            decode[ranks[tags]] = raw
+                            seen.append(index)
+                            continue
+                        if (head == 2 and serving) or (
+                            head == 3 and raw[end + 12 : end + 13].isdigit() and b"HTTP/1" in raw
+                        ):
+                            continue
+                        if not head and plain_tables and _inert(raw[end + 2 :]):
+                            continue
             if raw:
-                self._line(raw, number, 0, 0, None)
+                if seen:
+                    self._remember(seen, lines, first)
+                    seen = []
+                self._line(raw, first + index, 0, 0, None)
                 calm, serving = self._calm(), self._position == _SERVING
-                ranks, decode, recent = self._fast_ranks, self._decode, self._recent
-        self._lines = first + len(lines) - 1
+                ranks, decode = self._fast_ranks, self._decode
+        self._remember(seen, lines, first)
+
+    def _remember(self, seen: list[int], lines: list[bytes], first: int) -> None:
+        self._decode_lines += len(seen)
+        for index in seen[-8:]:
+            raw = lines[index]
+            tags = raw[_MS_END if raw[20] == 0x2E else 20 : raw.rfind(b"]")]
+            self._recent.append((first + index, self._fast_ranks[tags], raw))
 
     def _calm(self) -> bool:
         """Nothing under way that a harmless line would end or change."""
@@ -443,15 +455,15 @@ class LogTracker:
             or self._fatal is not None
         )
 
-    def _fast_rank(self, tags: bytes) -> str | None:
+    def _fast_rank(self, tags: bytes) -> bool:
+        """Takes up what stands between stamp and bracket; False if that is no list of tags, or one too many."""
         match = _FAST_TAGS.fullmatch(tags)
-        if match is None:
-            return None
+        if match is None or len(self._fast_ranks) >= _TAG_LIMIT:
+            return False
         rank = match.group(1).decode().strip()
         self._see(rank)
-        if len(self._fast_ranks) < _TAG_LIMIT:
-            self._fast_ranks[tags] = rank
-        return rank
+        self._fast_ranks[tags] = rank
+        return True
 
     def _see(self, tag: str | None) -> None:
         if tag and len(self._tags) < _TAG_LIMIT:
@@ -1134,8 +1146,26 @@ def _suspect(body: str, stamped: bool) -> bool:
     return False
 
 
+_BYTE_STEMS = tuple(
+    stem.encode()
+    for stem in (*_STAMPED_STEMS, "KV Cache", "fired up", "slow tokenizer", "server_args=", "%", "\x1b")
+)
+
+
+def _inert(body: bytes) -> bool:
+    """Whether a stamped line of a serving server can't mean anything: no milestone begins so, no failure is worded so."""
+    if body[:4].lower() in _BYTE_HEADS:
+        return False
+    for stem in _BYTE_STEMS:  # noqa: SIM110  a generator costs twice as much here
+        if stem in body:
+            return False
+    return True
+
+
+_BYTE_HEADS = frozenset(head.encode() for head in _MILESTONE_HEADS)
 _SPEED = "gen throughput (token/s)"
-_FAST_TAGS = re.compile(rb"(?:[.,]\d{3})?((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
+_MS_END = 24  # where the tags begin after "[2026-10-06 20:01:03.123"
+_FAST_TAGS = re.compile(rb"((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
 _FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 2, b" INFO:    ": 3}
 
 
