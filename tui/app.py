@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 
-_FLUSH_S = 0.08  # changes are shown together, at most this often
+_FLUSH_S = 0.25  # changes are shown together: figures and the log move at 4 Hz at most
+_SOON_S = 0.02  # but a state that changed is shown at once
 _TICK_S = 1.0  # ages
 _RUNS_S = 5.0  # how often the host is asked for servers that others started
 _LIVE = ("staged", "starting", "running", "finishing")
@@ -133,7 +134,8 @@ class EagleApp(App[None]):
         self._open_session = open_session
         self._bell = bell
         self._flush_timer: Timer | None = None
-        self._flushed_at = 0.0
+        self._due = 0.0
+        self._shown_at = 0.0
         self._opened = False
         self._chosen: str | None = None  # run id that a person asked to see
         self._rung: set[str] = set()
@@ -154,15 +156,24 @@ class EagleApp(App[None]):
 
     # -- being told ------------------------------------------------------------------------------------------------
 
-    def touch(self) -> None:
-        """The board has changed: what is on show is repainted soon, with everything else that changes until then."""
-        if self._flush_timer is None:
-            wait = max(0.01, self._flushed_at + _FLUSH_S - time.monotonic())
-            self._flush_timer = self.set_timer(wait, self._show_changes)
+    def touch(self, *, soon: bool = False) -> None:
+        """The board has changed: what is on show is repainted together with all that changes until then.
+
+        Args:
+            soon: a state changed that a person waits for; it is shown within a frame.
+        """
+        now = time.monotonic()
+        due = now + _SOON_S if soon else max(now + _SOON_S, self._shown_at + _FLUSH_S)
+        if self._flush_timer is not None:
+            if due >= self._due:
+                return
+            self._flush_timer.stop()
+        self._due = due
+        self._flush_timer = self.set_timer(due - now, self._show_changes)
 
     def _show_changes(self) -> None:
         self._flush_timer = None
-        self._flushed_at = time.monotonic()
+        self._shown_at = time.monotonic()
         if not self.is_running or not self.screen_stack:
             return
         for screen in self.screen_stack:  # a mode shows through under a dialog
@@ -171,7 +182,7 @@ class EagleApp(App[None]):
 
     def _tick(self) -> None:
         # Samples come once a second too; ages ride on their repaint where they can.
-        if time.monotonic() - self._flushed_at > _TICK_S * 0.9:
+        if time.monotonic() - self._shown_at > _TICK_S * 0.9:
             self.touch()
 
     def _watch_theme(self, theme_name: str) -> None:
@@ -254,7 +265,7 @@ class EagleApp(App[None]):
                     self._refused(status.error)
                 if status.state is LinkState.UP:
                     board.problem = None
-                self.touch()
+                self.touch(soon=status.state is not was)
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
@@ -341,14 +352,19 @@ class EagleApp(App[None]):
                             )
                         ]
                     )
+                before = board.state
                 board.take_update(update)
+                news = before is None or (before.outcome, before.phase) != (
+                    update.state.outcome,
+                    update.state.phase,
+                )
                 if not started and update.state.run.state != "foreign":
                     started = True
                     stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
                     log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
                 log.append(update.records)
                 self._ring(update.state.run.run_id, str(update.state.outcome))
-                self.touch()
+                self.touch(soon=news)
             state = board.state
             if state is not None and state.run.exit_code is not None:
                 stamp = fmt.clock(fmt.epoch_of(state.run.ended_at), board.utc_offset_s)

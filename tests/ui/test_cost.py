@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import fakes
-from driving import shows, until
+from driving import shows
 from rich.console import Console
 
 from tui.app import EagleApp
@@ -16,14 +16,15 @@ from tui.widgets.tight import TightUpdate
 async def test_a_tick_of_eight_gpus_sends_a_few_hundred_bytes():
     app = EagleApp("gpu1", open_session=fakes.Hosts(fakes.scene("ready")))
     async with app.run_test(size=(160, 48)) as pilot:
-        await shows(pilot, "● READY")
-        await until(pilot, lambda: not app.screen._compositor._dirty_regions)
+        await shows(pilot, "● READY", "87.6", "234")
         warmer = tuple(
             replace(gpu, temperature_c=71.0, power_w=333.0)
             for gpu in fakes.gpus(87.6, straggler=None, util=95)
         )
         app.board.take_sample(GpuSample(time.time(), warmer, "nvml"))
         panel = app.screen.query_one(GpuPanel)
+        panel._exchange_repaint_regions()
+        app.screen._compositor._dirty_regions.clear()
         panel.repaint()
         regions = set(panel._exchange_repaint_regions())
         assert regions

@@ -71,8 +71,17 @@ class Dashboard(Mode):
         if not self.board.connected and self.board.link is not None:
             return keys("r", "h", "?", "^P", "q", where="refused or lost link")
         if self.crashed:
-            suggested = ("a",) if state and state.diagnosis and state.diagnosis.set else ()
-            return keys(*suggested, "Enter", "y", "l", "2", "Esc", "?", "^P", "q", where="dashboard")
+            suggested = (
+                keys("a", where="dashboard") if state and state.diagnosis and state.diagnosis.set else ()
+            )
+            report = (
+                ("Enter", "evidence"),
+                ("y", "copy report"),
+                ("l", "launch"),
+                ("2", "full log"),
+                ("Esc", "panels"),
+            )
+            return (*suggested, *report, *keys("?", "^P", "q"))
         if state is None:
             return keys("l", "3", "h", "p", "?", "^P", "q", where="dashboard")
         return keys("l", "b", "S", "/", "f", "Enter", "?", "^P", "q", where="dashboard")
@@ -151,6 +160,12 @@ class Dashboard(Mode):
                 return "mid", rows, (1 if spare else 0, 1 if spare > 1 else 0)
         rows, under = 4, gpus.wanted_height(title=False)
         return "narrow", rows, (1 if rows + under < height - 7 else 0, 1 if rows + under < height - 14 else 0)
+
+    def copied_text(self) -> tuple[str, str] | None:
+        """The log line under the cursor, where there is one."""
+        view = self.query_one(LogView)
+        record = view.current_record() if view.has_focus and view.current is not None else None
+        return (record.text, "line") if record is not None else None
 
     # -- actions ---------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,11 @@ class Logs(Mode):
         for painted in (self.query_one(LogState), self.query_one(RankLine), self.query_one(HitCount)):
             painted.repaint()
 
+    def copied_text(self) -> tuple[str, str] | None:
+        """The line under the cursor, else the newest."""
+        record = self.query_one(LogView).current_record()
+        return (record.text, "line") if record is not None else None
+
     def action_search(self) -> None:
         """The search line."""
         self.query_one(Search).focus()

@@ -17,6 +17,7 @@ _ERRORS = {
     "device_handle": "the driver cannot open a GPU",
     "unreadable": "the driver's answer could not be read",
 }
+_LATE_S = 3.0  # figures are sampled once a second; older ones carry their age
 _HEALTH = {"requires_reset": "needs a reset", "lost": "lost", "error": "error"}
 
 
@@ -125,6 +126,9 @@ class GpuPanel(Painted):
             return [("▲ ", "warn"), (f"the driver has not answered for {fmt.age(sample.stalled_s)}", "text")]
         if board.stale and board.sample_at is not None:
             return [("? ", "warn"), (f"last seen {fmt.age(time.monotonic() - board.sample_at)} ago", "muted")]
+        waited = time.monotonic() - board.sample_at if board.sample_at is not None else 0.0
+        if waited > _LATE_S:
+            return [("▲ ", "warn"), (f"last sample {fmt.age(waited)} ago", "text")]
         fraction = board.budget_fraction()
         if fraction is not None and board.state is not None and board.state.outcome is Outcome.STARTING:
             return [("│", "text"), (f" mem-fraction-static {fraction:g}", "muted")]
