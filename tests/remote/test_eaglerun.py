@@ -1,7 +1,5 @@
 """The helper under dash, BusyBox and bash: launch, files, states, locks, what a cut upload does."""
 
-# ruff: noqa: ASYNC240
-
 import asyncio
 import contextlib
 import json
