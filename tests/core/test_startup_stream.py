@@ -194,7 +194,29 @@ def test_secrets_are_masked() -> None:
         "admin_api_key": "***",
         "x": 1,
     }
-    assert "hush" not in tracker.feed(line[:-9])[0].text
+    for end in range(60, len(line)):
+        tracker.reset()
+        assert all("hus" not in record.text for record in tracker.feed(line[:end]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process.cmdline()=['sglang', 'serve', '--api-key', 'hush'] pid=4711",
+        "python -m sglang.launch_server --api-key hush --port 1",
+        "python -m sglang.launch_server --admin-api-key=hush",
+        "HF_TOKEN is hf_hushhushhushhushhush",
+    ],
+)
+def test_secrets_in_other_places_are_masked(text: str) -> None:
+    tracker = LogTracker()
+    records = tracker.feed(f"Traceback (most recent call last):\nValueError: {text}\n".encode())
+    tracker.flush()
+    assert all("hush" not in record.text for record in records)
+    found, _ = diagnose(tracker, exit=ExitEvidence(1))
+    assert found is not None
+    assert found.evidence is not None
+    assert "hush" not in found.evidence.text
 
 
 ARGS = b"[2026-10-06 20:01:03] server_args=ServerArgs(model_path='/m', tp_size=1)\n"
@@ -213,6 +235,13 @@ def test_a_second_run_in_the_same_file_starts_over() -> None:
     tracker.feed(b"[2026-10-06 20:01:05] The server is fired up and ready to roll!\n" + ARGS)
     assert tracker.state().outcome == Outcome.STARTING
     assert tracker.state().restarts == 2
+
+
+def test_the_second_run_marks_its_phases_again() -> None:
+    ready = b"[2026-10-06 20:01:05] The server is fired up and ready to roll!\n"
+    tracker = LogTracker()
+    records = tracker.feed(ARGS + ready + ARGS + ready)
+    assert [record.kind for record in records] == ["plain", "phase", "plain", "phase"]
 
 
 def test_a_bad_flag_after_a_stopped_run_is_the_newest_run() -> None:

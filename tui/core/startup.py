@@ -143,8 +143,11 @@ _EXCEPTION = re.compile(
 )
 _PAIR = re.compile(r"([#A-Za-z][^:,]{0,60}): (True|False|-?\d{1,15}(?:\.\d{1,15})?)")
 _BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
+# An unterminated value is masked too: the line may be cut, or not be read to its end yet.
 _SECRETS = re.compile(
-    r"((?:api_key|hf_token|password|ssl_keyfile_password)'?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")"
+    r"((?:\w*api_key|hf_token|\w*password)['\"]?\s{0,4}[:=]\s{0,4})(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$))"
+    r"|(--[\w-]{0,40}(?:api-key|password)(?:['\"],? {0,4}['\"]|[ =]['\"]?))[^\s'\",]+"
+    r"|\b(hf_)[A-Za-z0-9]{16,}"
 )
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
 
@@ -336,6 +339,7 @@ class LogTracker:
         self._ranks: dict[str, _Rank] = {}
         self._tags: set[str] = set()
         self._marks: list[tuple[Phase, float | None]] = []
+        self._marked: tuple[int, Phase] | None = None  # the phase whose first record is marked
         self._first_stamp: float | None = None
         self._day = 0.0
         self._stamp_text: str | None = None
@@ -716,7 +720,7 @@ class LogTracker:
 
     def _begins(self, phase: Phase) -> bool:
         """Whether the log's newest phase is `phase` and no record was marked with it yet."""
-        if self._phase != phase or getattr(self, "_marked", None) == (len(self._marks), phase):
+        if self._phase != phase or self._marked == (len(self._marks), phase):
             return False
         self._marked = (len(self._marks), phase)
         return True
@@ -957,7 +961,7 @@ class LogTracker:
             cause=cause,
             level=level,
             line=number,
-            text=segment.body[:2000],
+            text=_masked(segment.body[:_MATCHED]),
             rank=rank or None,
             phase=self._phase_of(segment, episode),
             marked=episode is not None and episode.marked,
@@ -998,7 +1002,7 @@ class LogTracker:
         if failure.phase is not None and (self._position < _WARMUP):
             tag = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
             self._prove(self._rank(tag), failure.phase)
-        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        groups = {name: _masked(value) for name, value in match.groupdict().items() if value is not None}
         clue = self._clue(
             failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups
         )
@@ -1193,8 +1197,8 @@ def _pairs(line: str | bytes) -> dict[str, str]:
 
 
 def _masked(text: str) -> str:
-    return (
-        _SECRETS.sub(r"\1'***'", text)
-        if "api_key" in text or "hf_token" in text or "password" in text
-        else text
+    if not any(hint in text for hint in ("api_key", "api-key", "hf_", "password")):
+        return text
+    return _SECRETS.sub(
+        lambda match: (match[1] or match[2] or match[3]) + ("'***'" if match[1] else "***"), text
     )
