@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import fakes
-from driving import shows
+from driving import shows, until
 from rich.console import Console
 
 from tui.app import EagleApp
@@ -17,12 +17,13 @@ async def test_a_tick_of_eight_gpus_sends_a_few_hundred_bytes():
     app = EagleApp("gpu1", open_session=fakes.Hosts(fakes.scene("ready")))
     async with app.run_test(size=(160, 48)) as pilot:
         await shows(pilot, "● READY", "87.6", "234")
+        panel = app.screen.query_one(GpuPanel)
+        await until(pilot, lambda: (panel._canvas.width, panel._canvas.height) == tuple(panel.size))
         warmer = tuple(
             replace(gpu, temperature_c=71.0, power_w=333.0)
             for gpu in fakes.gpus(87.6, straggler=None, util=95)
         )
         app.board.take_sample(GpuSample(time.time(), warmer, "nvml"))
-        panel = app.screen.query_one(GpuPanel)
         panel._exchange_repaint_regions()
         app.screen._compositor._dirty_regions.clear()
         panel.repaint()
