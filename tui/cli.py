@@ -5,7 +5,10 @@ to stderr. Exit codes: 0 done; 1 the thing asked about failed; 2 unknown run, pr
 4 timed out; 130 interrupted.
 """
 
+import contextlib
+import io
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -16,10 +19,12 @@ import click
 
 from tui import __version__
 from tui.core.errors import EagletuiError, UsageError
+from tui.core.text import one_line, sanitize
 
 T = TypeVar("T")
 
 EXIT_INTERRUPTED = 130
+_MAX_SECONDS = 1e8  # three years: beyond that, somebody mistyped
 
 
 class _Commands(click.Group):
@@ -51,20 +56,41 @@ def default_host() -> str:
 
 def emit(document: object) -> None:
     """One JSON document (or one line of a stream) on stdout."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+    # A file name that is no UTF-8 comes as lone surrogates; in JSON these are written as escapes.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
-    """A message, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A message, on stderr; nobody reading it is no reason to end."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Runs a command's coroutine on a fresh event loop."""
     import asyncio
+    import logging
 
+    # What libraries log about broken links would stand between our lines; we say what matters ourselves.
+    logging.getLogger().addHandler(logging.NullHandler())
     return asyncio.run(main)
+
+
+class _Seconds(click.ParamType[float]):
+    """A duration: not negative, finite."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds <= _MAX_SECONDS:
+            self.fail(f"{one_line(str(value), 40)!r} is no number of seconds from 0 to {_MAX_SECONDS:g}")
+        return seconds
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -72,7 +98,7 @@ host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETU
 set_option = click.option(
     "--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus."
 )
-timeout_option = click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait.")
+timeout_option = click.option("--timeout", type=_Seconds(), metavar="S", help="Seconds to wait.")
 
 
 @click.group(
@@ -240,7 +266,8 @@ def wait(run: str, until: str, timeout: float | None, host: str | None, as_json:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=_Seconds(),
+    metavar="S",
     default=20.0,
     show_default=True,
     help="Seconds to drain before more.",
@@ -300,35 +327,91 @@ def _fail(error: EagletuiError, as_json: bool) -> int:
     if as_json:
         document: dict[str, object] = {"error": error.slug, "message": error.message, "hint": error.hint}
         document.update(getattr(error, "details", {}))
-        emit(document)
-    else:
-        say(f"eagletui: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+        with contextlib.suppress(OSError):  # stdout itself may be what failed; then stderr says so
+            emit(document)
+            return error.exit_code
+    text = error.message + (f"; {error.hint}" if error.hint else "")
+    # Parts of it may come from a file or a command line that somebody else wrote.
+    say("eagletui: " + sanitize(" ".join(text.split())))
     return error.exit_code
+
+
+def _fault(error: Exception) -> EagletuiError:
+    """What nobody foresaw, as one line that says where it happened."""
+    import traceback
+
+    here = os.path.dirname(__file__)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if frame.filename.startswith(here)] or frames[-1:]
+    where = f" at {os.path.relpath(ours[-1].filename, here)}:{ours[-1].lineno}" if ours else ""
+    return EagletuiError(
+        f"{type(error).__name__}{where}: {one_line(str(error))}",
+        "this is a fault of eagletui, please report it",
+        slug="internal",
+    )
 
 
 def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
     try:
-        return command() or 0
+        code = command() or 0
+        sys.stdout.flush()
+        return code
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
         text = " ".join(error.format_message().split()).rstrip(".")
         return _fail(UsageError(text, "see eagletui --help"), as_json)
     except (KeyboardInterrupt, click.Abort):
-        say("interrupted; runs on the host go on")
+        interrupted = EagletuiError("interrupted", "runs on the host go on", slug="interrupted")
+        _fail(interrupted, as_json)
         return EXIT_INTERRUPTED
     except EagletuiError as error:
         return _fail(error, as_json)
-    except BrokenPipeError:  # `| head` closed the pipe; python must not complain at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `| head` has read enough
         return 0
+    except UnicodeEncodeError as error:
+        bad = one_line(error.object[max(0, error.start - 20) : error.end + 20], 60)
+        what = UsageError(f"{bad!r} is not valid UTF-8", "type it anew", slug="bad_value")
+        return _fail(what, as_json)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         hint = "free some space" if error.errno == 28 else None
         return _fail(EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error"), as_json)
+    except Exception as error:
+        return _fail(_fault(error), as_json)
+
+
+def _open_standard_streams() -> None:
+    """A stream that the caller closed becomes /dev/null: else a socket would get its number, and its output."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r", closefd=False))
+
+
+def _invoke() -> int | None:
+    # Not click's main(): that one answers a closed pipe, Ctrl-C and the end of input in ways of its own.
+    with cli.make_context("eagletui", sys.argv[1:]) as context:
+        code = cli.invoke(context)
+        return code if isinstance(code, int) else None
 
 
 def main() -> None:
     """Entry point of the command `eagletui`."""
+    _open_standard_streams()
     as_json = "--json" in sys.argv[1:]
-    sys.exit(_guarded(lambda: cli.main(standalone_mode=False), as_json))
+    # JSON is UTF-8 wherever it is read; other text shows what the terminal's encoding lacks as escapes.
+    for stream, encoding in ((sys.stdout, "utf-8" if as_json else None), (sys.stderr, None)):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+    code = _guarded(_invoke, as_json)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            code = code or _fail(EagletuiError(f"standard output: {error.strerror}", None), False)
+        # What is left in the buffer goes nowhere; Python would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

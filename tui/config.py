@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tui.core.errors import UsageError
+from tui.core.text import one_line
 
 APP = "eagletui"
 RESERVED_HOSTS = ("local", "demo")
@@ -19,7 +20,15 @@ RESERVED_HOSTS = ("local", "demo")
 def _base(kind: str) -> Path:
     home = os.environ.get("EAGLETUI_HOME")
     if home:
-        return Path(home).expanduser() / kind
+        try:
+            # Absolute: the simulated host works in another directory than the command that starts it.
+            return Path(home).expanduser().absolute() / kind
+        except RuntimeError:
+            raise UsageError(
+                f"EAGLETUI_HOME: {one_line(home, 60)} is no directory: there is no such user",
+                "give a path without ~",
+                slug="bad_config",
+            ) from None
     # XDG on macOS too: people who live in terminals look there.
     variable, default = {
         "config": ("XDG_CONFIG_HOME", ".config"),
@@ -27,7 +36,14 @@ def _base(kind: str) -> Path:
         "state": ("XDG_STATE_HOME", ".local/state"),
     }[kind]
     root = os.environ.get(variable)
-    return (Path(root) if root and Path(root).is_absolute() else Path.home() / default) / APP
+    if root and Path(root).is_absolute():
+        return Path(root) / APP
+    try:
+        return Path.home().absolute() / default / APP
+    except RuntimeError:
+        raise UsageError(
+            "this user has no home directory", "set HOME, or EAGLETUI_HOME", slug="bad_config"
+        ) from None
 
 
 def config_dir() -> Path:
@@ -97,28 +113,37 @@ class Settings:
 def load_settings() -> Settings:
     """Reads config.toml; a missing file is the defaults. Raises UsageError with file, key and what is wrong."""
     path = config_dir() / "config.toml"
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{path} is no file", "mend or remove it", slug="bad_config")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Settings()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", "mend or remove the file", slug="bad_config"
+            f"{path} cannot be read: {error.strerror}", "mend or remove it", slug="bad_config"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is not UTF-8 from byte {error.start} on", "save it as UTF-8", slug="bad_config"
         ) from None
     import tomli
 
     try:
         raw = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}", "mend that line", slug="bad_config") from None
+        raise UsageError(f"{path}: {one_line(str(error))}", "mend that line", slug="bad_config") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply", "mend the file", slug="bad_config") from None
 
     def wrong(key: str, wanted: str) -> UsageError:
+        key = one_line(key, 80)
         return UsageError(f"{path}: {key} must be {wanted}", f"correct {key}", slug="bad_config")
 
     unknown = set(raw) - {"default_host", "hosts", "theme", "bell"}
     if unknown:
         raise UsageError(
-            f"{path}: unknown key {min(unknown)}",
+            f"{path}: unknown key {one_line(min(unknown), 80)}",
             "known keys: default_host, hosts, theme, bell",
             slug="bad_config",
         )
@@ -136,7 +161,7 @@ def load_settings() -> Settings:
         extra = set(table) - {"ssh", "python", "env"}
         if extra:
             raise UsageError(
-                f"{path}: unknown key hosts.{name}.{min(extra)}",
+                f"{path}: unknown key {one_line(f'hosts.{name}.{min(extra)}', 80)}",
                 "known keys: ssh, python, env",
                 slug="bad_config",
             )

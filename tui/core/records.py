@@ -5,6 +5,7 @@ leaves either the old or the new content, and two panels can write at once.
 """
 
 import json
+import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tui.config import data_dir, private_dir
 from tui.core.errors import UsageError
+from tui.core.text import one_line
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class LaunchRecord:
     port: int | None = None
     outcome: str | None = None
     cause: str | None = None
+    phase: str | None = None  # the last one begun
     ready_after_s: float | None = None
     phase_took_s: Mapping[str, float] = field(default_factory=dict)
     exit_code: int | None = None
@@ -64,9 +67,30 @@ def _read(path: Path) -> LaunchRecord | None:
     known = {f.name for f in fields(LaunchRecord)}
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        return LaunchRecord(**{key: value for key, value in raw.items() if key in known})
-    except (OSError, ValueError, TypeError, AttributeError):
+        record = LaunchRecord(**{key: value for key, value in raw.items() if key in known})
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None  # half a file of an older crash, or a newer format: it must not hide the others
+    return record if record.run_id == path.stem and _sound(record) else None
+
+
+def _sound(record: LaunchRecord) -> bool:
+    """Whether the values that are computed with have their types; the file may be somebody's experiment."""
+    texts = (record.run_id, record.host, record.kind, record.profile, record.launched_at)
+    maybe_texts = (record.outcome, record.cause, record.phase)
+    took = record.phase_took_s
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(text is None or isinstance(text, str) for text in maybe_texts)
+        and isinstance(record.sets, dict)
+        and isinstance(record.args, dict)
+        and isinstance(took, dict)
+        and all(_is_seconds(value) for value in took.values())
+        and (record.ready_after_s is None or _is_seconds(record.ready_after_s))
+    )
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read(run_id: str) -> LaunchRecord | None:
@@ -77,7 +101,7 @@ def read(run_id: str) -> LaunchRecord | None:
 def read_all() -> list[LaunchRecord]:
     """All launches, newest first."""
     try:
-        paths = [path for path in launches_dir().iterdir() if path.suffix == ".json"]
+        paths = [path for path in launches_dir().iterdir() if path.suffix == ".json" and path.is_file()]
     except OSError:
         return []
     found = [record for path in paths if (record := _read(path))]
@@ -90,6 +114,8 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
     Raises UsageError where several fit; returns None where none does.
     """
     ids = list(dict.fromkeys(run_ids))
+    if not reference:
+        return None  # `stop "$RUN"` with an empty variable means no run, and not the only one there is
     if reference in ids:
         return reference
     digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
@@ -101,7 +127,7 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(
-            f"{reference} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run"
+            f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run"
         )
     return fitting[0] if fitting else None
 

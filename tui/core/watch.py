@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from tui.core import records, runs
 from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.follow import Chunk, follow
 from tui.core.logs import LogRecord
 from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
@@ -117,6 +117,28 @@ async def host_clock(transport: Transport) -> HostClock:
     return HostClock(seconds - here if abs(seconds - here) > 2 else 0.0, offset)
 
 
+def is_over(run: Run) -> bool:
+    """Whether its main process has ended; what it left behind may live on (`Run.orphans`)."""
+    return run.state in (RunState.EXITED, RunState.LOST)
+
+
+def outcome_of_files(run: Run) -> Outcome | None:
+    """The outcome where the files of a run alone decide it, None while it lives."""
+    if run.state is RunState.LOST:
+        return Outcome.LOST
+    if run.state is RunState.UNKNOWN:
+        return Outcome.UNKNOWN
+    if run.state is not RunState.EXITED:
+        return None
+    if run.stopped_by_us:
+        return Outcome.STOPPED
+    if run.exit_code is None:  # a foreign server: nobody told us how it ended
+        return Outcome.LOST
+    if run.exit_code != 0:
+        return Outcome.CRASHED
+    return Outcome.STOPPED if run.kind == "server" else Outcome.FINISHED
+
+
 class RunWatcher:
     """State of one run; `updates()` is the only way to read it."""
 
@@ -131,7 +153,9 @@ class RunWatcher:
         usual, self._usual_total = records.usual(run.host, run.profile or "")
         self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
         self._diagnosed: tuple[int, str, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
-        self._ready_after_s: float | None = None
+        # Whoever comes later than that moment knows it from the record only.
+        known = records.read(run.run_id)
+        self._ready_after_s = known.ready_after_s if known else None
         self._line_at = self._progress_at = time.monotonic()
         self._progress_key: object = None
         self._known_at = time.monotonic()
@@ -139,7 +163,10 @@ class RunWatcher:
         self._recorded: object = None
 
     async def updates(self) -> AsyncIterator[RunUpdate]:
-        """From the first byte of the log (the last 256 KiB of a huge one) to the end of the run; survives the link."""
+        """From the first byte of the log (the last 256 KiB of a huge one) to the end of the run; survives the link.
+
+        The last update has everything: the exit, and the log to its end. Raises HostError where the host cannot do it.
+        """
         chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(maxsize=16)
         wake = asyncio.Event()
         tasks = [
@@ -150,9 +177,14 @@ class RunWatcher:
         ]
         try:
             while True:
+                # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the event.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(wake.wait(), _TICK_S)
+                    async with asyncio.timeout(_TICK_S):
+                        await wake.wait()
                 wake.clear()
+                for task in tasks:
+                    if task.done() and (error := task.exception()):
+                        raise error  # a watch that reads no more must not look alive
                 update, ended = self._step(chunks)
                 if not chunks.empty():
                     wake.set()
@@ -168,22 +200,53 @@ class RunWatcher:
     # -- inputs ---------------------------------------------------------------------------------------------------
 
     async def _read_log(self, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
-        if self._run.log_path:
-            async for chunk in follow(
-                self._transport,
-                self._run.log_path,
-                tail_from_end=self._run.state == RunState.FOREIGN,
-                ended=self._run_over,
-            ):
-                await chunks.put(chunk)
-                wake.set()
-        else:
-            await self._over.wait()  # a foreign server whose output goes nowhere we can read
+        try:
+            if self._run.log_path:
+                await self._follow(self._run.log_path, chunks, wake)
+            else:  # a foreign server whose output goes nowhere we can read
+                await self._wait_for_end()
+        except UsageError:  # another user's log: process and port still tell how the server is
+            await self._wait_for_end()
+        except BaseException:
+            wake.set()
+            raise
         await chunks.put(None)
         wake.set()
 
+    async def _wait_for_end(self) -> None:
+        if not self._run_over():
+            await self._over.wait()
+
+    async def _follow(self, path: str, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
+        last: Chunk | None = None
+        while True:
+            try:
+                async for chunk in follow(
+                    self._transport,
+                    path,
+                    offset=last.offset + len(last.data) if last else 0,
+                    generation=last.generation if last else 0,
+                    identity=last.identity if last else None,
+                    tail_from_end=last is None and self._run.state == RunState.FOREIGN,
+                    ended=self._run_over,
+                ):
+                    last = chunk
+                    await chunks.put(chunk)
+                    wake.set()
+                return
+            except HostError:
+                # A link that needs a person (a code, a password) comes back when they connect again.
+                if self._transport.status().state is LinkState.UP:
+                    raise
+                wake.set()
+                async for status in self._transport.watch():
+                    if status.state is LinkState.UP:
+                        break
+                else:
+                    raise  # closed
+
     def _run_over(self) -> bool:
-        return self._run.state in (RunState.EXITED, RunState.LOST)
+        return is_over(self._run)
 
     async def _poll_status(self, wake: asyncio.Event) -> None:
         while not self._run_over():
@@ -212,7 +275,8 @@ class RunWatcher:
     async def _probe_ready(self, wake: asyncio.Event) -> None:
         while not self._run_over():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._startup_changed.wait(), HTTP_PROBE_PERIOD_S)
+                async with asyncio.timeout(HTTP_PROBE_PERIOD_S):
+                    await self._startup_changed.wait()
             self._startup_changed.clear()
             up = self._transport.status().state is LinkState.UP
             if up and await self._probe.check(self._tracker.state()):
@@ -248,7 +312,8 @@ class RunWatcher:
             new.extend(self._tracker.flush())
         state = self._state(final=ended)
         out.append(RunUpdate(state, tuple(new), None, behind))
-        self._record(state)
+        if ended or not self._run_over():  # of a run that is over nothing is known before its log is read
+            self._record(state)
         return out, ended
 
     def _state(self, *, final: bool = False) -> ServerState:
@@ -259,7 +324,7 @@ class RunWatcher:
         if progress_key != self._progress_key:
             self._progress_key, self._progress_at = progress_key, now
         lost_link = self._transport.status().state is not LinkState.UP
-        outcome = self._outcome(startup, final)
+        outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, final)
         phase = startup.phase
         if self._probe.ready and phase not in (Phase.READY, Phase.SERVING):
@@ -287,20 +352,13 @@ class RunWatcher:
         )
         return replace(state, eta_s=_eta(state)) if outcome is Outcome.STARTING else state
 
-    def _outcome(self, startup: StartupState, final: bool) -> Outcome:
-        run = self._run
-        if run.state is RunState.LOST:
-            return Outcome.LOST
-        if run.state is RunState.UNKNOWN:
-            return Outcome.UNKNOWN
-        if run.state is RunState.EXITED:
-            if run.stopped_by_us:
-                return Outcome.STOPPED
-            if run.kind != "server":
-                return Outcome.FINISHED if run.exit_code == 0 else Outcome.CRASHED
-            return Outcome.STOPPED if run.exit_code == 0 else Outcome.CRASHED
-        if startup.outcome is Outcome.CRASHED:
+    def _outcome(self, startup: StartupState) -> Outcome:
+        ended = outcome_of_files(self._run)
+        unexplained = self._run.state is RunState.EXITED and ended is Outcome.LOST
+        if startup.outcome is Outcome.CRASHED and (ended is None or unexplained):
             return Outcome.CRASHED
+        if ended is not None:
+            return ended
         return Outcome.READY if self._probe.ready else Outcome.STARTING
 
     def _diagnose(self, startup: StartupState, final: bool) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
@@ -373,6 +431,7 @@ class RunWatcher:
                     known,
                     outcome=str(state.outcome),
                     cause=cause,
+                    phase=str(state.phase),
                     ready_after_s=state.ready_after_s,
                     phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
                     exit_code=state.run.exit_code,
