@@ -87,6 +87,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("arch_symmetric_memory", in_trace("", "RuntimeError: Unsupported architecture: symmetric memory multicast has no path for compute capability 12.0"), "unsupported_arch", Phase.LAUNCH),
     ("arch_a2a", in_trace(LOADING, "AssertionError: The 'flashinfer' A2A backend with moe_runner_backend='marlin' is not supported on sm_120"), "unsupported_arch", Phase.LOAD_WEIGHTS),
     ("nccl_algo", "gpubox:1:1 [0] enqueue.cc:2231 NCCL WARN Error : no algorithm/protocol available for function AllReduce\n" + in_trace(CAPTURING, "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"), "nccl", Phase.CUDA_GRAPH),
+    ("transformers_old", "Traceback (most recent call last):\n" + FRAME + "ValueError: The checkpoint you are trying to load has model type `kimi_k3` but Transformers does not recognize this architecture.\n", "import_error", Phase.LAUNCH),
     ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
     ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
     ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "cuda_error", Phase.LAUNCH),
@@ -137,6 +138,92 @@ def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
     assert "{" not in found.title + "".join(found.advice)
     assert found.evidence is not None
     assert observations == ()
+
+
+@pytest.mark.parametrize(
+    ("context", "line", "cause"),
+    [
+        (
+            LOADING,
+            "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 50.00 GB free.",
+            "host_oom",
+        ),
+        (
+            LOADING,
+            "AttributeError: module 'sgl_kernel' has no attribute 'fp8_blockwise_scaled_mm'",
+            "import_error",
+        ),
+        (READY, "RuntimeError: DeepEP error: CPU recv timeout", "nccl"),
+        (LOADED, "RuntimeError: Not enough GPU memory for mamba cache", "oom_kv_pool"),
+        (
+            CAPTURING,
+            "RuntimeError: No supported CUDA architectures found for major versions [9, 10].",
+            "unsupported_arch",
+        ),
+        (LOADING, "ValueError: type fp8e4nv not supported in this architecture.", "unsupported_arch"),
+        (
+            LOADING,
+            "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current capability: 80.",
+            "unsupported_arch",
+        ),
+        (
+            LOADING,
+            "ValueError: Weight output_partition_size = 576 is not divisible by weight quantization block_n = 128.",
+            "bad_flag",
+        ),
+        (CAPTURING, "nvcc fatal   : Unsupported gpu architecture 'compute_120a'", "unsupported_arch"),
+        (
+            CAPTURING,
+            "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+            "jit_compile",
+        ),
+        (
+            HTTP,
+            "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "oom_serving",
+        ),
+        (HTTP, "RuntimeError: CUDA error: out of memory", "oom_serving"),
+        (
+            LOADING,
+            "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 3.50 GiB.",
+            "oom_weights",
+        ),
+        (LOADING, "OSError: You are trying to access a gated repo.", "hf_download"),
+        ("", "RuntimeError: No CUDA GPUs are available", "cuda_error"),
+    ],
+)
+def test_more_of_the_field(context: str, line: str, cause: str) -> None:
+    assert read(in_trace(context, line)).cause == cause
+
+
+EXCERPTS = [
+    (
+        [
+            'File "/x/sglang/srt/model_executor/cuda_graph_runner.py", line 1, in __init__',
+            'File "/x/sglang/srt/model_executor/cuda_graph_runner.py", line 2, in capture_one_batch_size',
+        ],
+        "oom_cuda_graph",
+        Phase.CUDA_GRAPH,
+    ),
+    (['File "/x/sglang/srt/managers/scheduler.py", line 1, in event_loop_overlap'], "oom_serving", Phase.SERVING),
+    (['File "/x/sglang/srt/model_executor/model_runner.py", line 1, in load_model'], "oom_weights", Phase.LOAD_WEIGHTS),
+    (['File "/x/sglang/srt/model_executor/model_runner.py", line 1, in init_memory_pool'], "oom_kv_pool", Phase.MEMORY_POOL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("frames", "cause", "phase"), EXCERPTS)
+def test_a_traceback_alone_says_how_far_the_rank_was(frames: list[str], cause: str, phase: Phase) -> None:
+    text = (
+        T.format(1)
+        + MARKER
+        + FRAME
+        + "".join(f"  {frame}\n    x()\n" for frame in frames)
+        + OOM
+        + "\n\n"
+        + DEATH
+    )
+    found = read(text)
+    assert (found.cause, found.phase) == (cause, phase)
 
 
 def test_every_pattern_is_tried() -> None:

@@ -84,7 +84,7 @@ def test_the_same_line_of_many_ranks_is_one_row() -> None:
 
 def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
     warning = b"Using a slow tokenizer. This might cause a significant slowdown.\n"
-    line = b'[2026-10-06 20:01:%02d] INFO:     127.0.0.1:%d - "POST /generate HTTP/1.1" 200 OK\n'
+    line = b'[2026-10-06 20:01:%02d] INFO:     127.0.0.1:%d - "GET /health HTTP/1.1" 200 OK\n'
     chunks = [chunk for n in range(30) for chunk in (warning, line % (n, 4000 + n))]
     buffer = fill(LogBuffer(), *chunks)
     assert len(buffer.rows) == 2

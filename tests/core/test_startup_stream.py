@@ -300,6 +300,19 @@ def test_what_is_not_ready(text: str) -> None:
     assert tracker.state().outcome == Outcome.STARTING
 
 
+def test_answered_requests_prove_serving_where_the_ready_line_is_missing() -> None:
+    post = b'[2026-10-06 20:01:05] INFO:     127.0.0.1:1 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+    tracker = LogTracker(records=False)
+    tracker.feed(
+        ARGS
+        + b"[2026-10-06 20:01:04] INFO:     Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)\n"
+    )
+    tracker.feed(post)
+    assert tracker.state().outcome == Outcome.STARTING  # the warm-up's own
+    tracker.feed(post * 2)
+    assert (tracker.state().outcome, tracker.state().phase) == (Outcome.READY, Phase.SERVING)
+
+
 def test_a_warmup_that_fails_minutes_later_is_a_crash() -> None:
     raw = LOGS["log-warmup-502-proxy.log"]
     tracker = LogTracker(records=False)

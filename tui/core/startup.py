@@ -143,6 +143,9 @@ _EXCEPTION = re.compile(
 )
 _PAIR = re.compile(r"([#A-Za-z][^:,]{0,60}): (True|False|-?\d{1,15}(?:\.\d{1,15})?)")
 _BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
+_ANSWERED = re.compile(
+    r'^INFO: .{0,60}"POST /(?:generate|v1/chat/completions|v1/completions|v1/responses|v1/messages)\S* HTTP/[\d.]+" 200'
+)
 # An unterminated value is masked too: the line may be cut, or not be read to its end yet.
 _SECRETS = re.compile(
     r"((?:\w*api_key|hf_token|\w*password)['\"]?\s{0,4}[:=]\s{0,4})(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$))"
@@ -355,6 +358,7 @@ class LogTracker:
         self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
+        self._answered = 0  # generation requests answered before "fired up"; the warm-up makes one
         self._port: int | None = None
         self._version: str | None = None
         self._args: dict[str, object] | None = None
@@ -428,7 +432,10 @@ class LogTracker:
                             seen.append(index)
                             continue
                         if (head == 2 and serving) or (
-                            head == 3 and raw[end + 12 : end + 13].isdigit() and b"HTTP/1" in raw
+                            head == 3
+                            and self._position >= _READY
+                            and raw[end + 12 : end + 13].isdigit()
+                            and b"HTTP/1" in raw
                         ):
                             continue
                         if not head and plain_tables and _inert(raw[end + 2 :]):
@@ -564,6 +571,10 @@ class LogTracker:
             batch = _BATCH.match(body)
             if batch is not None:
                 return self._on_batch(segment, batch, number)
+            if self._position < _READY and _ANSWERED.search(body) is not None:
+                self._answered += 1
+                if self._answered >= (3 if self._position else 1) and self._position in (0, _WARMUP):
+                    self._advance(None, Phase.SERVING, _SERVING)
         if self._in_usage and not stamped and ": error: " not in body:
             return "plain"
         if body.startswith("usage: "):
