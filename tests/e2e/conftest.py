@@ -220,6 +220,20 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
+def _kill_marked(mark: str) -> None:
+    for pid in processes_with(mark):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@pytest.fixture(scope="session")
+def kill_marked() -> Callable[[str], None]:
+    """kill_marked(text): SIGKILL to every process whose environment holds the text."""
+    return _kill_marked
+
+
 @dataclass(frozen=True)
 class SglangCpu:
     """The real SGLang on this machine's CPU."""
@@ -278,11 +292,7 @@ class SglangCpu:
         return processes_with(self.mark)
 
     def kill(self) -> None:
-        for pid in self.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        _kill_marked(self.mark)
 
 
 @pytest.fixture(scope="session")

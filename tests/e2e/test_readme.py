@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,18 +41,20 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def env(tmp_path_factory: pytest.TempPathFactory, kill_marked) -> Iterator[dict[str, str]]:
+    home = tmp_path_factory.mktemp("home")
     kept = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("PIP_", "SSL_", "XDG_CONFIG_DIRS"))
     }
-    return kept | {
-        "HOME": str(tmp_path_factory.mktemp("home")),
+    yield kept | {
+        "HOME": str(home),
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
     }
+    kill_marked(f"HOME={home}\0")  # the simulated host would stay for ten minutes, with its server's port
 
 
 def shell(command: str, clone: Path, env: dict[str, str], timeout: float = INSTALL_S) -> str:
@@ -83,9 +86,9 @@ def test_the_first_opens_the_panel_and_a_launch_gets_ready(
     install, _, panel = commands[0].rpartition(" && ")
     shell(install, clone, env)
     screen = terminal(["sh", "-c", panel], env, cwd=clone)
-    screen.wait_for("SIMULATED", 60)
+    screen.wait_for(r"(?s)SIMULATED.*● link.*No server runs here", 60)
     launch_by_keyboard(screen, "kimi-k2.5-baseline-bs128")
-    screen.wait_for(r"\bREADY\b", 60)
+    screen.wait_for(r"READY\s+kimi-k2.5-baseline-bs128", 60)
     screen.keys("q")
     assert screen.wait_exit() == 0
 
