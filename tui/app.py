@@ -139,6 +139,7 @@ class EagleApp(App[None]):
         self._opened = False
         self._chosen: str | None = None  # run id that a person asked to see
         self._rung: set[str] = set()
+        self._faults: set[str] = set()
         for name in THEMES:
             self.register_theme(textual_theme(name))
         self.theme = f"eagle-{theme}"
@@ -226,7 +227,7 @@ class EagleApp(App[None]):
             self._set_problem(board, error)
             return
         except Exception as error:
-            self._set_problem(board, self._unexpected(error))
+            self._set_problem(board, self.report_fault(error))
             return
         self.touch()
         self._follow_facts(session, board)
@@ -238,16 +239,20 @@ class EagleApp(App[None]):
             board.problem = error
             self.touch()
 
-    def _unexpected(self, error: Exception) -> EagletuiError:
-        """A fault of ours: kept in a file, told in one line."""
+    def report_fault(self, error: Exception) -> EagletuiError:
+        """A fault of ours: kept in a file (once each), told in one line."""
         from tui.config import private_dir, state_dir
 
         where = "not written"
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        key = f"{type(error).__name__} {last}"
         with contextlib.suppress(OSError):
             path = private_dir(state_dir()) / "panel-errors.log"
-            with path.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')}\n")
-                traceback.print_exception(error, file=file)
+            if key not in self._faults:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')}\n")
+                    traceback.print_exception(error, file=file)
+                self._faults.add(key)
             where = str(path)
         return EagletuiError(f"a fault of eagletui: {type(error).__name__}", f"details in {where}")
 
@@ -269,7 +274,7 @@ class EagleApp(App[None]):
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
-            self._set_problem(board, self._unexpected(error))
+            self._set_problem(board, self.report_fault(error))
 
     @work(exclusive=True, group="facts", exit_on_error=False)
     async def _follow_facts(self, session: "HostSession", board: Board) -> None:
@@ -279,7 +284,7 @@ class EagleApp(App[None]):
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
-            self._set_problem(board, self._unexpected(error))
+            self._set_problem(board, self.report_fault(error))
 
     @work(exclusive=True, group="gpus", exit_on_error=False)
     async def _follow_gpus(self, session: "HostSession", board: Board) -> None:
@@ -290,7 +295,7 @@ class EagleApp(App[None]):
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
-            self._set_problem(board, self._unexpected(error))
+            self._set_problem(board, self.report_fault(error))
 
     @work(exclusive=True, group="runs", exit_on_error=False)
     async def _follow_runs(self, session: "HostSession", board: Board) -> None:
@@ -303,7 +308,7 @@ class EagleApp(App[None]):
                 if board.connected:
                     self._set_problem(board, error)
             except Exception as error:
-                self._set_problem(board, self._unexpected(error))
+                self._set_problem(board, self.report_fault(error))
             await asyncio.sleep(_RUNS_S)
 
     def _choose_run(self) -> None:
@@ -373,7 +378,7 @@ class EagleApp(App[None]):
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
-            self._set_problem(board, self._unexpected(error))
+            self._set_problem(board, self.report_fault(error))
 
     def _marker(self, text: str, stamp: str | None) -> "LogRecord":
         from tui.core.logs import LogRecord
@@ -490,7 +495,7 @@ class EagleApp(App[None]):
         except EagletuiError:
             raise
         except Exception as error:
-            raise self._unexpected(error) from None
+            raise self.report_fault(error) from None
 
     async def replaced_by(self, plan: "LaunchPlan") -> "tuple[Run, ...]":
         """Our live servers that are in the way of a plan."""
@@ -538,7 +543,7 @@ class EagleApp(App[None]):
         except EagletuiError as error:
             self.tell(error)
         except Exception as error:
-            self.tell(self._unexpected(error))
+            self.tell(self.report_fault(error))
         else:
             self._chosen = run.run_id
             board.stop = None
@@ -561,7 +566,7 @@ class EagleApp(App[None]):
             self.tell(error)
         except Exception as error:
             board.stop = None
-            self.tell(self._unexpected(error))
+            self.tell(self.report_fault(error))
         self.touch()
 
     def copy_text(self, text: str, what: str) -> None:
@@ -871,7 +876,7 @@ class EagleApp(App[None]):
         if self.is_headless:
             super()._handle_exception(error)
             return
-        told = self._unexpected(error)
+        told = self.report_fault(error)
         self.exit(return_code=1, message=_plain(f"{told.message}; {told.hint}. Servers go on."))
 
 

@@ -335,7 +335,16 @@ class Painted(Widget):
         tokens = THEMES.get(self.app.theme, DARK)
         old = self._canvas
         canvas = Canvas(self.size.width, self.size.height, self.GROUND)
-        self.draw(canvas)
+        try:
+            self.draw(canvas)
+        except Exception as error:
+            report = getattr(self.app, "report_fault", None)
+            if self.app.is_headless or report is None:
+                raise
+            # A fault in one panel must not take the others, and the person's session, with it.
+            told = report(error)
+            canvas = Canvas(self.size.width, self.size.height, self.GROUND)
+            canvas.put(1, 0, f"✗ not drawn: {told.message}; {told.hint}", "err")
         self._canvas = canvas
         if (
             old is None
