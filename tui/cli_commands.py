@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import os
+import re
+import shlex
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,13 +18,16 @@ from tui.core import records
 from tui.core.diagnosis import Diagnosis
 from tui.core.errors import EagletuiError, TimedOut, UsageError
 from tui.core.logs import LogRecord
-from tui.core.runs import Run, RunState
+from tui.core.runs import Run
 from tui.core.session import HostSession, ServerState, open_session
 from tui.core.startup import Outcome
 from tui.core.text import one_line, sanitize
-from tui.terminal import TerminalAsker
+from tui.core.transport import LinkState
+from tui.core.watch import RunUpdate, is_over, outcome_of_files
+from tui.terminal import TerminalAsker, interactive, read_line
 
 _EXIT_FOLLOWS_S = 15.0
+_LOOK_S = 10.0  # how long a look at a run may take
 
 
 @asynccontextmanager
@@ -81,7 +86,7 @@ def state_json(state: ServerState) -> dict[str, object]:
     }
 
 
-def run_json(run: Run, outcome: str, phase: str | None) -> dict[str, object]:
+def run_json(run: Run, outcome: str, phase: str | None, cause: str | None) -> dict[str, object]:
     """A run as `ps` prints it."""
     return {
         "run": run.run_id,
@@ -90,6 +95,7 @@ def run_json(run: Run, outcome: str, phase: str | None) -> dict[str, object]:
         "host": run.host,
         "outcome": outcome,
         "phase": phase,
+        "cause": cause,
         "pid": run.pid,
         "port": run.port,
         "started": run.started_at,
@@ -265,8 +271,6 @@ def launch_command(
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(f"{finding.check}: {finding.text}")
-            for note in plan.command.notes:
-                say(note)
             run = await opened.launch(plan, replace=replace_running)
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")
@@ -274,7 +278,7 @@ def launch_command(
                 limit = timeout if timeout is not None else profile.startup_timeout_s
                 return await _wait(opened, run, "ready", limit, as_json)
             # A launch that dies at once (no such program, a bad flag) is said now, not at the next look.
-            state = await _first_state(opened, run)
+            state = await _settled_state(opened, run)
             if as_json:
                 emit(state_json(state))
             elif state.outcome is Outcome.CRASHED:
@@ -284,16 +288,6 @@ def launch_command(
             return 1 if state.outcome is Outcome.CRASHED else 0
 
     return run_async(start())
-
-
-async def _first_state(opened: HostSession, run: Run) -> ServerState:
-    updates = opened.watch(run)
-    try:
-        async for update in updates:
-            return update.state
-    finally:
-        await updates.aclose()  # type: ignore[attr-defined]
-    raise EagletuiError(f"{run.run_id} gave no state", "see eagletui ps")
 
 
 def _tell(state: ServerState) -> None:
@@ -312,51 +306,63 @@ def _tell(state: ServerState) -> None:
         for advice in state.diagnosis.advice:
             say(f"- {advice}")
         if state.diagnosis.set:
-            flags = " ".join(f"--set {key}={value}" for key, value in state.diagnosis.set.items())
-            say(f"try: eagletui launch {run.profile} {flags}")
+            say(f"try: {_launch_again(run, state.diagnosis.set)}")
 
 
-def _ended(state: ServerState) -> bool:
-    return state.run.state in (RunState.EXITED, RunState.LOST)
+def _launch_again(run: Run, change: Mapping[str, object]) -> str:
+    """The command that launches a run's profile as it was, with a change; secrets of the first launch are left out."""
+    from tui.core.profiles import MASK, toml_value
+
+    known = records.read(run.run_id)
+    sets = {**(known.sets if known else {}), **change}
+    words = ["eagletui", "launch", run.profile or "NAME", "--host", run.host]
+    for key, value in sets.items():
+        if value != MASK:
+            words += ["--set", f"{key}={value if isinstance(value, str) else toml_value(value)}"]
+    return shlex.join(words)
+
+
+def _is_decided(update: RunUpdate, until: str) -> bool:
+    """Whether a wait is over; of a run that has ended the last update has the whole log, and the diagnosis."""
+    state = update.state
+    if is_over(state.run):
+        return False
+    return until == "ready" and state.outcome in (Outcome.READY, Outcome.FINISHED)
 
 
 async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_json: bool) -> int:
     last: ServerState | None = None
     shown: object = None
     crashed_at: float | None = None
+    began = time.monotonic()
+    link = opened.transport.status
     try:
-        async with asyncio.timeout(timeout_s):
-            async for update in opened.watch(run):
+        # However short the patience: what the host says at present is heard.
+        async with asyncio.timeout(max(timeout_s, _LOOK_S)) as limit, aclosing(opened.watch(run)) as updates:
+            async for update in updates:
                 last = update.state
-                progress = last.startup.progress
-                line = last.phase.replace("_", " ") + (
-                    f" {progress.what} {progress.done}/{progress.total}"
-                    if progress and last.outcome is Outcome.STARTING
-                    else ""
-                )
-                key = (last.phase, last.stale, progress and progress.done * 10 // max(1, progress.total))
-                if key != shown and not as_json and last.outcome is Outcome.STARTING:
-                    shown = key
-                    say(f"{time.strftime('%H:%M:%S')} {'link lost, was at ' if last.stale else ''}{line}")
-                if until == "ready" and last.outcome in (Outcome.READY, Outcome.FINISHED):
+                if _is_decided(update, until):
                     break
-                if _ended(last):
-                    break
-                if last.outcome is Outcome.CRASHED and until == "ready":
+                if last.outcome is Outcome.CRASHED and until == "ready" and not is_over(last.run):
                     # The exit code follows within seconds; what lingers longer is told without one.
                     crashed_at = crashed_at or time.monotonic()
                     if time.monotonic() - crashed_at > _EXIT_FOLLOWS_S:
                         break
+                if (error := link().error) and link().state in (LinkState.WAITING, LinkState.REFUSED):
+                    raise error  # nobody is here to log in again
+                if not as_json and last.outcome is Outcome.STARTING:
+                    shown = _say_progress(last, shown)
+                if update.settled:
+                    left = timeout_s - (time.monotonic() - began)
+                    limit.reschedule(asyncio.get_running_loop().time() + max(0.0, left))
+            limit.reschedule(None)
     except TimeoutError:
+        message = f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s"
+        hint = "it goes on; eagletui wait takes a longer --timeout"
         if as_json and last is not None:
-            emit(
-                {**state_json(last), "error": TimedOut.slug, "message": f"not {until} after {timeout_s:g} s"}
-            )
+            emit({**state_json(last), "error": TimedOut.slug, "message": message, "hint": hint})
             return TimedOut.exit_code
-        raise TimedOut(
-            f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s",
-            "it goes on; eagletui wait takes a longer --timeout",
-        ) from None
+        raise TimedOut(message, hint) from None
     if last is None:
         raise EagletuiError(f"{run.run_id} gave no state", "see eagletui ps")
     if as_json:
@@ -368,6 +374,19 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
     return 0 if last.run.exit_code == 0 or last.run.stopped_by_us else 1
 
 
+def _say_progress(state: ServerState, shown: object) -> object:
+    """Says how far a start is where that is news; what was said is the next call's `shown`."""
+    progress = state.startup.progress
+    key = (state.phase, state.stale, progress and progress.done * 10 // max(1, progress.total))
+    if key == shown:
+        return shown
+    line = state.phase.replace("_", " ")
+    if progress:
+        line += f" {progress.what} {progress.done}/{progress.total}"
+    say(f"{time.strftime('%H:%M:%S')} {'link lost, was at ' if state.stale else ''}{line}")
+    return key
+
+
 def ps_command(host: str | None, as_json: bool) -> int:
     """`eagletui ps`."""
 
@@ -375,19 +394,18 @@ def ps_command(host: str | None, as_json: bool) -> int:
         async with session(host or default_host()) as opened:
             rows = []
             for run in await opened.runs():
-                outcome, phase = await _outcome_of(opened, run)
-                rows.append(run_json(run, outcome, phase))
+                rows.append(run_json(run, *await _outcome_of(opened, run)))
         if as_json:
             emit(rows)
             return 0
         if not rows:
             say(f"no runs on {host or default_host()}; eagletui launch NAME starts one")
             return 0
-        print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE':<16} {'PID':>8} {'PORT':>6}  STARTED")
+        print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
         for row in rows:
             name = f"{row['profile'] or row['owner'] or '–'} {str(row['run'])[-6:]}"
             print(
-                f"{name[:34]:<34} {row['outcome']!s:<9} {row['phase'] or '–':<16} "
+                f"{name[:34]:<34} {row['outcome']!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
                 f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
             )
         return 0
@@ -395,37 +413,25 @@ def ps_command(host: str | None, as_json: bool) -> int:
     return run_async(show())
 
 
-async def _outcome_of(opened: HostSession, run: Run) -> tuple[str, str | None]:
-    """What a run is doing. An ended one: by this machine's record, its exit and its log; a live one: by a short look."""
-    if run.state in (RunState.EXITED, RunState.LOST):
+async def _outcome_of(opened: HostSession, run: Run) -> tuple[str, str | None, str | None]:
+    """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
+    outcome = outcome_of_files(run)
+    if outcome is not None:
         known = records.read(run.run_id)
-        if run.state is RunState.LOST:
-            return Outcome.LOST, None
-        if run.stopped_by_us or run.exit_code == 0:
-            return (Outcome.STOPPED if run.kind == "server" else Outcome.FINISHED), None
-        return Outcome.CRASHED, (known.cause if known else None)
-    if run.state is RunState.UNKNOWN:
-        return Outcome.UNKNOWN, None
+        return outcome, known.phase if known else None, known.cause if known else None
     latest = await _settled_state(opened, run)
-    return latest.outcome, latest.phase
+    return latest.outcome, latest.phase, latest.diagnosis.cause if latest.diagnosis else None
 
 
 async def _settled_state(opened: HostSession, run: Run) -> ServerState:
     """The state once the log has been read up to its present end."""
     latest: ServerState | None = None
-    updates = opened.watch(run)
-    try:
-        async with asyncio.timeout(10):
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_S), aclosing(opened.watch(run)) as updates:
             async for update in updates:
                 latest = update.state
-                caught_up = update.behind_bytes == 0 and (latest.startup.lines or run.log_path is None)
-                decided = latest.outcome is not Outcome.STARTING or not latest.startup.fired_up
-                if caught_up and decided:
+                if update.settled and not is_over(latest.run):
                     break
-    except TimeoutError:
-        pass
-    finally:
-        await updates.aclose()  # type: ignore[attr-defined]
     if latest is None:
         raise EagletuiError(f"{run.run_id} gave no state", "try again")
     return latest
@@ -448,42 +454,57 @@ def stop_command(run: str, yes: bool, grace: float, host: str | None, as_json: b
     async def stopping() -> int:
         async with session(_host_of(run, host)) as opened:
             found = await opened.find_run(run)
-            over = found.state in (RunState.EXITED, RunState.LOST) and not found.orphans
-            if over:
+            if is_over(found) and not found.orphans:
                 if as_json:
                     emit(_stopped_json(found, None))
                 else:
                     say(f"{found.run_id} has ended already")
                 return 0
-            if not yes and sys.stdin.isatty() and not as_json:
+            if not yes and not as_json and interactive():
                 gpus = f", GPUs {', '.join(map(str, found.gpus))}" if found.gpus else ""
                 say(f"stop {found.run_id} on {found.host}, PID {found.pid}{gpus}?")
-                answer = await asyncio.to_thread(input, "[yes/No] ")
-                if answer.strip().lower() not in ("y", "yes"):
+                answer = await read_line("[yes/No] ")
+                if (answer or "").strip().lower() not in ("y", "yes"):
                     say("not stopped")
                     return 1
             last = None
             async for last in opened.stop(found, grace_s=grace):
+                asked.append(found.run_id)
                 if not as_json:
                     say(last.text)
             after = await opened.find_run(found.run_id)
+            stuck = last is not None and last.step == "stuck"
             if as_json:
-                emit(_stopped_json(after, last.memory_held_mib if last else None))
-            return 1 if last and last.step == "stuck" else 0
+                document = _stopped_json(after, last.memory_held_mib if last else None)
+                if stuck and last:
+                    document |= {"error": "stuck", "message": last.text, "hint": "look at the host's dmesg"}
+                emit(document)
+            return 1 if stuck else 0
 
-    return run_async(stopping())
+    asked: list[str] = []
+    try:
+        return run_async(stopping())
+    except KeyboardInterrupt:
+        if asked:
+            raise EagletuiError(
+                "interrupted", f"the host goes on stopping {asked[0]} by itself", slug="interrupted"
+            ) from None
+        raise
 
 
 def _stopped_json(run: Run, held_mib: float | None) -> dict[str, object]:
-    outcome = Outcome.LOST if run.state is RunState.LOST else Outcome.STOPPED
-    if run.state is RunState.EXITED and not run.stopped_by_us:
-        outcome = Outcome.STOPPED if run.exit_code == 0 else Outcome.CRASHED
+    known = records.read(run.run_id)
     return {
         "run": run.run_id,
         "host": run.host,
-        "outcome": outcome,
-        "phase": None,
+        "profile": run.profile,
+        "outcome": outcome_of_files(run) or Outcome.STOPPED,
+        "phase": known.phase if known else None,
         "diagnosis": None,
+        "pid": run.pid,
+        "port": run.port,
+        "started": run.started_at,
+        "ended": run.ended_at,
         "exit_code": run.exit_code,
         "orphans": list(run.orphans),
         "mem_held_mib": held_mib,
@@ -494,19 +515,40 @@ def _stopped_json(run: Run, held_mib: float | None) -> dict[str, object]:
 # -- logs and diagnosis -----------------------------------------------------------------------------------------------
 
 
+# user@name, user@[address], [address]; a port; the path
+_SSH_FILE = re.compile(r"((?:[^/:]*@)?(?:\[[^\]/]*\]|(?<=@)[^/:]+)(?::\d+(?=:))?):(.*)", re.DOTALL)
+
+
 def _names_a_file(what: str) -> bool:
-    return "/" in what or ":" in what or Path(what).is_file()
+    return "/" in what or ":" in what or os.path.isfile(what)
 
 
 def _split_host(what: str) -> tuple[str | None, str]:
-    """`HOST:FILE` or a file here; a Windows-like or existing local path is never taken for a host."""
-    if Path(what).exists():
+    """`HOST:FILE` or a file here; an existing path here is never taken for a host."""
+    if os.path.exists(what):
         return None, what
-    host, colon, path = what.partition(":")
-    if host.startswith("[") or "@" in host:  # user@host:port:path
-        head, _, rest = what.rpartition(":")
-        return head, rest
-    return (host, path) if colon and host and "/" not in host else (None, what)
+    if (matched := _SSH_FILE.fullmatch(what)) is not None:
+        host, path = matched.groups()
+    else:
+        host, colon, path = what.partition(":")
+        if not colon or not host or "/" in host:
+            return None, what
+    if not path:
+        raise UsageError(f"{one_line(what, 80)} names no file", "write HOST:FILE", slug="unknown_file")
+    return host, path
+
+
+async def _run_or_no_file(opened: HostSession, what: str) -> Run:
+    try:
+        return await opened.find_run(what)
+    except UsageError as error:
+        if error.slug != "unknown_run":
+            raise
+        raise UsageError(
+            f"{one_line(what, 80) or repr('')} is neither a file here nor a run on {opened.entry.name}",
+            f"see eagletui ps {opened.entry.name}, or write HOST:FILE",
+            slug="unknown_run",
+        ) from None
 
 
 def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
@@ -535,14 +577,16 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
         state = {"over": not follow}
         tasks = []
         if run is not None and follow:
-            state["over"] = run.state in (RunState.EXITED, RunState.LOST)
+            state["over"] = is_over(run)
             tasks.append(asyncio.create_task(_watch_end(opened, run, state)))
         try:
             async for chunk in follow_file(opened.transport, path, ended=lambda: bool(state["over"])):
-                if chunk.event == "gone":
-                    raise _gone(path, opened.entry.name)
+                if chunk.event == "gone" and (not follow or chunk.identity is None):
+                    raise _gone(path, opened.entry.name)  # else it is being rotated, and comes again
                 if chunk.event and chunk.event != "ended":
                     say(f"[{chunk.event.replace('_', ' ')}]")
+                if chunk.event in ("replaced", "truncated"):
+                    tracker.reset()
                 if as_json:
                     for record in tracker.feed(chunk.data):
                         emit(_record_json(record))
@@ -563,13 +607,16 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
                 task.cancel()
         return 0
 
+    where, path = _split_host(what) if _names_a_file(what) else (None, "")
+    if path and where is None:
+        path = os.path.abspath(path)
+
     async def show() -> int:
-        if _names_a_file(what):
-            where, path = _split_host(what)
+        if path:
             async with session(where or "local") as opened:
-                return await copy(opened, path if where else os.path.abspath(path), None)
+                return await copy(opened, path, None)
         async with session(_host_of(what, host)) as opened:
-            run = await opened.find_run(what)
+            run = await _run_or_no_file(opened, what)
             return await copy(opened, _log_of(run), run)
 
     return run_async(show())
@@ -607,7 +654,7 @@ async def _watch_end(opened: HostSession, run: Run, state: dict[str, bool]) -> N
     while not state["over"]:
         with contextlib.suppress(EagletuiError):
             seen = await runs.refresh(opened.transport, run)
-            state["over"] = seen is None or seen.state in (RunState.EXITED, RunState.LOST)
+            state["over"] = seen is None or is_over(seen)
         await asyncio.sleep(1.0)
 
 
@@ -651,9 +698,9 @@ def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
         async with session(name) as opened:
             target, exit = path, None
             if where is None:
-                run = await opened.find_run(what)
+                run = await _run_or_no_file(opened, what)
                 target = _log_of(run)
-                over = run.state in (RunState.EXITED, RunState.LOST)
+                over = is_over(run)
                 exit = ExitEvidence(run.exit_code, run.stopped_by_us, alive=not over)
             async for chunk in follow(opened.transport, target, ended=lambda: True):
                 if chunk.event == "gone":

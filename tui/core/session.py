@@ -3,20 +3,21 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tui.config import HostEntry, load_settings
 from tui.core import facts_cache, gpu_sampler, preflight, records, runs, sglang
-from tui.core.errors import EagletuiError, LinkLost, UsageError
+from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
 from tui.core.gpus import GpuSample, HostFacts
 from tui.core.hosts import open_transport
 from tui.core.preflight import Finding, Level
 from tui.core.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
 from tui.core.records import LaunchRecord, PhaseHistory
 from tui.core.runs import LaunchRequest, Run, RunState
-from tui.core.transport import Asker, LinkStatus, Transport
+from tui.core.text import one_line
+from tui.core.transport import Asker, LinkState, LinkStatus, Transport
 from tui.core.watch import LogGap, RunUpdate, RunWatcher, ServerState
 
 __all__ = [
@@ -133,7 +134,7 @@ class HostSession:
         run_id = records.match_run(reference, [run.run_id for run in found])
         if run_id is None:
             raise UsageError(
-                f"no run {reference} on {self.entry.name}",
+                f"no run {one_line(reference, 80) or repr('')} on {self.entry.name}",
                 f"eagletui ps {self.entry.name} lists them",
                 slug="unknown_run",
             )
@@ -211,7 +212,7 @@ class HostSession:
             and (not wanted or not run.gpus or wanted & set(run.gpus) or run.port == plan.command.port)
         )
 
-    def watch(self, run: Run) -> AsyncIterator[RunUpdate]:
+    def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link."""
         return RunWatcher(self.transport, run).updates()
 
@@ -230,7 +231,10 @@ class HostSession:
         while True:
             try:
                 now = await runs.stop_state(self.transport, run.run_id)
-            except LinkLost:
+            except (LinkLost, TimedOut):
+                if self.transport.status().state is LinkState.CLOSED:
+                    raise
+                await asyncio.sleep(_STOP_POLL_S)
                 continue  # the stop goes on there; the next call waits for the link
             if now.step and now.step != step:
                 step = now.step
@@ -263,6 +267,12 @@ class HostSession:
         deadline = asyncio.get_running_loop().time() + _MEMORY_BACK_LIMIT_S
         while True:
             sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
+            if sample.error:
+                said = (
+                    f"stopped; whether the GPU memory is back is not known ({sample.error.replace('_', ' ')})"
+                )
+                yield StopProgress("done", said, done=True)
+                return
             held = [
                 gpu
                 for gpu in sample.gpus

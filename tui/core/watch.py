@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tui.core import records, runs
 from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
 from tui.core.errors import EagletuiError, HostError, UsageError
-from tui.core.follow import Chunk, follow
+from tui.core.follow import Chunk, file_info, follow
 from tui.core.logs import LogRecord
 from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
 from tui.core.records import PhaseHistory
@@ -74,6 +74,9 @@ class RunUpdate:
     records: tuple[LogRecord, ...] = ()
     gap: LogGap | None = None
     behind_bytes: int = 0  # log bytes on the host not read yet
+    settled: bool = (
+        False  # all that there was when the watch began is in: the log, and an answer about readiness
+    )
 
 
 def _epoch(iso: str | None) -> float | None:
@@ -161,8 +164,11 @@ class RunWatcher:
         self._known_at = time.monotonic()
         self._dmesg_oom: str | None = None
         self._recorded: object = None
+        self._goal: int | None = None  # bytes in the log when the watch began
+        self._read_to = 0
+        self._asked = False  # about readiness, with the log up to the goal known
 
-    async def updates(self) -> AsyncIterator[RunUpdate]:
+    async def updates(self) -> AsyncGenerator[RunUpdate, None]:
         """From the first byte of the log (the last 256 KiB of a huge one) to the end of the run; survives the link.
 
         The last update has everything: the exit, and the log to its end. Raises HostError where the host cannot do it.
@@ -251,6 +257,9 @@ class RunWatcher:
     async def _poll_status(self, wake: asyncio.Event) -> None:
         while not self._run_over():
             try:
+                if self._goal is None:
+                    self._goal = await self._log_size()
+                    self._startup_changed.set()
                 if self._clock is None:
                     self._clock = await host_clock(self._transport)
                 found = await runs.refresh(self._transport, self._run)
@@ -268,6 +277,16 @@ class RunWatcher:
                 pass  # a lost link is shown by _link_changes; the next round asks again
             await asyncio.sleep(_STATUS_PERIOD_S)
 
+    async def _log_size(self) -> int:
+        try:
+            info = await file_info(self._transport, self._run.log_path) if self._run.log_path else None
+        except UsageError:
+            return 0
+        return info.size if info else 0
+
+    def _caught_up(self) -> bool:
+        return self._goal is not None and self._read_to >= self._goal
+
     async def _link_changes(self, wake: asyncio.Event) -> None:
         async for _ in self._transport.watch():
             wake.set()
@@ -278,9 +297,14 @@ class RunWatcher:
                 async with asyncio.timeout(HTTP_PROBE_PERIOD_S):
                     await self._startup_changed.wait()
             self._startup_changed.clear()
-            up = self._transport.status().state is LinkState.UP
-            if up and await self._probe.check(self._tracker.state()):
+            if self._transport.status().state is not LinkState.UP:
+                continue
+            caught_up = self._caught_up()
+            ready = await self._probe.check(self._tracker.state())
+            if ready or (caught_up and not self._asked):
+                self._asked = caught_up
                 wake.set()
+            if ready:
                 return
 
     # -- one step -------------------------------------------------------------------------------------------------
@@ -303,6 +327,7 @@ class RunWatcher:
             if chunk.data:
                 taken += len(chunk.data)
                 self._line_at = self._known_at = time.monotonic()
+                self._read_to = chunk.offset + len(chunk.data)
                 self._probe.saw_bytes(chunk.data)
                 new.extend(self._tracker.feed(chunk.data))
                 behind = max(0, (chunk.size or 0) - chunk.offset - len(chunk.data))
@@ -311,7 +336,8 @@ class RunWatcher:
         if ended:
             new.extend(self._tracker.flush())
         state = self._state(final=ended)
-        out.append(RunUpdate(state, tuple(new), None, behind))
+        asked = self._asked or state.outcome is not Outcome.STARTING
+        out.append(RunUpdate(state, tuple(new), None, behind, ended or (self._caught_up() and asked)))
         if ended or not self._run_over():  # of a run that is over nothing is known before its log is read
             self._record(state)
         return out, ended
