@@ -66,7 +66,7 @@ def main() -> None:
         )
 
 
-EIGHT_GPUS = r"(?s)SIMULATED.*\b7\b"
+EIGHT_GPUS = r"(?s)SIMULATED.*\s7\s+▆"  # the row of the last GPU
 
 if __name__ == "__main__":
     main()
