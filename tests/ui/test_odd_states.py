@@ -65,6 +65,7 @@ async def test_it_is_drawn_at_every_size(name):
             await pilot.press(key)
             for size in ((160, 48), (120, 36), (80, 24), (80, 60), (40, 12), (20, 5)):
                 await pilot.resize_terminal(*size)
+                await until(pilot, lambda size=size: len(screen_text(app).split("\n")) == size[1])
                 app.screen.update()
                 rows = screen_text(app).split("\n")
                 assert len(rows) == size[1]
