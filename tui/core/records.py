@@ -8,8 +8,8 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from tui.config import data_dir, private_dir
@@ -38,6 +38,9 @@ class LaunchRecord:
     phase_took_s: Mapping[str, float] = field(default_factory=dict)
     exit_code: int | None = None
     ended_at: str | None = None
+    ledger: Sequence[Mapping[str, object]] = ()  # memory of each rank: the fields of startup.LedgerRow
+    mem_fraction: float | None = None  # in force: as given, or as SGLang chose it
+    graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def _read(path: Path) -> LaunchRecord | None:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         record = LaunchRecord(**{key: value for key, value in raw.items() if key in known})
+        record = replace(record, ledger=tuple(record.ledger))
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None  # half a file of an older crash, or a newer format: it must not hide the others
     return record if record.run_id == path.stem and _sound(record) else None
@@ -84,12 +88,15 @@ def _sound(record: LaunchRecord) -> bool:
         and isinstance(record.sets, dict)
         and isinstance(record.args, dict)
         and isinstance(took, dict)
-        and all(_is_seconds(value) for value in took.values())
-        and (record.ready_after_s is None or _is_seconds(record.ready_after_s))
+        and all(_is_number(value) for value in took.values())
+        and (record.ready_after_s is None or _is_number(record.ready_after_s))
+        and (record.mem_fraction is None or _is_number(record.mem_fraction))
+        and (record.graph_batch is None or type(record.graph_batch) is int)
+        and all(isinstance(row, dict) for row in record.ledger)
     )
 
 
-def _is_seconds(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
