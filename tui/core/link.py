@@ -43,6 +43,15 @@ class Timing:
     healthy_s: float = 60.0  # up for this long: back-off starts over from its first step
 
 
+def _fault(host: str, error: BaseException) -> HostError:
+    """A fault of ours ends in a message too."""
+    return HostError(
+        f"{host}: cannot connect: {type(error).__name__}: {one_line(str(error))}",
+        "this is a fault of the program; please report it",
+        slug="ssh_config",
+    )
+
+
 class Link(Protocol):
     """One live connection."""
 
@@ -122,6 +131,7 @@ class Keeper(Generic[L]):
         if self._task is None and self._status.state is not LinkState.CLOSED:
             self._expect()
             self._task = asyncio.create_task(self._keep())
+            self._task.add_done_callback(self._stopped)
 
     def _expect(self) -> "asyncio.Future[None]":
         """The outcome of the try under way or next."""
@@ -178,6 +188,13 @@ class Keeper(Generic[L]):
 
     # The task
 
+    def _stopped(self, task: "asyncio.Task[None]") -> None:
+        """Nobody may wait for a link that nobody makes any more."""
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            error = _fault(self._status.host, fault)
+            self._told(error)
+            self.update(state=LinkState.REFUSED, error=error, retry_at=None)
+
     def _told(self, error: HostError | None) -> None:
         if self._outcome is not None and not self._outcome.done():
             if error is None:
@@ -227,12 +244,7 @@ class Keeper(Generic[L]):
         except HostError:
             raise
         except Exception as error:
-            # A fault of ours must end in a message too, and not in a link that nobody makes any more.
-            raise HostError(
-                f"{self._status.host}: cannot connect: {type(error).__name__}: {one_line(str(error))}",
-                "this is a fault of the program; please report it",
-                slug="ssh_config",
-            ) from error
+            raise _fault(self._status.host, error) from error
 
     async def _wait_for_person(self, state: LinkState, error: HostError) -> None:
         self.update(state=state, error=error, retry_at=None)

@@ -49,6 +49,7 @@ _REFUSALS = 3  # of a session, while we have none open
 _PUT_TIMEOUT_S = 120.0
 _ENDED_S = 5.0  # for an exit status that follows the end of the output
 _ORPHAN_S = 10.0  # served here: what a lost client left behind is ended after this
+_GONE_S = 2.0  # for the loss of a link to be noticed, once a channel has told of it
 _FREED_S = 3.0  # for the confirmation that a channel is closed
 
 asyncssh.set_log_level("WARNING")  # its INFO lines name every command and connection
@@ -608,8 +609,8 @@ class SshTransport:
                         "the account needs a login shell that may run /bin/sh",
                         slug="unsupported_host",
                     ) from None
-            except (OSError, asyncssh.Error):
-                await link.lost  # nothing was sent yet, so the next link may be asked
+            except (OSError, asyncssh.Error) as error:
+                await self._next_link(link, error)
                 continue
             # MaxSessions of the host is reached: wait for one of ours to end.
             refused_alone += self._open_channels == 0
@@ -622,6 +623,14 @@ class SshTransport:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await freed.wait()
+
+    async def _next_link(self, link: _SshLink, error: Exception) -> None:
+        """Nothing was sent yet, so the next link may be asked; unless this one lives and only the channel failed."""
+        try:
+            async with asyncio.timeout(_GONE_S):
+                await asyncio.shield(link.lost)
+        except TimeoutError:
+            raise _lost(self.host, error) from None
 
     def _too_late(self, timeout_s: float, asked_at: float) -> HostError | TimedOut:
         """Our own deadline passed; a link that has gone quiet is a dead link, not a slow command."""
@@ -697,8 +706,8 @@ class SshTransport:
                     "is the server running, and is this its port?",
                     slug="refused",
                 ) from None
-            except (OSError, asyncssh.Error):
-                await link.lost
+            except (OSError, asyncssh.Error) as error:
+                await self._next_link(link, error)
         connection = _Connection(link, self.host, streams)
         try:
             yield connection
