@@ -350,7 +350,7 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
                         break
                 if (error := link().error) and link().state in (LinkState.WAITING, LinkState.REFUSED):
                     raise error  # nobody is here to log in again
-                if not as_json and last.outcome is Outcome.STARTING:
+                if not as_json and update.settled and last.outcome is Outcome.STARTING:
                     shown = _say_progress(last, shown)
                 if update.settled:
                     left = timeout_s - (time.monotonic() - began)
