@@ -6,6 +6,7 @@ to stderr. Exit codes: 0 done; 1 the thing asked about failed; 2 unknown run, pr
 """
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -325,8 +326,7 @@ def paths(as_json: bool) -> int:
 
 def _fail(error: EagletuiError, as_json: bool) -> int:
     if as_json:
-        document: dict[str, object] = {"error": error.slug, "message": error.message, "hint": error.hint}
-        document.update(getattr(error, "details", {}))
+        document = {"error": error.slug, "message": error.message, "hint": error.hint, **error.details}
         with contextlib.suppress(OSError):  # stdout itself may be what failed; then stderr says so
             emit(document)
             return error.exit_code
@@ -375,7 +375,8 @@ def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
         return _fail(what, as_json)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        hint = "free some space" if error.errno == 28 else None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "free some space" if full else "eagletui paths says where files go"
         return _fail(EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error"), as_json)
     except Exception as error:
         return _fail(_fault(error), as_json)

@@ -127,14 +127,24 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
         try:
             text = smi_text(file.read_bytes())
         except OSError as error:
-            raise UsageError(
-                f"{file}: {error.strerror}", "name a readable file", slug="unknown_file"
-            ) from None
+            unreadable = UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file")
+            unreadable.details = {"gpus": [], "samples": 0}
+            raise unreadable from None
         sample, samples = parse_smi(text, query)
         show(sample, samples)
         return 1 if sample.error else 0
 
     async def sample_host() -> int:
+        try:
+            return await sample_session()
+        except EagletuiError as error:
+            error.details = {"gpus": [], "samples": count}
+            raise
+
+    count = 0
+
+    async def sample_session() -> int:
+        nonlocal count
         from tui.core import gpu_sampler
 
         async with session(host or default_host()) as opened:
@@ -142,7 +152,6 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
                 sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
                 show(sample, 1)
                 return 1 if sample.error else 0
-            count = 0
             async for sample in opened.gpus():
                 count += 1
                 if sample.error and not as_json:  # asked again by itself

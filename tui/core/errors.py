@@ -4,6 +4,8 @@ Every error carries the slug that `--json` prints as `error`, and the exit code 
 1 the thing asked about failed, 2 unknown run, profile, file, flag or value, 3 host, 4 timed out.
 """
 
+from collections.abc import Mapping
+
 
 class EagletuiError(Exception):
     """Base of everything we raise on purpose.
@@ -16,6 +18,7 @@ class EagletuiError(Exception):
 
     slug = "failed"
     exit_code = 1
+    details: Mapping[str, object] = {}  # further keys of the JSON document
 
     def __init__(self, message: str, hint: str | None = None, *, slug: str | None = None) -> None:
         super().__init__(message)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tui import __version__
+from tui.config import state_dir
 from tui.core.errors import HostError
 from tui.core.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
@@ -36,6 +37,17 @@ def demo_label(env: Mapping[str, str]) -> str:
 
 async def ensure_demo() -> SshTarget:
     """The simulated host, started where it does not run. Raises HostError (slug demo) where it cannot be started."""
+    try:
+        return await _found_or_started()
+    except OSError as error:
+        raise HostError(
+            f"demo: {one_line(str(error.filename or state_dir()))}: {error.strerror or error}",
+            "its files need a directory that can be written: set EAGLETUI_HOME to one",
+            slug="demo",
+        ) from None
+
+
+async def _found_or_started() -> SshTarget:
     from tui.demo import place
 
     directory = place.base()
