@@ -130,6 +130,7 @@ class StartupState:
     accept_one_line: int | None = None  # the newest of them
     retractions: int = 0
     decode_lines: int = 0
+    prefill_lines: int = 0
     capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about
     working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
     first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
@@ -355,6 +356,7 @@ class LogTracker:
             maxlen=8
         )  # the newest of all: line, rank, text
         self._decode_lines = 0
+        self._prefill_lines = 0
         self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
@@ -431,7 +433,10 @@ class LogTracker:
                             decode[ranks[tags]] = raw
                             seen.append(index)
                             continue
-                        if (head == 2 and serving) or (
+                        if head == 2 and serving:
+                            self._prefill_lines += 1
+                            continue
+                        if (
                             head == 3
                             and self._position >= _READY
                             and raw[end + 12 : end + 13].isdigit()
@@ -821,6 +826,8 @@ class LogTracker:
                 self._decode[rank] = segment.body
             self._recent.append((number, rank, segment.body))
             self._decode_lines += 1
+        else:
+            self._prefill_lines += 1
         if self._soft and self._fatal is None:
             self._forgive()
         if self._position == _SERVING:
@@ -1117,6 +1124,7 @@ class LogTracker:
             accept_one_line=ones_line,
             retractions=self._retractions,
             decode_lines=self._decode_lines,
+            prefill_lines=self._prefill_lines,
             capturing=self._capturing,
             working=self._working,
             first_stamp_s=self._first_stamp if (self._first_stamp or 0.0) > 1e8 else None,
