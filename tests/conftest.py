@@ -230,6 +230,15 @@ class Sshd:
             walk(self._process.pid)
         return found
 
+    def shells(self) -> list[int]:
+        """What runs in the sessions: children of their sshd processes that are not sshd."""
+        return [
+            child
+            for pid in self.sessions()
+            for child in _children(pid)
+            if not _command(child).startswith("sshd")
+        ]
+
     def kill_sessions(self) -> int:
         """SIGKILL to both processes of every session; how many died."""
         pids = self.sessions()

@@ -158,11 +158,17 @@ async def test_refused_behind_ssh(ssh_transport, unused_tcp_port):
     assert str(unused_tcp_port) in caught.value.message
 
 
-async def test_a_link_that_dies_is_not_the_end_of_a_body(answer, ssh_transport, tcp_proxy):
+@pytest.mark.parametrize("how", ["reset", "kill", "close"])
+async def test_a_link_that_dies_is_not_the_end_of_a_body(answer, sshd, ssh_transport, tcp_proxy, how):
     port, _ = await answer(b"HTTP/1.1 200 OK\r\n\r\nhello", asyncio.Event())
     async with http.stream(ssh_transport, "GET", port, "/", timeout_s=20) as response:
         pieces = aiter(response)
         assert await anext(pieces) == b"hello"
-        tcp_proxy.reset()
+        if how == "kill":
+            await asyncio.to_thread(sshd.kill_sessions)
+        elif how == "reset":
+            tcp_proxy.reset()
+        else:
+            await ssh_transport.close()
         with pytest.raises(LinkLost):
             await anext(pieces)

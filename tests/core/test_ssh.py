@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import os
-import random
 import shutil
 
 import pytest
 
 from tui.core import http
 from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.link import Timing
 from tui.core.ssh import generate_key, serve
 from tui.core.ssh_target import SshTarget
 from tui.core.transport import LinkState
@@ -110,15 +110,20 @@ async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transpor
         assert b"tick" in await stream.read()
 
 
-async def test_calls_cancelled_while_they_open_leave_no_session_behind(ssh_transport, tcp_proxy):
-    rng = random.Random(1)
-    for _ in range(40):
-        task = asyncio.create_task(ssh_transport.run("true", timeout_s=60))
-        await asyncio.sleep(rng.uniform(0, 0.004))
+async def test_calls_cancelled_while_they_open_leave_no_session_behind(
+    sshd, tcp_proxy, make_ssh_transport, until
+):
+    transport = make_ssh_transport(sshd.target(tcp_proxy.port), timing=Timing(keepalive_s=30.0))
+    await transport.connect()
+    tcp_proxy.stall()  # so that no opening is answered before it is cancelled
+    tasks = [asyncio.create_task(transport.run("true", timeout_s=60)) for _ in range(8)]
+    await asyncio.sleep(0.1)
+    for task in tasks:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    done = await asyncio.gather(*[ssh_transport.run("sleep 0.5; echo x", timeout_s=60) for _ in range(8)])
-    assert [one.stdout for one in done] == [b"x\n"] * 8
+    await asyncio.gather(*tasks, return_exceptions=True)
+    tcp_proxy.resume()
+    assert (await transport.run("echo x", timeout_s=60)).stdout == b"x\n"
+    await until(lambda: not sshd.shells())  # none is left waiting for its script
     assert tcp_proxy.accepted == 1
 
 
