@@ -77,6 +77,7 @@ class Board:
     problem: EagletuiError | None = None  # why something the workers do fails just now
     busy: str | None = None  # an intent under way, one line
     started_at: float = field(default_factory=time.monotonic)
+    watched_at: float = 0.0  # monotonic, since when the run on show is watched
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
@@ -107,6 +108,7 @@ class Board:
         }
         self.stop = None
         self.behind_bytes = 0
+        self.watched_at = time.monotonic()
 
     def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
         """One tick of watching the run; the log buffer has taken the records already."""
@@ -196,7 +198,8 @@ class Board:
         span = 0.0
         for key in keys:
             points = [p for p in self.points.get(key, ()) if p.memory_used_mib is not None]
-            recent = [p for p in points if points[-1].at - p.at <= _TREND_S]
+            # What an earlier server gave back is not this one's.
+            recent = [p for p in points if points[-1].at - p.at <= _TREND_S and p.at >= self.watched_at]
             if len(recent) < 2:
                 continue
             gained += (recent[-1].memory_used_mib or 0.0) - (recent[0].memory_used_mib or 0.0)

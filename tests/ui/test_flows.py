@@ -47,6 +47,18 @@ async def test_launch_by_keyboard_shows_command_and_findings_first(profiles):
         await until(pilot, lambda: pilot.app.board.run and pilot.app.board.run.profile == "base")
 
 
+@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24)])
+async def test_the_keys_of_a_preview_are_never_pushed_off_the_screen(profiles, size):
+    script = fakes.scene("idle")
+    script.findings = tuple(Finding(f"check{n}", Level.OK, f"finding {n}") for n in range(60))
+    async with panel(script, profiles).run_test(size=size) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l", "enter")
+        await shows(
+            pilot, "LAUNCH   base", "Command", "60 fine" if size[1] > 30 else "Command", "Enter  launch"
+        )
+
+
 async def test_a_finding_that_blocks_is_not_launched_over(profiles):
     script = fakes.scene("idle")
     script.findings = (Finding("model", Level.BLOCK, "/data/models/Kimi-K2.5 is not there"),)

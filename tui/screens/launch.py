@@ -186,7 +186,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
     @property
     def _width(self) -> int:
-        return max(30, min(130, int(self.app.size.width * 0.96)) - 8)
+        return max(30, min(130, int(self.app.size.width * 0.96)) - 9)
 
     def _show(self) -> None:
         if not self.is_mounted:
@@ -196,9 +196,11 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
                              ("  on ", "muted"), (self.eagle.board.host, "text")], []]  # fmt: skip
         self.query_one("#head", Lines).set_lines(head)
         self.query_one(Input).display = self.profile is not None
-        self.query_one("#body", Lines).set_lines(
-            self._list() if self.profile is None else self._preview_lines()
-        )
+        body = self._list() if self.profile is None else self._preview_lines()
+        self.query_one("#body", Lines).set_lines(body)
+        # head, override line, keys and the frame keep their rows whatever the body is
+        room = self.app.size.height - (7 if self.short else 12)
+        self.query_one(VerticalScroll).styles.height = max(3, min(len(body), room))
         self.query_one("#keys", Lines).set_lines([[], self._keys()])
 
     def _list(self) -> list[Line]:

@@ -146,6 +146,8 @@ class ServerCard(Painted):
             return 4
         state = self.board.state
         phases = len(phase_rows(state)) if state is not None and state.outcome is Outcome.STARTING else 7
+        if state is None or state.outcome not in (Outcome.STARTING, Outcome.READY):
+            return min(room, 6)
         if layout == "mid":
             return min(room, 4 + max(7, phases))
         if state is not None and state.outcome is Outcome.READY:
