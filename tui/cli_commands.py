@@ -232,10 +232,10 @@ def profiles_import(file: Path, save_as: str | None, as_json: bool) -> int:
     from tui.core.shell_command import import_command
 
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
+        posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
-    found = import_command(text, str(Path.home()))
+    found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"))
     saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
     if as_json:
         emit(
@@ -343,7 +343,7 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
     last: ServerState | None = None
     shown: object = None
     crashed_at: float | None = None
-    began = time.monotonic()
+    began = asyncio.get_running_loop().time()
     link = opened.transport.status
     try:
         # However short the patience: what the host says at present is heard.
@@ -361,9 +361,11 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
                     raise error  # nobody is here to log in again
                 if not as_json and update.settled and last.outcome is Outcome.STARTING:
                     shown = _say_progress(last, shown)
-                if update.settled:
-                    left = timeout_s - (time.monotonic() - began)
-                    limit.reschedule(asyncio.get_running_loop().time() + max(0.0, left))
+                now = asyncio.get_running_loop().time()
+                if is_over(last.run):
+                    limit.reschedule(now + _LOOK_S)  # the rest of its log is all that is missing
+                elif update.settled:
+                    limit.reschedule(max(now, began + timeout_s))
             limit.reschedule(None)
     except TimeoutError:
         message = f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s"
