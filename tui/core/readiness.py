@@ -7,6 +7,7 @@ process of this run; where the process table can't be read, a request with a wor
 
 import json
 import secrets
+import time
 from dataclasses import dataclass
 
 from tui.core.errors import EagletuiError
@@ -16,6 +17,7 @@ from tui.core.startup import StartupState
 from tui.core.transport import Transport
 
 HTTP_PROBE_PERIOD_S = 2.0
+_TALKING_LOG_PERIOD_S = 15.0
 _SILENT_LINES = 20  # a log at level info has more lines than this long before its server listens
 
 
@@ -30,6 +32,7 @@ class ReadinessProbe:
     canary: str | None = None  # a word in a request of ours, to be looked for in the log's bytes
     canary_seen: bool = False
     _canary_tail: bytes = b""
+    _http_not_before: float = 0.0  # time.monotonic()
 
     def saw_bytes(self, data: bytes) -> None:
         """Log bytes of this run, as they come."""
@@ -53,7 +56,7 @@ class ReadinessProbe:
                 self.listener_is_ours = await port_belongs_to(self.transport, self.run)
             if self.listener_is_ours is False:
                 return False
-            if not by_log and not await self._http_ready():
+            if not by_log and (self._too_soon(silent) or not await self._http_ready()):
                 return False
             if self.listener_is_ours is None and not await self._canary_in_log():
                 return False
@@ -61,6 +64,14 @@ class ReadinessProbe:
             return False  # the link or the server is not there: asked again at the next tick
         self.ready = True
         return True
+
+    def _too_soon(self, silent: bool) -> bool:
+        """A log that talks will say "fired up" itself: each request of ours would only be a line more in it."""
+        now = time.monotonic()
+        if now < self._http_not_before:
+            return True
+        self._http_not_before = now + (0.0 if silent else _TALKING_LOG_PERIOD_S)
+        return False
 
     async def _http_ready(self) -> bool:
         port = self.run.port or 0
