@@ -676,9 +676,11 @@ def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
 
     tracker = LogTracker(records=False)
 
-    def show(exit: ExitEvidence | None = None) -> int:
+    def show(exit: ExitEvidence | None = None, outcome: Outcome | None = None) -> int:
         tracker.flush()
         found = report_of(tracker, exit=exit)
+        if outcome is not None:  # a log may end without a word
+            found["outcome"] = outcome
         if as_json:
             emit(found)
         else:
@@ -707,17 +709,18 @@ def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
 
         name = where or _host_of(what, host)
         async with session(name) as opened:
-            target, exit = path, None
+            target, exit, outcome = path, None, None
             if where is None:
                 run = await _run_or_no_file(opened, what)
                 target = _log_of(run)
                 over = is_over(run)
                 exit = ExitEvidence(run.exit_code, run.stopped_by_us, alive=not over)
+                outcome = outcome_of_files(run)
             async for chunk in follow(opened.transport, target, ended=lambda: True):
                 if chunk.event == "gone":
                     raise _gone(target, name)
                 tracker.feed(chunk.data)
-            return show(exit)
+            return show(exit, outcome)
 
     return run_async(read_there())
 

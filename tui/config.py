@@ -67,6 +67,24 @@ def private_dir(path: Path) -> Path:
     return path
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file of ours under a temporary name and renames it, creating its directory; whole or not at all.
+
+    Raises OSError that names `path`.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        private_dir(path.parent)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def shipped_profiles_dir() -> Path:
     """The profiles that came with the program: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).resolve().parent

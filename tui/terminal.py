@@ -37,12 +37,15 @@ async def read_line(question: str, *, echo: bool = True) -> str | None:
         hidden[3] &= ~termios.ECHO
         termios.tcsetattr(keyboard, termios.TCSAFLUSH, hidden)
     loop.add_reader(keyboard, readable)
+    ended = False
     try:
         line = await answer
+        ended = echo and line.endswith(b"\n")
     finally:
         loop.remove_reader(keyboard)
         if not echo:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        if not ended:  # what follows begins on a line of its own
             print(file=sys.stderr, flush=True)
     return line.decode("utf-8", "surrogateescape").rstrip("\r\n") if line else None
 

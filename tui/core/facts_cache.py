@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-import os
 import re
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from tui.config import HostEntry, private_dir, state_dir
+from tui.config import HostEntry, state_dir, write_whole
 from tui.core.gpus import HostFacts
 from tui.core.host_facts import host_facts
 from tui.core.transport import Transport
@@ -21,12 +20,8 @@ def _path(entry: HostEntry) -> Path:
 async def facts(transport: Transport, entry: HostEntry) -> HostFacts:
     """Asks the host (one script call) and remembers the answer. Raises HostError."""
     found = await host_facts(transport, entry.python)
-    path = _path(entry)
-    with contextlib.suppress(OSError):
-        private_dir(path.parent)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(found)), encoding="utf-8")
-        os.replace(temporary, path)
+    with contextlib.suppress(OSError):  # remembering is a convenience
+        write_whole(_path(entry), json.dumps(asdict(found)))
     return found
 
 

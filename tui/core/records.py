@@ -6,13 +6,12 @@ leaves either the old or the new content, and two panels can write at once.
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from tui.config import data_dir, private_dir
+from tui.config import data_dir, write_whole
 from tui.core.errors import UsageError
 from tui.core.text import one_line
 
@@ -59,11 +58,8 @@ def launches_dir() -> Path:
 
 def write(record: LaunchRecord) -> None:
     """Stores a record, replacing the one of the same run."""
-    directory = private_dir(launches_dir())
-    path = directory / f"{record.run_id}.json"
-    temporary = directory / f".{record.run_id}.{os.getpid()}"
-    temporary.write_text(json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    text = json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n"
+    write_whole(launches_dir() / f"{record.run_id}.json", text)
 
 
 def _read(path: Path) -> LaunchRecord | None:
@@ -134,7 +130,9 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(
-            f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}", "give more of the id", slug="ambiguous_run"
+            f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}",
+            "give more of the id",
+            slug="ambiguous_run",
         )
     return fitting[0] if fitting else None
 
