@@ -4,12 +4,14 @@
 
 Each round runs every program once, one after the other, in a pseudo-terminal of 160x48: first frame, eight seconds to
 settle, then the window. CPU is user and system time of the program and all its children; printed are medians over the
-rounds and the ratio to eagletui's. The simulated host is a process of its own and is not counted, as a GPU host's
+rounds and the ratio to eagletui's on the simulated host. The simulated host is a process of its own and is not counted, as a GPU host's
 sshd would not be.
 """
 
 import argparse
+import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -47,6 +49,17 @@ def main() -> None:
         ours = Program(
             "eagletui", [eagletui(), "demo"], EIGHT_GPUS, environment, note="simulated host over SSH, 1 Hz"
         )
+        config = Path(home, ".config/eagletui/config.toml")
+        config.parent.mkdir(parents=True)
+        config.write_text(f"[hosts.local]\npython = {json.dumps(sys.executable)}\n")  # it has nvidia-ml-py
+        local = Program(
+            "eagletui local",
+            [eagletui(), "local"],
+            r"\s7\s+▆",
+            {**environment, "LD_LIBRARY_PATH": str(options.peers / "nvml")},
+            note="the NVML stand-in of nvitop, the sampler counted, 1 Hz",
+        )
+        programs = [local, *programs]
         results: dict[str, list[tuple[float, float]]] = {}
         for _ in range(options.rounds):
             for program in [ours, *programs]:
