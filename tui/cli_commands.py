@@ -648,6 +648,8 @@ def _gone(path: str, host: str) -> UsageError:
 
 
 def _record_json(record: LogRecord) -> dict[str, object]:
+    from tui.core.masking import mask_secrets
+
     return {
         "line": record.number,
         "offset": record.offset,
@@ -655,7 +657,7 @@ def _record_json(record: LogRecord) -> dict[str, object]:
         "rank": record.rank,
         "kind": record.kind,
         "phase": record.phase,
-        "text": record.text,
+        "text": mask_secrets(record.text.encode("utf-8", "replace")).decode("utf-8", "replace"),
     }
 
 

@@ -2,20 +2,44 @@
 
 import re
 
-_HINTS = (b"api_key", b"hf_token", b"password", b"api-key", b"hf_")
+# Cheap words, one of which is in every line that may hold a secret.
+_HINTS = (
+    b"api_key",
+    b"api-key",
+    b"API_KEY",
+    b"F_TOKEN",
+    b"B_TOKEN",
+    b"assword",
+    b"ASSWORD",
+    b"hf_",
+    b"://",
+    b"earer ",
+)
+_NAME = rb"(?:api_key|API_KEY|hf_token|HF_TOKEN|HUB_TOKEN|password|PASSWORD)"  # the end of a longer name, too
 _SECRET = re.compile(
-    rb"((?:\w*api_key|hf_token|\w*password)['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\")"
-    rb"|((?:--[\w-]*api-key|--ssl-keyfile-password)[ =]+)(?!None)[^\s'\",]+"
+    rb"("
+    + _NAME
+    + rb"['\"]?\s*[:=]\s*|(?:api-key|--ssl-keyfile-password)['\"]?,?[ =]+)(?:'[^'\r\n]*'|\"[^\"\r\n]*\")"
+    rb"|((?:api-key|--ssl-keyfile-password)[ =]+|" + _NAME + rb"=)(?!None\b|null\b)[^\s'\",()\[\]{}]+"
     rb"|\b(hf_)[A-Za-z0-9]{16,}"
+    rb"|([Bb]earer )[\w.~+/=-]{8,}"
+    rb"|(://[^/\s@:'\"]+:)[^/\s@'\"]+(?=@)"
 )
 
 
 def _hide(match: re.Match[bytes]) -> bytes:
     if match.group(1):
         return match.group(1) + b"'***'"
-    if match.group(2):
-        return match.group(2) + b"***"
-    return match.group(3) + b"***"
+    return b"".join(group for group in match.groups() if group) + b"***"
+
+
+def mask_secrets(data: bytes) -> bytes:
+    """Whole lines, with the secrets in them replaced by `***`; every other byte is unchanged."""
+    if not any(hint in data for hint in _HINTS):
+        return data
+    # Line by line: few lines have such a word, and the search for secrets is a hundred times slower than for words.
+    lines = data.splitlines(keepends=True)
+    return b"".join(_SECRET.sub(_hide, line) if any(h in line for h in _HINTS) else line for line in lines)
 
 
 class SecretMask:
@@ -31,15 +55,9 @@ class SecretMask:
         if len(data) - end > 1 << 20:  # a line without end: it is passed on in pieces
             end = len(data)
         self._held = data[end:]
-        return self._mask(data[:end])
+        return mask_secrets(data[:end])
 
     def flush(self) -> bytes:
         """The rest, at the end of the stream."""
         rest, self._held = self._held, b""
-        return self._mask(rest)
-
-    @staticmethod
-    def _mask(data: bytes) -> bytes:
-        if not any(hint in data for hint in _HINTS):
-            return data
-        return _SECRET.sub(_hide, data)
+        return mask_secrets(rest)

@@ -1,0 +1,45 @@
+"""Secrets in a log: masked in every form that servers print them in, everything else byte for byte."""
+
+import pytest
+
+from tui.core.masking import SecretMask, mask_secrets
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        (b"ServerArgs(api_key='a b', tp=8)", b"ServerArgs(api_key='***', tp=8)"),
+        (b"{'admin_api_key': \"s\", 'x': 1}", b"{'admin_api_key': '***', 'x': 1}"),
+        (b"OPENAI_API_KEY=sk-1 python x", b"OPENAI_API_KEY=*** python x"),
+        (b"HF_TOKEN=hf_short", b"HF_TOKEN=***"),
+        (b"got hf_abcdefghijklmnopq now", b"got hf_*** now"),
+        (b"--api-key sk1 --tp 8", b"--api-key *** --tp 8"),
+        (b"--admin-api-key=sk1", b"--admin-api-key=***"),
+        (b"['--api-key', 'sk1', '--tp']", b"['--api-key', '***', '--tp']"),
+        (b"Authorization: Bearer sk-abcdefgh", b"Authorization: Bearer ***"),
+        (b"proxy http://me:pw@host:3128/", b"proxy http://me:***@host:3128/"),
+    ],
+)
+def test_a_secret_is_masked(line: bytes, masked: bytes) -> None:
+    assert mask_secrets(line) == masked
+    assert mask_secrets(b"\xff\x1b[31m\n" + line + b"\r\nnext") == b"\xff\x1b[31m\n" + masked + b"\r\nnext"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"api_key=None, 'admin_api_key': None, ssl_keyfile_password=None",
+        b"token usage: 0.50, max_total_num_tokens=118848, tokenizer_path='/m'",
+        b"Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)",
+        b"the bearer of the password: required",
+    ],
+)
+def test_what_is_none_stays(line: bytes) -> None:
+    assert mask_secrets(line) == line
+
+
+def test_a_secret_cut_in_two_is_masked_all_the_same() -> None:
+    text = b"one\n--api-key sk-very-secret --tp 8\rtwo\nthree"
+    for cut in range(len(text)):
+        mask = SecretMask()
+        assert mask.feed(text[:cut]) + mask.feed(text[cut:]) + mask.flush() == mask_secrets(text)
