@@ -38,6 +38,30 @@ PIECES = [
 ]
 
 
+SERVING = [
+    *(
+        b"[2026-10-06 20:01:1%d DP%d TP%d] Decode batch, #running-req: %d, #token: 5, accept len: 1.%d0, gen throughput (token/s): %d.10, #queue-req: 0"
+        % (n % 10, n % 2, n % 3, n, n % 4 // 3, 7 * n)
+        for n in range(1, 9)
+    ),
+    b"[2026-10-06 20:01:20] Decode batch, #running-req: 2, #token: 9, accept len: 1.00, gen throughput (token/s): 3.00, #queue-req: 0",
+    b"[2026-10-06 20:01:20.123 TP0] Decode batch, #running-req: 3, gen throughput (token/s): 4.00, #queue-req: 0",
+    b"[2026-10-06 20:01:20 TP0] Decode batch [17], #running-req: 4, gen throughput (token/s): 5.00, #queue-req: 0",
+    b"[2026-10-06 20:01:21 DP0 TP0] Prefill batch, #new-seq: 1, #new-token: 6",
+    b'[2026-10-06 20:01:22] INFO:     10.0.0.1:4242 - "POST /generate HTTP/1.1" 200 OK',
+    b'[2026-10-06 20:01:22] INFO:     ::1:4242 - "GET /health HTTP/1.1" 200 OK',
+    b'[2026-10-06 20:01:22] INFO:     [::1]:4242 - "POST /generate HTTP/1.1" 200 OK',
+    b"/opt/sglang/tokenizer.py:412: UserWarning: Using a slow tokenizer. This might cause a significant slowdown.",
+    b"[2026-10-06 20:01:22] Using a slow tokenizer. This might cause a significant slowdown.",
+    b"  warnings.warn(",
+    b"[2026-10-06 20:01:23 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 2",
+    b"[2026-10-06 20:01:23 TP0] Cache flushed successfully!",
+    b"gpu1:4242:4377 [3] NCCL INFO Channel 01/0 : 3[3] -> 4[4] via SHM/direct/direct",
+    b"",
+    b"",
+]
+
+
 def run(
     data: bytes, cuts: list[int], *, records: bool = True
 ) -> tuple[StartupState, StartupState, LogBuffer]:
@@ -74,6 +98,24 @@ def test_cut_at_every_byte(name: str) -> None:
 def test_any_split_gives_the_same(pieces: list[bytes], lines: bool, data: st.DataObject) -> None:
     raw = (b"\n" if lines else b"").join(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(raw) - 1)), max_size=12)))
+    same(raw, cuts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.sampled_from(SERVING), st.sampled_from(SERVING), st.sampled_from(PIECES)), max_size=60
+    ),
+    st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b""]),
+    st.data(),
+)
+def test_any_split_of_a_serving_log_gives_the_same(
+    pieces: list[bytes], end: bytes, data: st.DataObject
+) -> None:
+    """The shapes that are passed over many at once, in any order, glued together, and with everything else between."""
+    fired = b"[2026-10-06 20:01:07] The server is fired up and ready to roll!\n"
+    raw = fired + SERVING[0] + b"\n" + end.join(pieces) + b"\n"
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(raw) - 1)), max_size=6)))
     same(raw, cuts)
 
 

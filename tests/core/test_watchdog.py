@@ -17,7 +17,7 @@ from tui.core.watchdog import HostLook, Process, Watchdog, look, read_look, slow
 
 LOADING = StartupState(phase=Phase.LOAD_WEIGHTS, lines=40, progress=Progress("shards", 12, 64))
 SERVING = StartupState(
-    phase=Phase.SERVING, lines=900, decode_lines=50, last_decode=DecodeFigures(running=3, accept_len=2.3)
+    phase=Phase.SERVING, lines=900, batch_line=880, last_decode=DecodeFigures(running=3, accept_len=2.3)
 )
 
 
@@ -226,13 +226,13 @@ def test_an_idle_server_is_not_stuck() -> None:
 
 def test_a_batch_line_ends_the_suspicion() -> None:
     dog = serving(held_s=60)
-    dog.saw_log(131.0, replace(SERVING, lines=901, prefill_lines=1))
+    dog.saw_log(131.0, replace(SERVING, lines=901, batch_line=901))
     assert dog.judge(132, Phase.SERVING, Outcome.READY, SERVING).suspicion is None
 
 
 def test_a_silent_log_or_a_rare_one_accuses_nobody() -> None:
     for state in (
-        replace(SERVING, decode_lines=0),
+        replace(SERVING, batch_line=None),
         replace(SERVING, server_args={"decode_log_interval": 100_000}),
     ):
         dog = Watchdog((), 0.0)
@@ -279,16 +279,17 @@ def test_nobody_asks_the_host_while_lines_come() -> None:
     assert dog.wants_look(90, Outcome.READY)
 
 
-def test_the_tracker_counts_prefill_lines_in_both_ways() -> None:
+def test_the_tracker_knows_the_newest_batch_line_in_both_ways() -> None:
     log = (
         b"[2026-10-06 20:03:08] The server is fired up and ready to roll!\n"
-        b"[2026-10-06 20:03:09] Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, #running-req: 0\n"
+        + b"[2026-10-06 20:03:09] Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, #running-req: 0\n"
         * 3
+        + b'[2026-10-06 20:03:09] INFO:     10.0.0.1:4242 - "POST /generate HTTP/1.1" 200 OK\n' * 2
     )
     for records in (True, False):
         tracker = LogTracker(records)
         tracker.feed(log)
-        assert tracker.state().prefill_lines == 3
+        assert tracker.state().batch_line == 4
 
 
 # ---- slower than ever ---------------------------------------------------------------------------------------------------

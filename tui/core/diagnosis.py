@@ -48,6 +48,7 @@ _SHAPES = re.compile(
 )
 _DRAFT_FRAMES = re.compile(r"eagle|draft|speculat|spec_|multi_layer|ngram|standalone", re.I)
 _FLAG_FRAMES = re.compile(r"server_args|arg_groups|check_server_args")
+_BLOCK = 1 << 17  # bytes read at once: what is looked at several times stays in the processor's cache
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
 
 
@@ -603,7 +604,7 @@ def read_file_report(path: Path | str) -> Report:
     """`report` of a file. Raises UsageError where it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return report(iter(lambda: file.read(1 << 20), b""))
+            return report(iter(lambda: file.read(_BLOCK), b""))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}", "check the path", slug="unreadable"

@@ -54,19 +54,28 @@ class LineSplitter:
         self.tail_cut = 0  # bytes of it left out
         self._touched = False  # a piece of the line being read was given out already
 
-    def plain(self, data: bytes) -> tuple[int, list[bytes]] | None:
-        """The fast way where `data` has no carriage return and no overlong line: (first line's number, lines)."""
-        if self._touched or self.tail_cut or b"\r" in data:
+    @property
+    def begun(self) -> bool:
+        """Whether the line being read is not whole: a piece was given out already, or bytes were left out."""
+        return self._touched or self.tail_cut > 0
+
+    def plain(self, data: bytes) -> bytes | None:
+        """The fast way for data without carriage return or overlong line: the whole lines, None where it is not open.
+
+        `number` is still that of the first of them: whoever reads them counts them, and sets it.
+        """
+        if self.begun or b"\r" in data:
             return None
-        lines = (self.tail + data).split(b"\n")
-        if max(map(len, lines)) > LINE_LIMIT:
-            return None
-        first = self.number
-        rest = lines.pop()
-        self.offset += len(self.tail) + len(data) - len(rest)
-        self.tail = rest
-        self.number += len(lines)
-        return first, lines
+        text = self.tail + data if self.tail else data
+        at = 0
+        while len(text) - at > LINE_LIMIT:  # whether a line end comes in time, wherever one looks
+            at = text.rfind(b"\n", at, at + LINE_LIMIT + 1) + 1
+            if at == 0:
+                return None
+        end = text.rfind(b"\n") + 1
+        self.offset += end
+        self.tail = text[end:]
+        return text[:end] if self.tail else text
 
     def feed(self, data: bytes) -> list[Piece]:
         """Pieces completed by `data`."""

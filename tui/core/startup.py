@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tui.core.lineshape import Bar, Segment, segments
 from tui.core.logs import LineSplitter, LogRecord, Piece
@@ -130,7 +131,7 @@ class StartupState:
     accept_one_line: int | None = None  # the newest of them
     retractions: int = 0
     decode_lines: int = 0
-    prefill_lines: int = 0
+    batch_line: int | None = None  # the newest prefill or decode line
     capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about
     working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
     first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
@@ -272,6 +273,8 @@ _LAYER = 1_000  # one more runner, in the order before 0.5.14
 _WARMUP, _READY, _SERVING = 1_000_000, 2_000_000, 3_000_000
 _MATCHED = 2_000  # characters of a line that patterns see: keeps a hostile line from costing seconds
 _CLUE_LIMIT = 400
+_HARMLESS_LIMIT = 512
+_TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?")
 _TAG_LIMIT = 4_096  # rank tags kept: a hostile log may invent any number
 _DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
 
@@ -307,6 +310,16 @@ class _Bar:
 
 
 @dataclass
+class _Unread:
+    """Runs of plain serving lines whose decode lines are not looked at yet; only the last of them matter."""
+
+    text: bytes
+    begin: int
+    stop: int = 0
+    number: int = 0  # of the line at `stop`
+
+
+@dataclass
 class _Episode:
     """A traceback being read."""
 
@@ -328,6 +341,7 @@ class LogTracker:
     def __init__(self, records: bool = True) -> None:
         self._want = records
         self._tables: Patterns = patterns()
+        self._harmless: set[tuple[Phase, str]] = set()  # lines that no failure pattern matches
         self.reset()
 
     def reset(self) -> None:
@@ -356,7 +370,9 @@ class LogTracker:
             maxlen=8
         )  # the newest of all: line, rank, text
         self._decode_lines = 0
-        self._prefill_lines = 0
+        self._batch_line: int | None = None
+        self._unread: _Unread | None = None
+        self._run_pattern: tuple[int, re.Pattern[bytes] | None] | None = None  # (ranks it is for, pattern)
         self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
@@ -408,58 +424,143 @@ class LogTracker:
         return tuple(out)
 
     def _skim(self, data: bytes) -> None:
-        plain = self._splitter.plain(data)
-        if plain is None:
-            out: list[LogRecord] = []
-            for piece in self._splitter.feed(data):
-                self._piece(piece, out)
-            return
-        first, lines = plain
-        self._lines = first + len(lines) - 1
-        heads, calm, serving = _FAST_HEADS, self._calm(), self._position == _SERVING
-        ranks, decode = self._fast_ranks, self._decode
-        plain_tables = not (self._tables.user_milestones or self._tables.user_failures)
-        seen: list[int] = []  # indices of decode lines not yet in self._recent
-        for index, raw in enumerate(lines):
-            # Nearly all lines of a serving server are of three shapes; they are told by a few bytes at known places. One
-            # bracket alone: nothing is glued to the record.
-            end = raw.rfind(b"]")
-            if calm and 20 <= end < 80 and raw[0] == 0x5B and raw[11] == 0x20:
-                head = heads.get(raw[end + 1 : end + 11], 0)
-                if head or serving:
-                    tags = raw[_MS_END if raw[20] == 0x2E else 20 : end]
-                    if tags in ranks or self._fast_rank(tags):
-                        if head == 1 and serving:
-                            decode[ranks[tags]] = raw
-                            seen.append(index)
-                            continue
-                        if head == 2 and serving:
-                            self._prefill_lines += 1
-                            continue
-                        if (
-                            head == 3
-                            and self._position >= _READY
-                            and raw[end + 12 : end + 13].isdigit()
-                            and b"HTTP/1" in raw
-                        ):
-                            continue
-                        if not head and plain_tables and _inert(raw[end + 2 :]):
-                            continue
-            if raw:
-                if seen:
-                    self._remember(seen, lines, first)
-                    seen = []
-                self._line(raw, first + index, 0, 0, None)
-                calm, serving = self._calm(), self._position == _SERVING
-                ranks, decode = self._fast_ranks, self._decode
-        self._remember(seen, lines, first)
+        """`feed` without records: lines with carriage returns go the careful way, everything between them the fast one."""
+        at, end = 0, len(data)
+        while at < end:
+            mark = data.find(b"\r", at)
+            stop = end if mark < 0 else max(at, data.rfind(b"\n", at, mark) + 1)
+            if self._splitter.begun:
+                stop = (data.find(b"\n", at) + 1) or end
+            elif stop > at:
+                if self._skim_plain(data if stop - at == end else data[at:stop]):
+                    at = stop
+                    continue
+            else:
+                stop = _after_returns(data, mark)
+            for piece in self._splitter.feed(data[at:stop]):
+                self._piece(piece, [])
+            at = stop
 
-    def _remember(self, seen: list[int], lines: list[bytes], first: int) -> None:
-        self._decode_lines += len(seen)
-        for index in seen[-8:]:
-            raw = lines[index]
-            tags = raw[_MS_END if raw[20] == 0x2E else 20 : raw.rfind(b"]")]
-            self._recent.append((first + index, self._fast_ranks[tags], raw))
+    def _skim_plain(self, data: bytes) -> bool:
+        """Takes lines without carriage returns; False (and nothing taken) where one is too long for the fast way."""
+        text = self._splitter.plain(data)
+        if text is None:
+            return False
+        number = self._splitter.number
+        at, end, careful = 0, len(text), 0
+        heads, ranks, runs = _FAST_HEADS, self._fast_ranks, self._runs()
+        calm, serving = self._calm(), self._position == _SERVING
+        while at < end:
+            if runs is not None and serving and calm and at >= careful:
+                match = runs.match(text, at)
+                if match is not None:
+                    taken = self._take_run(text, at, match.end(), number)
+                    if taken:
+                        number += taken
+                        at = match.end()
+                        continue
+                    careful = match.end()  # looked at once: line by line up to there
+            stop = text.find(b"\n", at)
+            raw = text[at:stop]
+            at = stop + 1
+            # Most other lines mean nothing either and are told by a few bytes at known places. One bracket alone: nothing
+            # is glued to the record.
+            bracket = raw.rfind(b"]")
+            if calm and 20 <= bracket < 80 and raw[0] == 0x5B and raw[11] == 0x20:
+                head = heads.get(raw[bracket + 1 : bracket + 11], 0)
+                if head or serving:
+                    tags = raw[_MS_END if raw[20] == 0x2E else 20 : bracket]
+                    if (tags in ranks or self._fast_rank(tags)) and self._means_nothing(head, raw, bracket):
+                        number += 1
+                        runs = runs or self._runs()
+                        continue
+            if raw:
+                if self._unread is not None and (b"batch" in raw or b"slow tokenizer" in raw):
+                    self._read_run()
+                self._lines = number
+                self._line(raw, number, 0, 0, None)
+                calm, serving = self._calm(), self._position == _SERVING
+                ranks, runs = self._fast_ranks, self._runs()
+            number += 1
+        self._read_run()
+        self._splitter.number = number
+        self._lines = max(self._lines, number - 1)
+        return True
+
+    def _means_nothing(self, head: int, raw: bytes, bracket: int) -> bool:
+        """Whether a line that begins as those of a serving server do can be left unread."""
+        if head == 3:
+            return (
+                self._position >= _READY and raw[bracket + 12 : bracket + 13].isdigit() and b"HTTP/1" in raw
+            )
+        return not (head or self._tables.user_milestones or self._tables.user_failures) and _inert(
+            raw[bracket + 2 :]
+        )
+
+    def _runs(self) -> re.Pattern[bytes] | None:
+        """Matches lines of the usual shapes of a serving server in a row, of the ranks known so far."""
+        count = len(self._fast_ranks)
+        if self._run_pattern is None or self._run_pattern[0] != count:
+            tags = tuple(sorted(self._fast_ranks))
+            own = not (self._tables.user_milestones or self._tables.user_failures)
+            self._run_pattern = (count, _run_pattern(tags, own) if 0 < count <= 64 else None)
+        return self._run_pattern[1]
+
+    def _take_run(self, text: bytes, begin: int, stop: int, number: int) -> int:
+        """Takes such a run in; how many lines it has, 0 (and nothing taken) where a line may hold more than one record."""
+        lines = text.count(b"\n", begin, stop)
+        stamps = text.count(b"[", begin, stop)
+        if stamps != lines:
+            slow = text.count(_SLOW_TOKENIZER, begin, stop)
+            blank = (text[begin] == 0x0A) + text.count(b"\n\n", begin, stop)
+            source = text.count(_WARN_SOURCE, begin, stop)
+            if stamps + slow + blank + source != lines:
+                return 0
+            if slow and self._slow_tokenizer_line is None:
+                first = text.find(_SLOW_TOKENIZER, begin, stop)
+                self._slow_tokenizer_line = number + text.count(b"\n", begin, first)
+            self._slow_tokenizer += slow
+        unread = self._unread
+        if unread is None:
+            unread = self._unread = _Unread(text, begin)
+        unread.stop, unread.number = stop, number + lines
+        return lines
+
+    def _read_run(self) -> None:
+        """Takes the decode lines of the runs since the last time: how many, the last few, and each DP rank's last."""
+        unread, self._unread = self._unread, None
+        if unread is None:
+            return
+        text, begin, end, number = unread.text, unread.begin, unread.stop, unread.number
+        mark = text.rfind(b" batch", begin, end)
+        if mark < 0:
+            return
+        self._batch_line = number - text.count(b"\n", mark, end)
+        count = text.count(b"] Decode batch", begin, end)
+        self._decode_lines += count
+        found: list[tuple[str, bytes, int]] = []
+        for _ in range(min(count, 8)):
+            mark = text.rfind(b"] Decode batch", begin, end)
+            start = max(begin, text.rfind(b"\n", begin, mark) + 1)
+            number -= text.count(b"\n", mark, end)
+            rank, raw = self._fast_ranks[_tags_of(text, start, mark)], text[start : text.find(b"\n", mark)]
+            found.append((rank, raw, number))
+            end = start
+        if count > 8:
+            near = {rank for rank, _, _ in found}
+            for tags, rank in self._fast_ranks.items():
+                if b"DP" not in tags or rank in near:
+                    continue  # figures of other ranks than these are not added up
+                mark = text.rfind(tags + b"] Decode batch", begin, end)
+                while mark >= 0:
+                    start = max(begin, text.rfind(b"\n", begin, mark) + 1)
+                    if _tags_of(text, start, mark + len(tags)) == tags:
+                        self._decode[rank] = text[start : text.find(b"\n", mark)]
+                        break
+                    mark = text.rfind(tags + b"] Decode batch", begin, mark)
+        for rank, raw, at in reversed(found):
+            self._decode[rank] = raw
+            self._recent.append((at, rank, raw))
 
     def _calm(self) -> bool:
         """Nothing under way that a harmless line would end or change."""
@@ -826,8 +927,7 @@ class LogTracker:
                 self._decode[rank] = segment.body
             self._recent.append((number, rank, segment.body))
             self._decode_lines += 1
-        else:
-            self._prefill_lines += 1
+        self._batch_line = number
         if self._soft and self._fatal is None:
             self._forgive()
         if self._position == _SERVING:
@@ -905,12 +1005,20 @@ class LogTracker:
         self, body: str, segment: Segment, episode: _Episode | None
     ) -> tuple[Failure | None, re.Match[str] | None]:
         phase = self._phase_of(segment, episode)
+        # The same harmless line comes a thousand times, with another time of day in it.
+        known = (phase, _TIME_OF_DAY.sub("", body))
+        if known in self._harmless:
+            return None, None
         for failure in self._tables.failures:
             if failure.phases is not None and phase not in failure.phases:
                 continue
             match = failure.regex.search(body)
             if match is not None:
                 return failure, match
+        if not self._tables.user_failures:
+            if len(self._harmless) >= _HARMLESS_LIMIT:
+                self._harmless.clear()
+            self._harmless.add(known)
         return None, None
 
     def _phase_of(self, segment: Segment, episode: _Episode | None) -> Phase:
@@ -1124,7 +1232,7 @@ class LogTracker:
             accept_one_line=ones_line,
             retractions=self._retractions,
             decode_lines=self._decode_lines,
-            prefill_lines=self._prefill_lines,
+            batch_line=self._batch_line,
             capturing=self._capturing,
             working=self._working,
             first_stamp_s=self._first_stamp if (self._first_stamp or 0.0) > 1e8 else None,
@@ -1185,11 +1293,44 @@ def _inert(body: bytes) -> bool:
     return True
 
 
+_WARN_SOURCE = b"  warnings.warn(\n"  # Python shows the line of the program that warned
+_SLOW_TOKENIZER = b"Using a slow tokenizer."
+
+
+@lru_cache(maxsize=32)
+def _run_pattern(tags: tuple[bytes, ...], own_tables: bool) -> re.Pattern[bytes]:
+    ranks = b"(?:" + b"|".join(map(re.escape, tags)) + b")"
+    stamp = rb"\[.{10} .{8}(?:\.\d{3})?"  # looser than a stamp: nothing else has these shapes behind it
+    shapes = rb"(?:(?:Decode|Prefill) batch[.,] .*|INFO:     [\da-f:].*HTTP/1.*)\n"
+    # A warning's rest has no capital U: the phrase stands there once.
+    slow = rb"/[^\n%\[\]]{0,1000}: UserWarning: Using a slow tokenizer\.[^\n%\[\]U]*\n"
+    # Possessive: a run is never given back, so nothing is kept of its lines.
+    source = b"|" + re.escape(_WARN_SOURCE) if own_tables else b""
+    return re.compile(b"(?:" + stamp + ranks + rb"\] " + shapes + rb"|\n|" + slow + source + b")++")
+
+
+def _tags_of(text: bytes, start: int, end: int) -> bytes:
+    """What stands between stamp and bracket of the line that begins at `start`."""
+    return text[start + (_MS_END if text[start + 20] == 0x2E else 20) : end]
+
+
+def _after_returns(data: bytes, mark: int) -> int:
+    """Where the lines that hold carriage returns end, from the one at `mark` on."""
+    stop = data.find(b"\n", mark)
+    while stop >= 0:
+        following = data.find(b"\n", stop + 1)
+        if following < 0 or data.find(b"\r", stop + 1, following) < 0:
+            return stop + 1
+        stop = following
+    return len(data)
+
+
 _BYTE_HEADS = frozenset(head.encode() for head in _MILESTONE_HEADS)
 _SPEED = "gen throughput (token/s)"
 _MS_END = 24  # where the tags begin after "[2026-10-06 20:01:03.123"
 _FAST_TAGS = re.compile(rb"((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
-_FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 2, b" INFO:    ": 3}
+# What a stamped line begins with: 1 a batch, 3 an access line or another of uvicorn's.
+_FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 1, b" INFO:    ": 3}
 
 
 def _natural(tag: str) -> list[tuple[str, int]]:

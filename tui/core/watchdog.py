@@ -184,7 +184,7 @@ class Watchdog:
         self._lines = self._tokenizer = 0
         self._bar = False
         self._progress: object = None
-        self._batches = 0
+        self._batch_line: int | None = None
         self._best_accept: float | None = None
         self._points: deque[_GpuPoint] = deque()
         self._looks: deque[tuple[float, HostLook]] = deque()
@@ -202,9 +202,8 @@ class Watchdog:
         progress = (startup.phase, startup.progress, startup.working)
         if progress != self._progress:
             self._progress, self._progress_at = progress, now
-        batches = startup.decode_lines + startup.prefill_lines
-        if batches != self._batches:
-            self._batches, self._batch_at = batches, now
+        if startup.batch_line != self._batch_line:
+            self._batch_line, self._batch_at = startup.batch_line, now
         decode = startup.last_decode
         if decode is not None and decode.accept_len is not None:
             self._best_accept = max(self._best_accept or 0.0, decode.accept_len)
@@ -232,7 +231,9 @@ class Watchdog:
         """Whether it is quiet enough to ask the host."""
         if outcome is Outcome.STARTING:
             return now - self._quiet_since() > _LOOK_AFTER_S
-        return outcome is Outcome.READY and self._batches > 0 and now - self._batch_at > _LOOK_AFTER_S
+        return (
+            outcome is Outcome.READY and self._batch_line is not None and now - self._batch_at > _LOOK_AFTER_S
+        )
 
     def judge(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState) -> Verdict:
         """The suspicion at `now`, or why there is none in spite of a silence."""
@@ -326,7 +327,7 @@ class Watchdog:
 
     def _serving(self, now: float, startup: StartupState) -> Suspicion | None:
         silent = now - self._batch_at
-        if not self._batches or silent < _STUCK_S[0] or _interval(startup) > 1000:
+        if self._batch_line is None or silent < _STUCK_S[0] or _interval(startup) > 1000:
             return None
         spinning = self._spinning(now, self._batch_at)
         if spinning is not None:
