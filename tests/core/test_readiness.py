@@ -78,9 +78,25 @@ def free_port() -> int:
 
 
 async def test_fired_up_and_its_own_socket_is_ready(host: LocalTransport, server: Run) -> None:
-    probe = ReadinessProbe(host, server)
-    assert not await probe.check(LOADING)
-    assert await probe.check(FIRED_UP)
+    assert await ReadinessProbe(host, server).check(FIRED_UP)
+
+
+async def test_a_log_of_warnings_alone_is_ready_by_http_too(
+    host: LocalTransport, server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await ReadinessProbe(host, server).check(LOADING)
+    # Until the port is there, such a look is taken now and then, and not with every line.
+    looks = []
+
+    async def nobody(*_: object) -> bool:
+        looks.append(1)
+        return False
+
+    monkeypatch.setattr(readiness, "port_belongs_to", nobody)
+    probe = ReadinessProbe(host, server, look_period_s=1e6)
+    for _ in range(5):
+        assert not await probe.check(LOADING)
+    assert len(looks) == 1
 
 
 async def test_fired_up_on_a_port_that_another_process_holds_is_not(

@@ -1,15 +1,17 @@
 """What works on a host, what is missing, and how to mend it."""
 
+import os
 import shutil
 from collections.abc import Callable
 
-from tui.config import load_settings
+from tui.config import data_dir, load_settings
 from tui.core import gpu_sampler
 from tui.core.errors import EagletuiError
 from tui.core.preflight import Finding, Level
 from tui.core.session import HostSession, open_session
 from tui.core.transport import Asker
 
+_MIN_FREE_BYTES = 1_000_000
 
 _Add = Callable[[str, Level, str], None]
 
@@ -21,6 +23,7 @@ async def examine(name: str, asker: Asker) -> list[Finding]:
     def add(check: str, level: Level, text: str) -> None:
         found.append(Finding(check, level, text))
 
+    _examine_files_here(add)
     if name not in ("local", "demo"):
         if shutil.which("ssh"):
             add("ssh", Level.OK, "OpenSSH's client reads ~/.ssh/config for us")
@@ -40,6 +43,18 @@ async def examine(name: str, asker: Asker) -> list[Finding]:
     finally:
         await session.close()
     return found
+
+
+def _examine_files_here(add: _Add) -> None:
+    """Launches are recorded here before they are made, so they need a directory that can be written."""
+    here = data_dir()
+    there = next(path for path in (here, *here.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        add("files", Level.BLOCK, f"{there} cannot be written; mend its rights, or set EAGLETUI_HOME")
+    elif (free := shutil.disk_usage(there).free) < _MIN_FREE_BYTES:
+        add("files", Level.BLOCK, f"{there} has {free / 1e6:.1f} MB left; free some space")
+    else:
+        add("files", Level.OK, f"records of launches are kept in {here}")
 
 
 async def _examine_host(session: HostSession, add: _Add) -> None:

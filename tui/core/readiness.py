@@ -31,6 +31,8 @@ class ReadinessProbe:
     ready: bool = False
     canary: str | None = None  # a word in a request of ours, to be looked for in the log's bytes
     canary_seen: bool = False
+    look_period_s: float = 10.0  # between looks at the port while the log says that it is too early
+    _look_again_at: float = 0.0
     _canary_tail: bytes = b""
     _http_not_before: float = 0.0  # time.monotonic()
 
@@ -49,7 +51,10 @@ class ReadinessProbe:
         listening = by_log or startup.uvicorn_port is not None
         silent = startup.lines < _SILENT_LINES  # log level warning: HTTP and the process table decide
         if not (listening or silent):
-            return False
+            # Warnings alone can fill a log that has no milestones, so now and then the port is looked at all the same.
+            if time.monotonic() < self._look_again_at:
+                return False
+            self._look_again_at = time.monotonic() + self.look_period_s
         try:
             if self.listener_is_ours is not True:
                 # Asked at "Uvicorn running" already: when "fired up" comes, the answer is there.
