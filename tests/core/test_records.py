@@ -80,7 +80,14 @@ def test_history_counts_only_starts_of_this_profile_here_that_got_ready():
         records.write(launched(number, ready_after_s=seconds, phase_took_s={"load_weights": seconds - 100}))
     records.write(launched(4, outcome="crashed"))
     records.write(launched(5, host="gpu2", ready_after_s=10.0))
+    records.write(launched(6, ready_after_s=20.0, sets={"mem-fraction-static": "0.9"}))
+    records.write(
+        launched(7, ready_after_s=640.0, phase_took_s={"load_weights": 540.0}, sets={"port": "31000"})
+    )
     phases, total = records.usual("gpu1", "base")
-    assert total == records.PhaseHistory(680.0, 600.0, 700.0, 3)
-    assert phases["load_weights"].median_s == 580.0
+    assert total == records.PhaseHistory(660.0, 600.0, 700.0, 4)
+    assert phases["load_weights"].median_s == 560.0
     assert records.usual("gpu1", "other") == ({}, None)
+    assert records.usual("gpu1", "base", {"mem-fraction-static": 0.9, "port": 1})[1] == records.PhaseHistory(
+        20, 20, 20, 1
+    )

@@ -47,10 +47,12 @@ async def launch(session: HostSession, name: str, **sets: object) -> Run:
 async def watch_until(session: HostSession, run: Run, *outcomes: Outcome) -> ServerState:
     async with aclosing(session.watch(run)) as updates:  # type: ignore[type-var]
         async for update in updates:
-            ended = update.state.run.state in (RunState.EXITED, RunState.LOST)
-            if update.state.outcome in outcomes and (ended or update.state.outcome is Outcome.READY):
+            if update.state.outcome is Outcome.READY and Outcome.READY in outcomes:
                 return update.state
-    raise AssertionError(f"ended as {update.state.outcome}")
+            if update.state.outcome is Outcome.CRASHED and not update.settled:
+                assert update.state.diagnosis is None or update.state.diagnosis.cause != "host_oom"
+    assert update.state.outcome in outcomes
+    return update.state
 
 
 async def test_a_server_is_launched_followed_to_ready_and_stopped(demo: HostSession, port: int) -> None:
@@ -93,6 +95,13 @@ async def test_replace_stops_our_server_and_waits_for_its_memory(demo: HostSessi
     profile = load_launch("kimi-k2.5-baseline-bs512", [shipped_profiles_dir()], {"port": port})
     plan = await demo.plan(profile, {"port": port})
     assert [run.run_id for run in await demo.replaced_by(plan)] == [first.run_id]
+
+    # Never stopped for a launch that cannot happen.
+    impossible = load_launch("kimi-k2.5-baseline-bs512", [shipped_profiles_dir()], {"port": port, "tp": 16})
+    with pytest.raises(PreflightFailed):
+        await demo.launch(await demo.plan(impossible), replace=True)
+    assert (await demo.find_run(first.run_id)).state is RunState.RUNNING
+
     second = await demo.launch(plan, replace=True)
     state = await watch_until(demo, second, Outcome.READY)
     assert state.run.run_id != first.run_id
@@ -123,6 +132,11 @@ async def test_a_failing_profile_is_diagnosed_live(
     record = records.read(run.run_id)
     assert record is not None
     assert (record.outcome, record.cause) == ("crashed", cause)
+    # Whoever looks later sees the same, times included.
+    later = await watch_until(demo, await demo.find_run(run.run_id), Outcome.CRASHED)
+    assert later.diagnosis == state.diagnosis
+    assert later.phase is state.phase
+    assert set(later.phase_took_s) == set(state.phase_took_s) != set()
 
 
 async def test_a_port_that_is_taken_refuses_the_launch_twice(demo: HostSession, port: int) -> None:

@@ -141,12 +141,27 @@ def _history(values: list[float]) -> PhaseHistory | None:
     return PhaseHistory(statistics.median(values), min(values), max(values), len(values)) if values else None
 
 
-def usual(host: str, profile: str) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
-    """Durations of each phase, and from launch to ready, over the last ten starts here that reached ready."""
+def _configuration(sets: Mapping[str, object]) -> dict[str, str]:
+    """What makes a start another one; the port does not."""
+    return {key: str(value) for key, value in sets.items() if key != "port"}
+
+
+def usual(
+    host: str, profile: str, sets: Mapping[str, object] | None = None
+) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
+    """Durations of each phase, and from launch to ready, over the last ten such starts here that reached ready.
+
+    Args:
+        sets: overrides of the profile; a start with others is another configuration.
+    """
+    wanted = _configuration(sets or {})
     ready = [
         record
         for record in read_all()
-        if record.host == host and record.profile == profile and record.ready_after_s is not None
+        if record.host == host
+        and record.profile == profile
+        and _configuration(record.sets) == wanted
+        and record.ready_after_s is not None
     ][:10]
     phases: dict[str, list[float]] = {}
     for record in ready:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -50,6 +50,11 @@ class LaunchPlan:
     @property
     def blocked(self) -> bool:
         return any(finding.level is Level.BLOCK for finding in self.findings)
+
+    def blocked_without(self, runs_gone: Iterable[str]) -> bool:
+        """Whether it would be blocked even if these runs were gone."""
+        gone = set(runs_gone)
+        return any(f.level is Level.BLOCK and f.run not in gone for f in self.findings)
 
 
 @dataclass(frozen=True)
@@ -158,9 +163,16 @@ class HostSession:
         return LaunchPlan(profile, command, findings, facts, sets)
 
     async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
-        """Starts it at most once. Raises PreflightFailed where the plan is blocked."""
+        """Starts it at most once. Raises PreflightFailed where the plan is blocked.
+
+        With `replace`, our servers in its way are stopped first, unless something else blocks it all the same: a server
+        is never stopped for a launch that cannot happen.
+        """
         if replace:
-            for run in await self.replaced_by(plan):
+            leaving = await self.replaced_by(plan)
+            if plan.blocked_without(run.run_id for run in leaving):
+                raise PreflightFailed(plan)
+            for run in leaving:
                 async for _ in self.stop(run):
                     pass
             plan = await self.plan(plan.profile, plan.sets)
@@ -180,6 +192,7 @@ class HostSession:
             port=plan.command.port,
             gpus=claimed_gpus(plan.profile),
             notes=plan.command.notes,
+            extra={"sets": public_sets(plan.sets or {})},
             hide=tuple(plan.command.open_args.values()),
         )
         # Recorded before it is asked for: whatever happens to the link, this machine knows the id to ask about.

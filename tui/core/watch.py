@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from tui.core import records, runs
 from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
-from tui.core.errors import EagletuiError, HostError, UsageError
+from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.follow import Chunk, file_info, follow
 from tui.core.logs import LogRecord
 from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
@@ -19,6 +19,7 @@ from tui.core.startup import LogTracker, Outcome, Phase, StartupState
 from tui.core.transport import LinkState, Transport
 
 _TICK_S = 1.0
+_KILLED = (137, -9)  # by SIGKILL, as a shell and as Python say it
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 20
 
@@ -153,7 +154,7 @@ class RunWatcher:
         self._startup_changed = asyncio.Event()
         self._over = asyncio.Event()
         self._clock: HostClock | None = None
-        usual, self._usual_total = records.usual(run.host, run.profile or "")
+        usual, self._usual_total = records.usual(run.host, run.profile or "", run.extra.get("sets"))
         self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
         self._diagnosed: tuple[int, str, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
         # Whoever comes later than that moment knows it from the record only.
@@ -207,6 +208,8 @@ class RunWatcher:
 
     async def _read_log(self, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
         try:
+            if self._run_over():  # a run that ended before we came: nothing polls it
+                await self._ask_once()
             if self._run.log_path:
                 await self._follow(self._run.log_path, chunks, wake)
             else:  # a foreign server whose output goes nowhere we can read
@@ -218,6 +221,12 @@ class RunWatcher:
             raise
         await chunks.put(None)
         wake.set()
+
+    async def _ask_once(self) -> None:
+        with contextlib.suppress(LinkLost, TimedOut):
+            self._clock = await host_clock(self._transport)
+            if self._run.exit_code in _KILLED:
+                self._dmesg_oom = await runs.oom_evidence(self._transport)
 
     async def _wait_for_end(self) -> None:
         if not self._run_over():
@@ -271,7 +280,7 @@ class RunWatcher:
                     wake.set()
                 if self._run_over():
                     self._over.set()
-                if self._run_over() and found.exit_code in (137, -9, 9):
+                if self._run_over() and found.exit_code in _KILLED:
                     self._dmesg_oom = await runs.oom_evidence(self._transport)
             except EagletuiError:
                 pass  # a lost link is shown by _link_changes; the next round asks again
@@ -390,13 +399,14 @@ class RunWatcher:
     def _diagnose(self, startup: StartupState, final: bool) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
         key = (startup.lines, f"{self._run.state}{self._run.exit_code}{self._dmesg_oom is not None}{final}")
         if self._diagnosed is None or self._diagnosed[:2] != key:
-            over = self._run_over()
-            evidence = ExitEvidence(
-                exit_code=self._run.exit_code,
-                stopped_by_us=self._run.stopped_by_us,
-                dmesg_oom=self._dmesg_oom,
-                alive=not over,
-            )
+            # The exit speaks only when the whole log has: a reason that is still unread must not look like silence.
+            evidence = ExitEvidence(alive=True)
+            if self._run_over() and final:
+                evidence = ExitEvidence(
+                    exit_code=self._run.exit_code,
+                    stopped_by_us=self._run.stopped_by_us,
+                    dmesg_oom=self._dmesg_oom,
+                )
             self._diagnosed = (*key, *diagnose(self._tracker, exit=evidence))
         return self._diagnosed[2], self._diagnosed[3]
 
