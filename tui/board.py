@@ -4,7 +4,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.gpus import Gpu, GpuSample, HostFacts
 from tui.core.phases import Outcome, Phase
+from tui.core.text import one_line
 from tui.core.transport import LinkState, LinkStatus
 
 if TYPE_CHECKING:
@@ -271,6 +272,24 @@ class Board:
 def gpu_key(gpu: Gpu, position: int) -> str:
     """What a GPU is remembered by: its UUID, else its place in the list."""
     return gpu.uuid or f"#{gpu.index if gpu.index is not None else position}"
+
+
+def overrides_of(sets: object) -> tuple[str, ...]:
+    """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
+    return tuple(f"{key}={_plain(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
+
+
+def run_name(run: "Run") -> str:
+    """A run by its profile and what was changed for it: `base +mem-fraction-static=0.9`."""
+    return " ".join(
+        [run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))]
+    )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return one_line(str(value), 60)
 
 
 def argument(argv: Sequence[str], flag: str) -> str | None:
