@@ -71,6 +71,10 @@ class Shell:
         kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR")}
         self.env = {**kept, "HOME": str(home), "EAGLETUI_HOME": str(home / "eagletui"), **extra}
 
+    def row(self, run: str, host: str = "local") -> Any:
+        """What `ps` says about a run; other people's servers may be on this machine too."""
+        return next(row for row in self("ps", host, "--json").json if row["run"] == run)
+
     def start(self, *args: str | bytes, **options: Any) -> subprocess.Popen[bytes]:
         env = {**self.env, **options.pop("env", {})}
         piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -443,8 +447,8 @@ def test_a_program_that_ends_at_once(
     assert (waited.code, waited.json["outcome"]) == (code, outcome)
     assert list(waited.json) == STATE_KEYS
     assert shell("wait", run, "--json").code == 1  # it never was ready, and never will be
-    row = shell("ps", "local", "--json").json[0]
-    assert (row["run"], row["outcome"], row["phase"]) == (run, outcome, "launch")
+    row = shell.row(run)
+    assert (row["outcome"], row["phase"]) == (outcome, "launch")
     assert list(row) == ROW_KEYS
 
 
@@ -476,7 +480,7 @@ def test_a_silent_program_is_waited_for_and_stopped(
         ]
     ):
         (records / f"broken-{number}.json").write_text(text)
-    assert shell("ps", "--json").json[0]["run"] == run
+    assert shell.row(run)["state"] == "running"
 
     stopped = shell("stop", run, "--json")
     assert stopped.code == 0
@@ -488,6 +492,7 @@ def test_a_silent_program_is_waited_for_and_stopped(
     assert "has ended already" in again.err
     ended = shell("wait", run, "--for", "exit", "--json")
     assert (ended.code, ended.json["outcome"]) == (0, "stopped")  # whatever its exit code: we stopped it
+    assert shell("diagnose", run, "--json").json["outcome"] == "stopped"  # its log says nothing of it
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_run(
@@ -511,7 +516,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(
         assert b"Traceback" not in text
         if "--json" in args:
             assert json.loads(out)["error"] == "interrupted"
-    assert shell("ps", "--json").json[0]["state"] == "running"
+    assert shell.row(run)["state"] == "running"
     with Terminal(shell, "stop", run) as terminal:
         terminal.until(b"[yes/No] ")
         terminal.write(b"\x03")
@@ -527,7 +532,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(
         terminal.write(b"yes\n")
         terminal.read_to_end()
         assert terminal.code() == 0
-    assert shell("ps", "--json").json[0]["outcome"] == "stopped"
+    assert shell.row(run)["outcome"] == "stopped"
 
 
 # -- the simulated host -----------------------------------------------------------------------------------------------
@@ -555,7 +560,7 @@ def test_a_server_from_launch_to_stop(demo: Shell, port: str) -> None:
         demo("wait", run, "--for", "exit", "--timeout", "0", "--json").refused(4, "timeout")["outcome"]
         == "ready"
     )
-    row = demo("ps", "demo", "--json").json[0]
+    row = demo.row(run, "demo")
     assert list(row) == ROW_KEYS
     assert (row["outcome"], row["phase"], row["cause"], row["exit_code"]) == ("ready", "ready", None, None)
 
@@ -767,6 +772,29 @@ def test_ctrl_c_at_a_password_gives_the_terminal_back(shell: Shell) -> None:
         terminal.until(b"over")
         assert re.search(rb"[\s;]echo[\s;]", terminal.shown)
         assert b"-echo " not in terminal.shown
+
+
+def test_an_unknown_host_is_asked_about_once(shell: Shell, sshd: Any) -> None:
+    known = shell.home / "known"
+    (shell.home / ".ssh").mkdir()
+    (shell.home / ".ssh" / "config").write_text(
+        f"Host gpu1\n HostName 127.0.0.1\n Port {sshd.port}\n User {sshd.user}\n IdentityFile {sshd.client_key}\n"
+        f" IdentitiesOnly yes\n UserKnownHostsFile {known}\n"
+    )
+    # OpenSSH takes the home directory from the user database, so it is told where the file is.
+    shell.env["EAGLETUI_SSH_CONFIG"] = str(shell.home / ".ssh" / "config")
+    shell("ps", "gpu1", "--json").refused(3, "host_key_unknown")  # nobody to ask
+    with Terminal(shell, "ps", "gpu1", "--json") as terminal:
+        terminal.until(b"[yes/No] ")
+        terminal.write(b"yes\n")
+        terminal.read_to_end()
+        assert terminal.code() == 0
+    assert b"127.0.0.1" in known.read_bytes()
+    asked = shell("ps", "gpu1", "--json")
+    assert (asked.code, asked.err) == (0, "")
+    log = shell.cwd / "far.log"
+    log.write_bytes(HOSTILE)
+    assert shell("logs", f"gpu1:{log}").out == shell("logs", str(log)).out
 
 
 def test_nobody_is_asked_without_a_terminal(shell: Shell) -> None:

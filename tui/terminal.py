@@ -30,15 +30,15 @@ async def read_line(question: str, *, echo: bool = True) -> str | None:
             except OSError:
                 answer.set_result(b"")
 
-    print(question, end="", file=sys.stderr, flush=True)
     before = termios.tcgetattr(keyboard)
-    if not echo:
+    if not echo:  # before the question is seen, so that no fast typist's password is
         hidden = termios.tcgetattr(keyboard)
         hidden[3] &= ~termios.ECHO
         termios.tcsetattr(keyboard, termios.TCSAFLUSH, hidden)
-    loop.add_reader(keyboard, readable)
     ended = False
     try:
+        print(question, end="", file=sys.stderr, flush=True)
+        loop.add_reader(keyboard, readable)
         line = await answer
         ended = echo and line.endswith(b"\n")
     finally:
