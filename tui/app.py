@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
-from tui.board import Board
+from tui.board import Board, run_name
 from tui.core.errors import EagletuiError, HostError
 from tui.core.transport import Asker, HostKeyQuestion, LinkState, Prompt
 from tui.screens.base import Mode
@@ -40,6 +40,8 @@ _SOON_S = 0.02  # but a state that changed is shown at once
 _TICK_S = 1.0  # ages
 _RUNS_S = 5.0  # how often the host is asked for servers that others started
 _LIVE = ("staged", "starting", "running", "finishing")
+_ALIVE = ("starting", "ready", "hung")
+_TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
 
 
 async def _open_session(host: str, asker: Asker) -> "HostSession":
@@ -138,7 +140,9 @@ class EagleApp(App[None]):
         self._shown_at = 0.0
         self._opened = False
         self._chosen: str | None = None  # run id that a person asked to see
+        self._seen_runs: set[str] = set()  # known while the run on show was alive: none of them takes its place
         self._rung: set[str] = set()
+        self._leaving = False
         self._faults: set[str] = set()
         for name in THEMES:
             self.register_theme(textual_theme(name))
@@ -175,7 +179,7 @@ class EagleApp(App[None]):
     def _show_changes(self) -> None:
         self._flush_timer = None
         self._shown_at = time.monotonic()
-        if not self.is_running or not self.screen_stack:
+        if self._leaving or not self.is_running or not self.screen_stack:
             return
         for screen in self.screen_stack:  # a mode shows through under a dialog
             if isinstance(screen, Mode) and screen.is_mounted:
@@ -193,11 +197,14 @@ class EagleApp(App[None]):
     def say(self, text: str, *, severity: str = "information") -> None:
         """A toast; its text may come from a host."""
         level = "error" if severity == "error" else "warning" if severity == "warning" else "information"
-        self.notify(text, markup=False, severity=level, timeout=6)  # type: ignore[arg-type]
+        self.notify(text, markup=False, severity=level, timeout=_TOAST_S[level])  # type: ignore[arg-type]
 
     def tell(self, error: EagletuiError) -> None:
         """An error as a toast: what, and how to mend it."""
-        self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+        from tui.commands import panel_words
+
+        text = error.message + (f"\n{error.hint}" if error.hint else "")
+        self.say(panel_words(text), severity="error")
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -217,6 +224,7 @@ class EagleApp(App[None]):
             self._follow_link(session, board)
             await session.open()
             self._opened = True
+            self._remember_host(board.host)
         except HostError as error:
             if session is None:
                 self._set_problem(board, error)
@@ -233,6 +241,12 @@ class EagleApp(App[None]):
         self._follow_facts(session, board)
         self._follow_gpus(session, board)
         self._follow_runs(session, board)
+
+    @staticmethod
+    def _remember_host(name: str) -> None:
+        from tui.screens.dialogs import remember_host
+
+        remember_host(name)
 
     def _set_problem(self, board: Board, error: EagletuiError | None) -> None:
         if board.problem is not error:
@@ -312,29 +326,38 @@ class EagleApp(App[None]):
             await asyncio.sleep(_RUNS_S)
 
     def _choose_run(self) -> None:
-        """The run on show: the one asked for, else the newest live server, else a foreign one, else the last ended."""
+        """The run on show: the newest live server, else a foreign one, else the last ended.
+
+        A live one stays on show, and so does one that crashed, until a server is launched that was not there before.
+        """
         board = self.board
         servers = [run for run in board.runs if run.kind == "server"]
-        ids = {run.run_id for run in servers}
-        if self._chosen is not None and (
-            self._chosen in ids or (board.run and board.run.run_id == self._chosen)
-        ):
-            present = board.run
-            ended = board.state is not None and str(board.state.outcome) not in ("starting", "ready", "hung")
-            newer = next((run for run in servers if str(run.state) in _LIVE), None)
-            if present is not None and not (ended and newer is not None and newer.run_id != present.run_id):
-                return
         live = [run for run in servers if str(run.state) in _LIVE]
         foreign = [run for run in servers if str(run.state) == "foreign"]
-        best = next(iter([*live, *foreign, *servers]), None)
-        if best is not None and (board.run is None or board.run.run_id != best.run_id):
+        present, outcome = board.run, str(board.state.outcome) if board.state else "starting"
+        best: Run | None = None
+        if present is None:
+            best = next(iter([*live, *foreign, *servers]), None)
+        elif outcome in _ALIVE:
+            if str(present.state) == "foreign" and present.run_id != self._chosen:
+                best = next(iter(live), None)
+        else:
+            fresh = [run for run in live if run.run_id not in self._seen_runs]
+            moved_on = outcome != "crashed" and present.run_id != self._chosen
+            best = next(iter([*fresh, *live] if moved_on else fresh), None)
+            if best is None and moved_on:
+                best = next(iter(foreign), None)
+        if best is not None and (present is None or best.run_id != present.run_id):
             self.watch_run(best)
+        elif outcome in _ALIVE:
+            self._seen_runs.update(run.run_id for run in servers)
 
     def watch_run(self, run: "Run") -> None:
         """Shows a run and follows its log."""
         from tui.core.logs import LogBuffer
 
         self.board.watch_run(run, LogBuffer())
+        self._seen_runs = {run.run_id, *(known.run_id for known in self.board.runs)}
         if self.session is not None:
             self._follow_run(self.session, self.board, run)
         self.touch()
@@ -344,6 +367,7 @@ class EagleApp(App[None]):
         log = board.log
         assert log is not None
         started = False
+        was_alive = False  # what had happened before we came is no news
         try:
             async for update in session.watch(run):
                 if board.run is None or board.run.run_id != run.run_id:
@@ -368,7 +392,10 @@ class EagleApp(App[None]):
                     stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
                     log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
                 log.append(update.records)
-                self._ring(update.state.run.run_id, str(update.state.outcome))
+                outcome = str(update.state.outcome)
+                if was_alive:
+                    self._ring(update.state.run.run_id, outcome)
+                was_alive = was_alive or (update.settled and outcome in _ALIVE)
                 self.touch(soon=news)
             state = board.state
             if state is not None and state.run.exit_code is not None:
@@ -523,20 +550,26 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="launch", exit_on_error=False)
     async def _launch_worker(self, plan: "LaunchPlan", replace: bool) -> None:
+        from tui.core.session import PreflightFailed
+
         board = self.board
-        board.busy = (
-            f"launching {plan.profile.name}"
-            if not replace
-            else f"stopping what runs, then launching {plan.profile.name}"
-        )
-        self.touch()
+        name = plan.profile.name
+        board.busy = f"launching {name}" if not replace else f"stopping what runs, then launching {name}"
+        self.touch(soon=True)
         try:
             session = self._live_session()
             if replace:
-                for run in await session.replaced_by(plan):
+                # Asked anew: what the dialog showed may be old, and a server is stopped only for a launch that can be.
+                plan = await session.plan(plan.profile, plan.sets)
+                leaving = await session.replaced_by(plan)
+                if plan.blocked_without(run.run_id for run in leaving):
+                    raise PreflightFailed(plan)
+                for run in leaving:
                     async for progress in session.stop(run):
                         board.stop = progress
-                        self.touch()
+                        self.touch(soon=True)
+                board.busy = f"launching {name}"
+                self.touch(soon=True)
                 run = await session.launch(plan, replace=True)
             else:
                 run = await session.launch(plan)
@@ -545,7 +578,6 @@ class EagleApp(App[None]):
         except Exception as error:
             self.tell(self.report_fault(error))
         else:
-            self._chosen = run.run_id
             board.stop = None
             self.watch_run(run)
         finally:
@@ -554,11 +586,16 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="stop", exit_on_error=False)
     async def _stop_worker(self, run: "Run") -> None:
+        from tui.core.session import StopProgress
+
         board = self.board
+        board.stop = StopProgress("requested", f"asking {run.short_id} to stop")
+        self.touch(soon=True)
         try:
             async for progress in self._live_session().stop(run):
-                board.stop = progress
-                self.touch()
+                if board.run is None or board.run.run_id == run.run_id:
+                    board.stop = progress
+                self.touch(soon=True)
                 if progress.done:
                     self.say(f"{run.profile or run.short_id}: {progress.text}")
         except EagletuiError as error:
@@ -651,7 +688,7 @@ class EagleApp(App[None]):
             return
         facts = [
             ("host", self.board.host),
-            ("server", f"{run.profile or run.run_id}, run {run.short_id}"),
+            ("server", f"{run_name(run)}, run {run.short_id}"),
             ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
             ("GPUs", gpus_text(getattr(run, "gpus", None))),
             ("port", str(run.port) if run.port is not None else fmt.NONE),
@@ -680,6 +717,20 @@ class EagleApp(App[None]):
 
         self.push_screen(dialog, answered)
 
+    def action_server(self, step: int) -> None:
+        """The next or previous live server of this host."""
+        board = self.board
+        live = board.live_servers()
+        place, _ = board.place()
+        others = [run for run in live if board.run is None or run.run_id != board.run.run_id]
+        if not others:
+            self.say("No other server runs here")
+            return
+        if place is None:  # what is on show has ended
+            self._show_run(live[0 if step > 0 else -1])
+        else:
+            self._show_run(live[(place - 1 + step) % len(live)] if place <= len(live) else others[0])
+
     def action_reconnect(self) -> None:
         """Connects again, at once."""
         # The simulated host may be gone for good: it ends by itself, and opening it starts it anew.
@@ -694,11 +745,13 @@ class EagleApp(App[None]):
         """Another host."""
         from tui.screens.dialogs import HostPicker
 
+        running = sum(1 for run in self.board.runs if run.active)
+
         def chosen(name: str | None) -> None:
             if name and name != self.board.host:
                 self._reopen(name)
 
-        self.push_screen(HostPicker(self.board.host), chosen)
+        self.push_screen(HostPicker(self.board.host, running), chosen)
 
     @work(exclusive=True, group="reopen", exit_on_error=False)
     async def _reopen(self, host: str) -> None:
@@ -712,6 +765,7 @@ class EagleApp(App[None]):
         # Widgets hold the board itself, so its contents are replaced, not the object.
         self.board.__dict__.update(fresh.__dict__)
         self._chosen = None
+        self._seen_runs = set()
         self._opened = False
         self.touch()
         self.connect()
@@ -775,6 +829,7 @@ class EagleApp(App[None]):
             pid = f", PID {run.pid}" if run.pid is not None else ""
             name = "" if self.board.host == "local" else f" {self.board.host}"
             message = f"{run.profile or run.run_id} goes on on {self.board.host} (run {run.short_id}{pid}). eagletui{name} takes it up again."
+        self._leaving = True  # nothing is painted on the way out
         self.workers.cancel_all()
         if self.session is not None:
             with contextlib.suppress(Exception):

@@ -1,5 +1,6 @@
 """Every command once: its key, its verb in the footer, and what it does; help, footer and palette are made of these."""
 
+import re
 from dataclasses import dataclass
 
 
@@ -24,8 +25,7 @@ COMMANDS: tuple[Command, ...] = (
         "Profiles, their difference, command and pre-flight",
         "mode('profiles')",
     ),
-    Command("everywhere", "4", "bench", "Benchmarks side by side"),
-    Command("everywhere", "5", "journal", "What was tried and what came of it", "mode('journal')"),
+    Command("everywhere", "4 5", "bench, journal", "Both are empty in this version"),
     Command("everywhere", "l", "launch", "Launch a profile: preview and findings first", "launch"),
     Command(
         "everywhere",
@@ -34,7 +34,6 @@ COMMANDS: tuple[Command, ...] = (
         "Stop our server and launch in its place; without a link: connect again",
         "replace",
     ),
-    Command("everywhere", "b", "bench", "Measure the running server", "bench"),
     Command("everywhere", "S", "stop", "Stop the server on show; asks first", "stop"),
     Command("everywhere", "/", "search", "Search the log, or the list on show", "search"),
     Command("everywhere", "o", "override", "Launch with other values for some flags, k=v", "override"),
@@ -55,6 +54,7 @@ COMMANDS: tuple[Command, ...] = (
         "apply",
     ),
     Command("dashboard", "f", "follow", "Follow the newest log line, or hold still", "screen.follow"),
+    Command("dashboard", "[ ]", "servers", "Previous and next server that runs on this host"),
     Command("dashboard", "p", "power history", "History of utilisation, or of power", "screen.power"),
     Command("logs", "n N", "next, previous", "Next and previous hit of the search"),
     Command("logs", "[ ]", "phases", "Previous and next phase"),
@@ -82,3 +82,21 @@ def keys(*names: str, where: str = "everywhere") -> tuple[tuple[str, str], ...]:
         if command is not None:
             found.append((command.keys, command.verb))
     return tuple(found)
+
+
+_IN_PANEL = (  # what the core says for the command line, and the key that does the same here
+    (re.compile(r"--set (\S+=\S+)"), r"o \1"),
+    (re.compile(r"correct that --set"), "correct that line"),
+    (re.compile(r"--set: "), ""),
+    (re.compile(r"stop it first \(eagletui stop \S+\) or launch with --replace"), "r stops it first"),
+    (re.compile(r", or see all findings with --json"), "; l shows all findings"),
+    (re.compile(r"eagletui profiles lists what there is"), "3 lists what there is"),
+    (re.compile(r"(see )?eagletui ps( \S+ lists them)?"), "1 shows what runs"),
+)
+
+
+def panel_words(text: str) -> str:
+    """A text of the core with the panel's keys in place of flags and commands."""
+    for pattern, key in _IN_PANEL:
+        text = pattern.sub(key, text)
+    return text

@@ -95,14 +95,15 @@ async def test_a_wrong_override_is_one_clear_line(profiles):
         await shows(pilot, "the override line")
 
 
-async def test_replace_names_what_it_stops_and_stops_it_first(profiles):
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_replace_names_what_it_stops_and_stops_it_first(profiles, size):
     script = fakes.scene("ready")
     script.replaced = (fakes.run(gpus=tuple(range(8))),)
     script.findings = (
-        Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a"),
+        Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a", fakes.RUN_ID),
         Finding("port", Level.OK, "free"),
     )
-    async with panel(script, profiles).run_test(size=(120, 40)) as pilot:
+    async with panel(script, profiles).run_test(size=size) as pilot:
         await shows(pilot, "● READY")
         await pilot.press("l", "g", "enter")
         await shows(pilot, "r  stop 4f9c2a first, then launch")
@@ -110,10 +111,77 @@ async def test_replace_names_what_it_stops_and_stops_it_first(profiles):
         await shows(
             pilot, "stops first: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch"
         )
+        rows = screen_text(pilot.app).split("\n")
+        title = next(i for i, row in enumerate(rows) if "◌ REPLACE" in row)
+        assert any("stops first" in row for row in rows[title + 1 : title + 3])  # over all that scrolls
         await pilot.press("enter")
         await until(pilot, lambda: session_of(pilot).launched)
         assert [run.short_id for run in session_of(pilot).stopped] == ["4f9c2a"]
         assert session_of(pilot).launched[0][1] is True
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+@pytest.mark.parametrize("start", [("l", "g", "enter"), ("r",)])
+async def test_a_server_is_not_replaced_for_a_launch_that_something_else_blocks(profiles, size, start):
+    script = fakes.scene("ready")
+    ours = fakes.run(profile="base", gpus=tuple(range(8)))
+    script.runs = script.replaced = (ours,)
+    script.updates = (replace(script.updates[0], state=replace(script.updates[0].state, run=ours)),)
+    script.findings = (
+        Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a", fakes.RUN_ID),
+        Finding("draft", Level.BLOCK, "/data/models/Kimi-K2.5-Eagle3 is not there"),
+    )
+    async with panel(script, profiles).run_test(size=size) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press(*start)
+        await shows(pilot, "✗ blocked: draft: /data/models/Kimi-K2.5-Eagle3 is not there", "Esc back")
+        if start == ("r",):
+            await shows(pilot, "4f9c2a is not stopped")
+        assert " r  stop" not in screen_text(pilot.app)
+        await pilot.press("r", "enter")
+        await pilot.pause()
+        assert "stop, then launch" not in screen_text(pilot.app)
+        assert not session_of(pilot).stopped
+        assert not session_of(pilot).launched
+
+
+async def test_what_blocks_meanwhile_keeps_the_server(profiles):
+    script = fakes.scene("ready")
+    script.replaced = (fakes.run(gpus=tuple(range(8))),)
+    script.findings = (Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a", fakes.RUN_ID),)
+    async with panel(script, profiles).run_test(size=(120, 40), notifications=True) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("l", "g", "enter")
+        await shows(pilot, "r  stop 4f9c2a first")
+        await pilot.press("r")
+        await shows(pilot, "Enter  stop, then launch")
+        script.findings = (
+            *script.findings,
+            Finding("port", Level.BLOCK, "30000 is in use by PID 7: choose another with --set port=N"),
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: any("with o port=N" in note.message for note in pilot.app._notifications))
+        assert not session_of(pilot).stopped
+        assert not session_of(pilot).launched
+
+
+async def test_on_a_small_screen_what_speaks_against_it_comes_before_the_command(profiles):
+    script = fakes.scene("idle")
+    script.findings = (
+        Finding("model", Level.BLOCK, "/data/models/Kimi-K2.5 is not there"),
+        Finding("disk", Level.WARN, "only 3 GB free for logs"),
+        *(Finding(f"check{n}", Level.OK, f"finding {n}") for n in range(30)),
+    )
+    async with panel(script, profiles).run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("l", "enter")
+        await shows(
+            pilot, "only 3 GB free", "✗ blocked: model: /data/models/Kimi-K2.5 is not there", "Esc back"
+        )
+        await pilot.resize_terminal(80, 80)
+        await shows(pilot, "finding 29", "Command")
+        text = screen_text(pilot.app)
+        assert text.index("Command ─") < text.index("Pre-flight ─")  # where all fits, nothing is moved
 
 
 async def test_stop_asks_and_the_safe_answer_has_the_focus():

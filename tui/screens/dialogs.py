@@ -1,6 +1,7 @@
 """Dialogs: questions with the safe answer in focus, prompts while connecting, other hosts, help, facts."""
 
 import contextlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -14,11 +15,62 @@ from textual.widgets import Input
 
 from tui.commands import COMMANDS
 from tui.core.errors import HostError
+from tui.core.text import one_line
 from tui.core.transport import HostKeyChanged, HostKeyQuestion, LinkStatus, Prompt
-from tui.widgets.paint import Canvas, Painted, Run, cells, wrap
+from tui.widgets.paint import Canvas, Painted, Run, cells, width_of, wrap
 
 T = TypeVar("T")
 Line = Sequence[Run]
+
+
+def fold(line: Line, width: int) -> list[Line]:
+    """A row as rows of at most `width` cells, broken at spaces; what follows its labels stays under itself."""
+    if width_of(line) <= width:
+        return [line]
+    hang = 0
+    for text, _ in line:
+        if not text.endswith("  ") or hang + cells(text) > width * 2 // 3:
+            break
+        hang += cells(text)
+    rows: list[list[Run]] = [[]]
+    used = 0
+    for text, spec in line:
+        for word in re.findall(r"\s+|\S+", text):
+            if used + cells(word) > width and used > hang:
+                rows[-1] = _stripped(rows[-1])
+                rows.append([(" " * hang, spec)] if hang else [])
+                used = hang
+                if word.isspace():
+                    continue
+            for part in wrap(word, max(1, width - used)) if not word.isspace() else [word]:
+                if used + cells(part) > width and used > hang:
+                    rows.append([(" " * hang, spec)] if hang else [])
+                    used = hang
+                rows[-1].append((part, spec))
+                used += cells(part)
+    return list(rows)
+
+
+def _stripped(runs: list[Run]) -> list[Run]:
+    while runs and runs[-1][0].isspace():
+        runs = runs[:-1]
+    return runs
+
+
+def key_row(lead: Sequence[Run], pairs: Sequence[tuple[str, str]], width: int) -> Line:
+    """Keys and their verbs in one row; what does not fit is left out, but never the last one, which leads back."""
+    kept = list(pairs)
+
+    def row() -> list[Run]:
+        runs: list[Run] = list(lead)
+        for key, verb in kept:
+            runs += [("   ", "muted")] if runs else []
+            runs += [(key, "accent!"), (f" {verb}", "muted")]
+        return runs
+
+    while len(kept) > 1 and width_of(row()) > width:
+        del kept[-2]
+    return row()
 
 
 class Lines(Painted):
@@ -42,6 +94,27 @@ class Lines(Painted):
             if line and all(spec.endswith("/raised") for _, spec in line):
                 canvas.fill(0, y, canvas.width, 1, "raised")
             canvas.runs(0, y, line)
+
+
+class Folded(Lines):
+    """Rows that are wrapped to the width there is, and never cut."""
+
+    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None) -> None:
+        super().__init__(lines, id=id)
+        self._whole = list(lines)
+
+    def set_lines(self, lines: Sequence[Line]) -> None:
+        self._whole = list(lines)
+        self._fold()
+
+    def on_resize(self) -> None:
+        self._fold()
+
+    def _fold(self) -> None:
+        width = self.size.width
+        super().set_lines(
+            [row for line in self._whole for row in fold(line, width)] if width else self._whole
+        )
 
 
 class Choices(Painted):
@@ -85,8 +158,22 @@ class Dialog(ModalScreen[T], Generic[T]):
         """True where the screen has no rows for blank ones."""
         return self.app.size.height < 30
 
+    CHROME_ROWS = 0  # rows of the frame and of what never scrolls; 0 = nothing scrolls here
+
     def on_mount(self) -> None:
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Every row of the screen is used before anything scrolls."""
         self.set_class(self.short, "-short")
+        if self.CHROME_ROWS:
+            for scroll in self.query(VerticalScroll):
+                scroll.styles.max_height = max(
+                    3, self.app.size.height - self.CHROME_ROWS - (2 if self.short else 4)
+                )
 
     def action_cancel(self) -> None:
         """The safe answer."""
@@ -113,12 +200,14 @@ class Confirm(Dialog[bool]):
         no = self._answers[0].split(",")[0].lower()
         with Container(classes="dialog"):
             lines: list[Line] = [self._head, [], *self._lines, []]
-            yield Lines([line for line in lines if line or not self.short])
+            yield Folded([line for line in lines if line or not self.short])
             yield Choices(self._answers)
-            yield Lines(
-                [[], [("Enter", "accent!"), (f" {no} (chosen)   ", "muted"), ("Esc", "accent!"), (f" {no}   ", "muted"),
-                      ("Tab", "accent!"), (" to the other, then ", "muted"), ("Enter", "accent!")]], id="keys"
-            )  # fmt: skip
+            yield Folded(self._keys(no, no), id="keys")
+
+    def _keys(self, chosen: str, no: str) -> list[Line]:
+        row: Line = [("Enter", "accent!"), (f" {chosen} (chosen)   ", "muted"), ("Esc", "accent!"), (f" {no}   ", "muted"),
+                     ("Tab", "accent!"), (" to the other, then ", "muted"), ("Enter", "accent!")]  # fmt: skip
+        return [row] if self.short else [[], row]
 
     def action_other(self, by: int) -> None:
         """The other answer."""
@@ -126,10 +215,7 @@ class Confirm(Dialog[bool]):
         choices.step(by)
         word = self._answers[choices.chosen].split(",")[0].lower()
         no = self._answers[0].split(",")[0].lower()
-        self.query_one("#keys", Lines).set_lines(
-            [[], [("Enter", "accent!"), (f" {word} (chosen)   ", "muted"), ("Esc", "accent!"), (f" {no}   ", "muted"),
-                  ("Tab", "accent!"), (" to the other, then ", "muted"), ("Enter", "accent!")]]
-        )  # fmt: skip
+        self.query_one("#keys", Folded).set_lines(self._keys(word, no))
 
     def action_choose(self) -> None:
         """The answer in focus."""
@@ -371,16 +457,19 @@ class HostPicker(Dialog[str]):
         Binding("up", "move(-1)", "up", show=False, priority=True),
     ]
 
-    def __init__(self, present: str) -> None:
+    def __init__(self, present: str, running: int = 0) -> None:
+        """`running`: servers that were seen to run on the present host."""
         super().__init__()
         self._present = present
+        self._servers = running
         self._names = known_hosts()
         self._at: int | None = None
 
     def compose(self) -> ComposeResult:
         with Container(classes="dialog"):
-            yield Lines([[("? HOST", "accent!"), ("   ", "text"), ("Show another host", "strong!")], [],
-                         [("Runs on ", "muted"), (self._present, "text"), (" go on.", "muted")], []])  # fmt: skip
+            go_on: list[Line] = [[("Runs on ", "muted"), (self._present, "text"), (" go on.", "muted")], []]
+            yield Folded([[("? HOST", "accent!"), ("   ", "text"), ("Show another host", "strong!")], [],
+                          *(go_on if self._servers else [])])  # fmt: skip
             yield Input(placeholder="a name of ~/.ssh/config, or user@host:port")
             yield Lines(id="names")
             yield Lines([[], [("Enter", "accent!"), (" connect   ", "muted"), ("↓ ↑", "accent!"), (" choose   ", "muted"),
@@ -392,7 +481,9 @@ class HostPicker(Dialog[str]):
 
     def _shown(self) -> list[tuple[str, str]]:
         typed = self.query_one(Input).value.strip().lower()
-        return [entry for entry in self._names if typed in entry[0].lower()][:12]
+        # frame, title, field and keys take eleven rows
+        most = max(1, min(12, self.app.size.height - 11))
+        return [entry for entry in self._names if typed in entry[0].lower()][:most]
 
     def _list(self) -> None:
         lines: list[Line] = []
@@ -440,9 +531,39 @@ def known_hosts() -> list[tuple[str, str]]:
             for name in words[1:]:
                 if not set(name) & set('*?!"'):
                     found.setdefault(name, "~/.ssh/config")
+    for name in _typed_before():
+        found.setdefault(name, "typed here before")
     found.setdefault("local", "this machine")
     found.setdefault("demo", "simulated, 8 GPUs")
     return list(found.items())
+
+
+_TYPED_KEPT = 20
+
+
+def _typed_path() -> Path:
+    from tui.config import state_dir
+
+    return state_dir() / "typed-hosts"
+
+
+def _typed_before() -> list[str]:
+    try:
+        lines = _typed_path().read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    return [name for line in lines if (name := one_line(line, 200))]
+
+
+def remember_host(name: str) -> None:
+    """Keeps the name of a host that was connected to and stands in no file of the user; newest first."""
+    from tui.config import write_whole
+
+    if name in dict(known_hosts()):
+        return
+    kept = [name, *_typed_before()][:_TYPED_KEPT]
+    with contextlib.suppress(OSError):  # remembering is a convenience
+        write_whole(_typed_path(), "\n".join(kept) + "\n")
 
 
 class Help(Dialog[None]):
@@ -450,18 +571,27 @@ class Help(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,q", "cancel", "back", show=False)]
     AUTO_FOCUS = "VerticalScroll"
+    CHROME_ROWS = 4  # frame, title and a blank row
 
     def compose(self) -> ComposeResult:
-        lines: list[Line] = [[("Keys", "strong!"), ("   Esc back", "muted")]]
+        lines: list[Line] = []
         for where in dict.fromkeys(command.where for command in COMMANDS):
-            lines += [[], [(where, "muted")]]
+            lines += [*([[]] if lines else []), [(where, "muted")]]
             lines += [
                 [(f"{command.keys:<9}", "accent!"), (f"{command.verb:<20}", "text"), (command.says, "muted")]
                 for command in COMMANDS
                 if command.where == where
             ]
-        with Container(classes="dialog"), VerticalScroll():
-            yield Lines(lines)
+        with Container(classes="dialog"):
+            keys = key_row([("Keys", "strong!")], (("j k", "scroll"), ("Esc", "back")), 60)
+            yield Lines([keys, []])
+            with VerticalScroll():
+                yield Folded(lines)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("j", "k"):
+            scroll = self.query_one(VerticalScroll)
+            scroll.scroll_relative(y=1 if event.key == "j" else -1, animate=False)
 
 
 class Facts(Dialog[None]):
@@ -472,6 +602,7 @@ class Facts(Dialog[None]):
         Binding("y", "copy", "copy", show=False),
     ]
     AUTO_FOCUS = "VerticalScroll"
+    CHROME_ROWS = 4  # frame, title and a blank row
 
     def __init__(self, title: str, lines: Sequence[Line], copied: str | None = None) -> None:
         super().__init__()
@@ -486,7 +617,7 @@ class Facts(Dialog[None]):
         with Container(classes="dialog"):
             yield Lines([[(self._title, "strong!"), *keys], []])
             with VerticalScroll():
-                yield Lines(self._lines)
+                yield Folded(self._lines)
 
     def action_copy(self) -> None:
         """The facts as text."""

@@ -12,9 +12,11 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
+from tui.board import run_name
+from tui.commands import panel_words
 from tui.core.errors import EagletuiError
-from tui.screens.dialogs import Dialog, Line, Lines
-from tui.widgets.paint import Run, join, wrap
+from tui.screens.dialogs import Dialog, Line, Lines, fold, key_row
+from tui.widgets.paint import Run, clip, join, wrap
 
 if TYPE_CHECKING:
     from tui.app import EagleApp
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 0.25  # after the last key in the override line
 _MARK = {"block": ("✗", "err"), "warn": ("▲", "warn"), "ok": ("✓", "ok")}
-_FREED_BY_STOP = {"gpus", "port"}  # findings that go away with the server that is replaced
 
 
 def split_sets(text: str) -> list[str]:
@@ -62,7 +63,7 @@ def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
     for finding in sorted(findings, key=lambda f: order[str(f.level)]):
         glyph, color = _MARK[str(finding.level)]
         spec = {"block": "strong", "warn": "text", "ok": "muted"}[str(finding.level)]
-        for position, part in enumerate(wrap(finding.text, max(20, width - 15))):
+        for position, part in enumerate(wrap(panel_words(finding.text), max(20, width - 15))):
             head: list[Run] = (
                 [(f"{glyph} ", color), (f"{finding.check:<12} ", "text")]
                 if position == 0
@@ -180,28 +181,40 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         self._show()
 
     def on_resize(self) -> None:
+        super().on_resize()
         self._show()
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:
-        return max(30, min(130, int(self.app.size.width * 0.96)) - 9)
+        # beside it: frame, padding and the scrollbar
+        return max(30, min(130, int(self.app.size.width * 0.96)) - (7 if self.short else 9))
 
     def _show(self) -> None:
         if not self.is_mounted:
             return
         verb = "REPLACE" if self.replace else "LAUNCH"
         head: list[Line] = [[(f"◌ {verb}", "accent!"), ("   ", "text"), (self.profile or "Which profile?", "strong!"),
-                             ("  on ", "muted"), (self.eagle.board.host, "text")], []]  # fmt: skip
+                             ("  on ", "muted"), (self.eagle.board.host, "text")]]  # fmt: skip
+        blank: list[Line] = [] if self.short else [[]]
+        head += [*blank, *(self._first_lines() if self.profile else [])]
+        if len(head) > 1 + len(blank):
+            head += blank
         self.query_one("#head", Lines).set_lines(head)
-        self.query_one(Input).display = self.profile is not None
-        body = self._list() if self.profile is None else self._preview_lines()
+        field = self.query_one(Input)
+        # without a value it is only a hint, and `o` is among the keys
+        field.display = self.profile is not None and (
+            not self.short or bool(field.value) or field.has_focus or self._edit
+        )
+        foot = [*blank, *self._foot()]
+        self.query_one("#keys", Lines).set_lines(foot)
+        chrome = (2 if self.short else 4) + len(head) + len(foot)
+        chrome += (1 if self.short else 2) if field.display else 0
+        room = max(3, self.app.size.height - chrome)
+        body = self._list() if self.profile is None else self._preview_lines(room)
         self.query_one("#body", Lines).set_lines(body)
-        # head, override line, keys and the frame keep their rows whatever the body is
-        room = self.app.size.height - (7 if self.short else 12)
-        self.query_one(VerticalScroll).styles.height = max(3, min(len(body), room))
-        self.query_one("#keys", Lines).set_lines([[], self._keys()])
+        self.query_one(VerticalScroll).styles.height = max(1, min(len(body), room))
 
     def _list(self) -> list[Line]:
         if not self._entries:
@@ -228,101 +241,132 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             )
         return lines
 
-    def _preview_lines(self) -> list[Line]:
+    def _preview_lines(self, room: int) -> list[Line]:
         width = self._width
         lines: list[Line] = []
         if self._error is not None:
             details = getattr(self._error, "errors", ())
             if not details:
-                lines += marked("✗", "err", self._error.message, width)
+                lines += marked("✗", "err", panel_words(self._error.message), width)
             for error in details:
-                lines += marked("✗", "err", str(error), width)
+                lines += marked("✗", "err", panel_words(str(error)), width)
             if self._error.hint:
-                lines += [[("  ", "text"), (part, "muted")] for part in wrap(self._error.hint, width - 2)]
+                hint = panel_words(self._error.hint)
+                lines += [[("  ", "text"), (part, "muted")] for part in wrap(hint, width - 2)]
             return lines
         plan = self._plan
         if plan is None:
-            return [[("asking the host what would run and what speaks against it", "muted")]]
+            return [[(f"asking {self.eagle.board.host} what would run and what speaks against it", "muted")]]
+        findings: list[Line] = [title_line("Pre-flight", width, finding_counts(plan.findings))]
+        findings += finding_lines(plan.findings, width)
+        about, command = self._about(plan, width), self._command(plan, width)
+        expected = self._expected(plan)
+        if len(about) + len(command) + len(findings) + len(expected) + 3 > room and any(
+            str(finding.level) != "ok" for finding in plan.findings
+        ):
+            return [*findings, [], *expected, [], *about, [], *command]
+        return [*about, *([[]] if about else []), *command, [], *findings, [], *expected]
+
+    def _about(self, plan: "LaunchPlan", width: int) -> list[Line]:
+        lines: list[Line] = []
         if plan.profile.description:
             lines += [[(part, "text")] for part in wrap(plan.profile.description, width)]
         if plan.profile.known:
             lines += [[(part, "muted")] for part in wrap("known: " + plan.profile.known, width)]
         if self._difference:
-            lines += [[], title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")])]
+            lines += [[]] if lines else []
+            lines.append(title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")]))
             lines += difference_lines(self._difference, width)
-        from tui.core.profiles import render_command
-
-        lines += [
-            [],
-            title_line(
-                "Command", width, [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
-            ),
-        ]
-        lines += command_lines(render_command(plan.command, width - 4), width)
-        lines += [
-            [("▲ ", "warn"), (part, "text")] for note in plan.command.notes for part in wrap(note, width - 2)
-        ]
-        lines += [[], title_line("Pre-flight", width, finding_counts(plan.findings))]
-        lines += finding_lines(plan.findings, width)
-        usual = self.eagle.usual_total(plan.profile.name)
-        if usual is not None:
-            spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
-            lines += [
-                [],
-                [
-                    ("ready in about ", "muted"),
-                    (fmt.duration(usual.median_s), "strong!"),
-                    (f"; earlier starts here {spread}", "muted"),
-                ],
-            ]
-        else:
-            lines += [[], [("no history yet: how long it takes here is not known", "muted")]]
-        if self.replace and self._replaced:
-            lines.append([])
-            for run in self._replaced:
-                lines.append([("■ ", "warn"), ("stops first: ", "text"), *run_words(run)])
-        elif self.replace:
-            lines += [[], [("nothing of ours is in the way: a plain launch", "muted")]]
         return lines
 
-    def _keys(self) -> Line:
-        if self.profile is None:
-            return [
-                ("Enter", "accent!"),
-                (" preview   ", "muted"),
-                ("j k", "accent!"),
-                (" choose   ", "muted"),
-                ("Esc", "accent!"),
-                (" back", "muted"),
+    def _command(self, plan: "LaunchPlan", width: int) -> list[Line]:
+        from tui.core.profiles import render_command
+
+        hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
+        lines: list[Line] = [title_line("Command", width, hint)]
+        lines += command_lines(render_command(plan.command, width - 4), width)
+        for note in plan.command.notes:
+            lines += marked("▲", "warn", note, width)
+        return lines
+
+    def _expected(self, plan: "LaunchPlan") -> list[Line]:
+        usual = self.eagle.usual_total(plan.profile.name)
+        if usual is None:
+            return [[("no history yet: how long it takes here is not known", "muted")]]
+        spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
+        return [
+            [
+                ("ready in about ", "muted"),
+                (fmt.duration(usual.median_s), "strong!"),
+                (f"; earlier starts here {spread}", "muted"),
             ]
+        ]
+
+    def _first_lines(self) -> list[Line]:
+        """What a replacement stops, or why it stops nothing; it stands over everything that scrolls."""
+        if self._plan is None or self._error is not None or not self.replace:
+            return []
+        if not self._replaced:
+            return [[("nothing of ours is in the way: a plain launch", "muted")]]
+        if self._stays():
+            names = ", ".join(run.short_id for run in self._replaced)
+            return marked(
+                "✗", "err", f"{names} is not stopped: that would not make this launch possible", self._width
+            )
+        return [
+            row
+            for run in self._replaced
+            for row in fold([("■ ", "warn"), ("stops first: ", "text"), *run_words(run)], self._width)
+        ]
+
+    def _foot(self) -> list[Line]:
+        """The reason where nothing can be launched; the keys, Esc among them."""
+        lines: list[Line] = []
+        reason = self._blocked_by()
+        if reason is not None:
+            text = f"blocked: {reason.check}: {panel_words(reason.text)}"
+            rows = wrap(text, max(20, self._width - 2))
+            if len(rows) > 2:  # all of it is among the findings
+                rows = [rows[0], clip(" ".join(rows[1:]), max(20, self._width - 2))]
+            lines += [[("✗ " if n == 0 else "  ", "err!"), (part, "strong!")] for n, part in enumerate(rows)]
+        return [*lines, self._keys()]
+
+    def _keys(self) -> Line:
+        back = ("Esc", "back")
+        if self.profile is None:
+            return key_row((), (("Enter", "preview"), ("j k", "choose"), back), self._width)
         if self.query_one(Input).has_focus:
-            return [("Enter", "accent!"), (" done   ", "muted"), ("Esc", "accent!"), (" back", "muted")]
-        runs: list[Run] = []
+            return key_row((), (("Enter", "done"), back), self._width)
+        lead: list[Run] = []
         if self._plan is not None and self._error is None and not self._reading:
             if self._may_launch():
                 verb = "stop, then launch" if self.replace and self._replaced else "launch"
-                runs += [(" Enter ", "accent!/accbg"), (f" {verb}   ", "text")]
-            elif self._replaced and not self.replace:
-                runs += [
+                lead = [(" Enter ", "accent!/accbg"), (f" {verb}", "text")]
+            elif self._replaced and not self.replace and not self._stays():
+                lead = [
                     (" r ", "accent!/accbg"),
-                    (f" stop {self._replaced[0].short_id} first, then launch   ", "text"),
+                    (f" stop {self._replaced[0].short_id} first, then launch", "text"),
                 ]
-        runs += [
-            ("o", "accent!"),
-            (" other values   ", "muted"),
-            ("y", "accent!"),
-            (" copy command   ", "muted"),
-            ("Esc", "accent!"),
-            (" back", "muted"),
-        ]
-        return runs
+        return key_row(lead, (("o", "other values"), ("y", "copy command"), back), self._width)
+
+    def _stays(self) -> "list[Finding]":
+        """What would block this launch even if our runs that are in its way were stopped."""
+        gone = {run.run_id for run in self._replaced}
+        findings = self._plan.findings if self._plan is not None else ()
+        return [finding for finding in findings if str(finding.level) == "block" and finding.run not in gone]
+
+    def _blocked_by(self) -> "Finding | None":
+        """The finding to name where this launch cannot be made as it stands, the one that matters most."""
+        if self._plan is None or self._error is not None or self._reading or self._may_launch():
+            return None
+        blocking = (finding for finding in self._plan.findings if str(finding.level) == "block")
+        return next(iter([*self._stays(), *blocking]), None)
 
     def _may_launch(self) -> bool:
         plan = self._plan
-        if plan is None:
+        if plan is None or self._stays():
             return False
-        blocking = {finding.check for finding in plan.findings if str(finding.level) == "block"}
-        return not blocking or (self.replace and bool(self._replaced) and blocking <= _FREED_BY_STOP)
+        return self.replace or not plan.blocked
 
     # -- planning --------------------------------------------------------------------------------------------------
 
@@ -381,9 +425,9 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         if self._reading or self._plan is None or self._error is not None:
             return
         if not self._may_launch():
-            self.app.notify(
-                "Something blocks this launch, see the findings", markup=False, severity="warning"
-            )
+            reason = self._blocked_by()
+            text = f"blocked: {panel_words(reason.text)}" if reason else "nothing is in the way: press l"
+            self.app.notify(text, markup=False, severity="warning")
             return
         self.dismiss((self._plan, self.replace and bool(self._replaced)))
 
@@ -400,8 +444,8 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         self.query_one(Input).focus()
 
     def action_replace(self) -> None:
-        """Stop what is in the way first, or not."""
-        if self.profile is not None and self._replaced:
+        """Stop what is in the way first, or not; never for a launch that something else blocks."""
+        if self.profile is not None and self._replaced and (self.replace or not self._stays()):
             self.replace = not self.replace
             self._show()
 
@@ -426,7 +470,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 def run_words(run: "HostRun") -> list[Run]:
     """A run by what a person knows it by: profile, id, PID, port, GPUs."""
     parts: list[list[Run]] = [
-        [(run.profile or run.run_id, "strong!")],
+        [(run_name(run), "strong!")],
         [("run ", "muted"), (run.short_id, "text")],
     ]
     if run.pid is not None:
