@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-# Fixtures that start real servers, terminals or programs; a test without any of them is `quick`.
+# Fixtures that start real servers, terminals or programs, and folders of tests that start many; the rest is `quick`.
 REAL_PARTS = {
     "sshd",
     "tcp_proxy",
@@ -21,7 +21,9 @@ REAL_PARTS = {
     "terminal",
     "eagletui",
     "demo",
+    "clone",
 }
+REAL_FOLDERS = {"e2e", "remote"}
 
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")
@@ -33,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not REAL_PARTS & set(getattr(item, "fixturenames", ())):
+        if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_FOLDERS & set(item.path.parts)):
             item.add_marker("quick")
 
 
