@@ -1,7 +1,9 @@
 """Launching: pick a profile, see what will run and what speaks against it, change values, start."""
 
+import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
@@ -21,7 +23,7 @@ from tui.widgets.paint import Run, clip, join, wrap
 if TYPE_CHECKING:
     from tui.app import EagleApp
     from tui.core.preflight import Finding
-    from tui.core.profiles import DiffLine, LaunchProfile, ProfileEntry
+    from tui.core.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
     from tui.core.runs import Run as HostRun
     from tui.core.session import LaunchPlan
 
@@ -112,6 +114,28 @@ def title_line(title: str, width: int, facts: Sequence[Run] = ()) -> Line:
     ]
 
 
+def known_command(eagle: "EagleApp", profile: "LaunchProfile") -> "LaunchCommand | None":
+    """What would run, from what is known of the host without asking it; None where that is nothing."""
+    from tui.config import load_settings
+    from tui.core import facts_cache
+    from tui.core.profiles import build_command
+    from tui.core.sglang import flags_of
+
+    try:
+        entry = eagle.session.entry if eagle.session is not None else load_settings().host(eagle.board.host)
+        facts = eagle.board.facts or facts_cache.remembered(entry)
+        if facts is None:
+            return None
+        command = build_command(profile, entry, facts.sglang, flags_of(facts.sglang), home=facts.home)
+    except EagletuiError:
+        return None
+    if eagle.board.simulated:
+        from tui.demo.client import demo_env
+
+        return replace(command, env={**demo_env(os.environ), **command.env})
+    return command
+
+
 class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     """Two steps: the list of launch profiles, then the preview of one. Enter goes on, Esc back.
 
@@ -146,6 +170,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         self._entries: list[ProfileEntry] = []
         self._at = 0
         self._plan: LaunchPlan | None = None
+        self._known: LaunchCommand | None = None  # until the host has answered
         self._difference: Sequence[DiffLine] = ()
         self._replaced: tuple[HostRun, ...] = ()
         self._error: EagletuiError | None = None
@@ -255,11 +280,13 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
                 lines += [[("  ", "text"), (part, "muted")] for part in wrap(hint, width - 2)]
             return lines
         plan = self._plan
+        asking: Line = [(f"asking {self.eagle.board.host} what speaks against it", "muted")]
         if plan is None:
-            return [[(f"asking {self.eagle.board.host} what would run and what speaks against it", "muted")]]
+            command = self._command(self._known, width) if self._known is not None else []
+            return [*command, *([[]] if command else []), asking]
         findings: list[Line] = [title_line("Pre-flight", width, finding_counts(plan.findings))]
         findings += finding_lines(plan.findings, width)
-        about, command = self._about(plan, width), self._command(plan, width)
+        about, command = self._about(plan, width), self._command(plan.command, width)
         expected = self._expected(plan)
         if len(about) + len(command) + len(findings) + len(expected) + 3 > room and any(
             str(finding.level) != "ok" for finding in plan.findings
@@ -279,13 +306,13 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             lines += difference_lines(self._difference, width)
         return lines
 
-    def _command(self, plan: "LaunchPlan", width: int) -> list[Line]:
+    def _command(self, command: "LaunchCommand", width: int) -> list[Line]:
         from tui.core.profiles import render_command
 
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
         lines: list[Line] = [title_line("Command", width, hint)]
-        lines += command_lines(render_command(plan.command, width - 4), width)
-        for note in plan.command.notes:
+        lines += command_lines(render_command(command, width - 4), width)
+        for note in command.notes:
             lines += marked("▲", "warn", note, width)
         return lines
 
@@ -386,6 +413,9 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         try:
             sets = split_sets(text)
             bare, profile = await self.eagle.load_profile(name, ()), await self.eagle.load_profile(name, sets)
+            if self._plan is None:
+                self._known = known_command(self.eagle, profile)
+                self._show()
             plan = await self.eagle.make_plan(profile, sets)
             self._replaced = await self.eagle.replaced_by(plan)
             self._difference = self._differences(bare, profile)

@@ -2,7 +2,11 @@
 
 import os
 import shlex
+import shutil
 import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,16 +18,18 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
-from tui.board import Board
-from tui.commands import keys
+from tui.board import Board, overrides_of
+from tui.commands import keys, panel_words
+from tui.config import config_dir, shipped_profiles_dir
 from tui.core.errors import EagletuiError
 from tui.screens.base import Mode
-from tui.screens.dialogs import Line
+from tui.screens.dialogs import Line, fold
 from tui.screens.launch import (
     command_lines,
     difference_lines,
     finding_counts,
     finding_lines,
+    known_command,
     marked,
     run_words,
     title_line,
@@ -32,12 +38,13 @@ from tui.widgets.footer import Keys
 from tui.widgets.paint import Canvas, Painted, Run, wrap
 
 if TYPE_CHECKING:
-    from tui.core.profiles import DiffLine, LaunchProfile, ProfileEntry
+    from tui.core.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
     from tui.core.records import LaunchRecord
     from tui.core.runs import Run as HostRun
     from tui.core.session import LaunchPlan
 
-_SETTLE_S = 0.2  # the cursor rests on a profile for so long before the host is asked
+_SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
+_KEPT_S = 10.0  # an answer of the host is as good as new for so long
 _KINDS = ("launch", "bench", "experiment")
 _OUTCOME = {
     "ready": ("●", "ok"),
@@ -69,6 +76,40 @@ class ProfilesLine(Painted):
         canvas.runs(1, 0, runs, canvas.width - 2)
 
 
+def _errors_of(entry: "ProfileEntry", width: int) -> list[Line]:
+    """A broken file and all that is wrong with it, nothing cut."""
+    lines: list[Line] = marked("✗", "err", _home(str(entry.path)), width)
+    for error in entry.errors:
+        for line in _error_lines(error, entry):
+            lines += fold([("  ", "text"), *line], width)
+    return lines
+
+
+def _error_lines(error: "ProfileError", entry: "ProfileEntry") -> list[Line]:
+    key: list[Run] = [(f"{error.key}  ", "strong")] if error.key else []
+    lines: list[Line] = [[*key, (panel_words(error.message), "text")]]
+    if error.suggestion:
+        lines.append([(error.suggestion, "ok")])
+    if error.path != entry.path:
+        lines.append([("in ", "muted"), (_home(str(error.path)), "muted")])
+    return lines
+
+
+def _errors_named(entry: "ProfileEntry", width: int) -> list[Line]:
+    """A broken file and the names of all that is wrong with it."""
+    named = ", ".join(error.key or error.message for error in entry.errors)
+    return marked("✗", "err", f"{entry.path.name}: {named}", width)
+
+
+def _with(sets: Mapping[str, object] | None) -> str:
+    """`with 0.9`: what a launch had beside its profile; empty where it was the profile as it is."""
+    if not sets:
+        return ""
+    if list(sets) == ["mem-fraction-static"]:
+        return f"with {sets['mem-fraction-static']}"
+    return "with " + ", ".join(overrides_of(sets))
+
+
 class ProfileList(Painted):
     """Profiles by kind with the last result here; what is broken; launches of the chosen one."""
 
@@ -97,7 +138,8 @@ class ProfileList(Painted):
         rows = self._rows()
         at = next((i for i, row in enumerate(rows) if row[0] == of.at), 0)
         room = canvas.height - 1
-        below = self._below(canvas.width - 1) if canvas.height > len(rows) + 8 else []
+        spare = room - len(rows)
+        below = self._below(canvas.width - 1, spare) if spare > 3 else []
         if at < self._scroll:
             self._scroll = max(0, at - 1)
         elif at >= self._scroll + room:
@@ -137,19 +179,15 @@ class ProfileList(Painted):
                 rows.append((index, [(" ", "text"), mark, (" ", "text"), (entry.name, "text")], [word]))
         return rows
 
-    def _below(self, width: int) -> list[Line]:
+    def _below(self, width: int, room: int) -> list[Line]:
         of = self._of
         lines: list[Line] = []
         broken = [entry for entry in of.entries if entry.errors]
         if broken:
             lines += [[], title_line("Broken", width, [("blocks nothing else", "muted")])]
-            for entry in broken[:4]:
-                lines.append([("✗ ", "err"), (_home(str(entry.path)), "text")])
-                for error in entry.errors[:3]:
-                    key = f"{error.key}  " if error.key else ""
-                    lines.append([("  " + key, "muted"), (error.message, "text")])
-                    if error.suggestion:
-                        lines.append([("  ", "muted"), (error.suggestion, "ok")])
+            whole = [line for entry in broken for line in _errors_of(entry, width)]
+            short = [line for entry in broken for line in _errors_named(entry, width)]
+            lines += whole if len(whole) + len(lines) <= room else short
         chosen = of.chosen_entry()
         if chosen is not None and chosen.kind == "launch" and not chosen.errors:
             lines += [[], title_line("This profile here", width, [(f"launches on {of.board.host}", "muted")])]
@@ -159,9 +197,29 @@ class ProfileList(Painted):
             for record in here[:8]:
                 glyph, color = _OUTCOME.get(record.outcome or "", ("·", "muted"))
                 when = fmt.day_clock(record.launched_at, of.board.utc_offset_s)
+                what = record.cause or record.outcome or "not seen to the end"
                 lines.append([(f"{glyph} ", color), (f"{when:<15}", "muted"), (f"{fmt.duration(record.ready_after_s):>6}", "text"),
-                              (f"   {record.cause or record.outcome or 'not seen to the end'}", "muted")])  # fmt: skip
+                              (f"   {what}", "muted"), (f" {_with(record.sets)}".rstrip(), "text")])  # fmt: skip
         return lines
+
+
+def _live_runs(board: Board) -> frozenset[tuple[str, str]]:
+    return frozenset((run.run_id, str(run.state)) for run in board.runs)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the host said about a profile."""
+
+    at: float  # monotonic
+    plan: "LaunchPlan"
+    replaced: "tuple[HostRun, ...]"
+    runs: frozenset[tuple[str, str]]  # that were there then
+
+    def holds(self, profile: "LaunchProfile", board: Board) -> bool:
+        """Whether asking again would most likely say the same."""
+        fresh = time.monotonic() - self.at < _KEPT_S
+        return fresh and self.plan.profile == profile and self.runs == _live_runs(board)
 
 
 class ProfileDetail(Painted):
@@ -226,6 +284,8 @@ class Profiles(Mode):
         self._base: LaunchProfile | None = None
         self._difference: tuple[DiffLine, ...] = ()
         self._plan: LaunchPlan | None = None
+        self._known: LaunchCommand | None = None  # until the host has answered
+        self._answers: dict[str, _Answer] = {}
         self._replaced: tuple[HostRun, ...] = ()
         self._error: EagletuiError | None = None
         self._settle: Timer | None = None
@@ -262,7 +322,11 @@ class Profiles(Mode):
     def footer_keys(self) -> Keys:
         if not self.board.connected and self.board.link is not None:
             return keys("r", "h", "e", "c", "i", "?", "^P", "q", where="profiles")
-        return keys("l", "o", "e", "y", "c", "i", "Tab", "/", "?", "^P", "q", where="profiles")
+        entry = self.chosen_entry()
+        launch = ("l", "o") if self.chosen_launch() is not None and entry and not entry.errors else ()
+        copy = ("y", "c") if launch else ()
+        edit = ("e",) if entry is not None else ()
+        return keys(*launch, *edit, *copy, "i", "Tab", "/", "?", "^P", "q", where="profiles")
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -312,26 +376,27 @@ class Profiles(Mode):
         state = self.board.state
         if run is not None and run.profile == entry.name and state is not None and not self.board.stale:
             decode = state.startup.last_decode
-            if state.outcome == "ready" and decode is not None:
-                return ("●", "ok"), (f"ready, {fmt.tok_s(decode.gen_tok_s)} tok/s", "text")
+            changed = _with(run.extra.get("sets"))
+            words = str(state.outcome)
+            if state.outcome == "ready" and decode is not None and not changed:
+                words = f"ready, {fmt.tok_s(decode.gen_tok_s)} tok/s"
             if state.outcome in ("starting", "ready"):
-                return (("●", "ok") if state.outcome == "ready" else ("◐", "accent")), (
-                    str(state.outcome),
-                    "text",
-                )
+                mark = ("●", "ok") if state.outcome == "ready" else ("◐", "accent")
+                return mark, (f"{words} {changed}".rstrip(), "text")
         here = self.launches(entry.name)
         if not here:
             return ("·", "muted"), ("never here" if entry.kind == "launch" else "", "muted")
         last = here[0]
         mark = _OUTCOME.get(last.outcome or "", ("·", "muted"))
+        changed = _with(last.sets)
         if last.outcome == "crashed":
-            return mark, (last.cause or "crashed", "muted")
+            return mark, (f"{last.cause or 'crashed'} {changed}".rstrip(), "muted")
         word = (
             f"ready in {fmt.duration(last.ready_after_s)}"
             if last.ready_after_s is not None
             else last.outcome or "not seen"
         )
-        return mark, (word, "muted")
+        return mark, (f"{word} {changed}".rstrip(), "muted")
 
     # -- the chosen one --------------------------------------------------------------------------------------------
 
@@ -346,7 +411,7 @@ class Profiles(Mode):
         name = f"{entry.name}|{self.compared}" if entry else None
         if name != self._asked:
             self._asked = name
-            self._profile = self._base = self._plan = self._error = None
+            self._profile = self._base = self._plan = self._error = self._known = None
             self._difference, self._replaced = (), ()
             if self.is_mounted:
                 self.query_one(ProfileDetail).offset_rows = 0
@@ -354,7 +419,11 @@ class Profiles(Mode):
                 self._load(entry.name)
                 if self._settle is not None:
                     self._settle.stop()
-                self._settle = self.set_timer(_SETTLE_S, self._make_plan)
+                kept = self._answers.get(entry.name)
+                if kept is not None and self._profile is not None and kept.holds(self._profile, self.board):
+                    self._plan, self._replaced = kept.plan, kept.replaced
+                else:
+                    self._settle = self.set_timer(_SETTLE_S, self._make_plan)
         if self.is_mounted:
             self.update()
 
@@ -363,6 +432,7 @@ class Profiles(Mode):
 
         try:
             self._profile = load_launch(name, self.eagle.profile_dirs())
+            self._known = known_command(self.eagle, self._profile)
             other = self.compared or self._profile.extends
             if other and other != name:
                 self._base = load_launch(other, self.eagle.profile_dirs())
@@ -382,6 +452,7 @@ class Profiles(Mode):
             if self._profile is profile:
                 self._error = error
         else:
+            self._answers[profile.name] = _Answer(time.monotonic(), plan, replaced, _live_runs(self.board))
             if self._profile is profile:
                 self._plan, self._replaced, self._error = plan, replaced, None
         self.update()
@@ -408,7 +479,7 @@ class Profiles(Mode):
             return [
                 *lines,
                 [],
-                [("This version launches and watches; it does not run profiles of this kind yet.", "muted")],
+                [(f"This version does not run {entry.kind} profiles.", "muted")],
             ]
         profile = self._profile
         if profile is None:
@@ -427,14 +498,24 @@ class Profiles(Mode):
                     facts.append((f"  {sign}{counts[sign]}" if facts else f"{sign}{counts[sign]}", color))
             lines += [*blank, title_line(f"Difference to {self._base.name}", width, facts)]
             lines += difference_lines(self._difference, width) or [[("none", "muted")]]
-        if self._error is not None:
-            lines += [*blank, title_line("Command", width), [("▲ ", "warn"), (self._error.message, "text")]]
-            if self._error.hint:
-                lines.append([("  ", "text"), (self._error.hint, "muted")])
-            return lines
-        plan = self._plan
+        plan, command = self._plan, self._plan.command if self._plan is not None else self._known
+        if command is not None:
+            lines += [*blank, *self._command_lines(command, width)]
+        head = title_line(
+            f"Pre-flight on {self.board.host}", width, finding_counts(plan.findings) if plan else ()
+        )
+        lines += [*blank, head]
         if plan is None:
-            return [*lines, *blank, title_line("Command", width), [(f"asking {self.board.host}", "muted")]]
+            if self._error is None:
+                return [*lines, [(f"asking {self.board.host}", "muted")]]
+            lines += marked("▲", "warn", panel_words(self._error.message), width)
+            if self._error.hint:
+                lines += fold([("  ", "text"), (panel_words(self._error.hint), "muted")], width)
+            return lines
+        lines += finding_lines(plan.findings, width)
+        return [*lines, *blank, *self._outlook(plan, width, airy=airy)]
+
+    def _command_lines(self, command: "LaunchCommand", width: int) -> list[Line]:
         from tui.core.profiles import render_command
 
         hint: list[Run] = [
@@ -442,19 +523,18 @@ class Profiles(Mode):
             ("y", "accent!"),
             (" copies", "muted"),
         ]
-        lines += [*blank, title_line("Command", width, hint if width >= 90 else hint[1:])]
-        for line in command_lines(render_command(plan.command, width - 6), width - 1, "/surface"):
+        lines: list[Line] = [title_line("Command", width, hint if width >= 90 else hint[1:])]
+        for line in command_lines(render_command(command, width - 6), width - 1, "/surface"):
             used = sum(len(text) for text, _ in line) + 1
             lines.append([(" ", "text/surface"), *line, (" " * max(0, width - used), "text/surface")])
-        for note in plan.command.notes:
+        for note in command.notes:
             lines += marked("▲", "warn", note, width)
-        lines += [
-            *blank,
-            title_line(f"Pre-flight on {self.board.host}", width, finding_counts(plan.findings)),
-        ]
-        lines += finding_lines(plan.findings, width)
-        lines += [*blank, title_line("If you launch it now", width)]
-        usual = self.eagle.usual_total(profile.name)
+        return lines
+
+    def _outlook(self, plan: "LaunchPlan", width: int, *, airy: bool) -> list[Line]:
+        """How long a start takes here, and the key that makes it, where it can be made."""
+        lines: list[Line] = [title_line("If you launch it now", width)]
+        usual = self.eagle.usual_total(plan.profile.name)
         if usual is None:
             lines.append([("no history yet: how long it takes here is not known", "muted")])
         else:
@@ -466,25 +546,15 @@ class Profiles(Mode):
             lines.append(
                 [("ready in about ", "muted"), (fmt.duration(usual.median_s), "strong!"), (span, "muted")]
             )
-        lines += blank
+        lines += [[]] if airy else []
+        other: list[Run] = [(" o ", "accent!/accbg"), (" with other values", "text")]
+        if plan.blocked_without(run.run_id for run in self._replaced):
+            reasons = marked("✗", "err", "blocked, see the pre-flight", width)
+            return [*lines, *reasons, other]
         if self._replaced:
-            lines.append(
-                [
-                    (" r ", "accent!/accbg"),
-                    (" stop first, then launch:  ", "text"),
-                    *run_words(self._replaced[0]),
-                ]
-            )
-        else:
-            lines.append(
-                [
-                    (" l ", "accent!/accbg"),
-                    (" launch   ", "text"),
-                    (" o ", "accent!/accbg"),
-                    (" with other values", "text"),
-                ]
-            )
-        return lines
+            head: list[Run] = [(" r ", "accent!/accbg"), (" stop first, then launch:  ", "text")]
+            return [*lines, *fold([*head, *run_words(self._replaced[0])], width)]
+        return [*lines, [(" l ", "accent!/accbg"), (" launch   ", "text"), *other]]
 
     def _broken_lines(self, entry: "ProfileEntry", width: int) -> list[Line]:
         lines: list[Line] = [
@@ -492,16 +562,10 @@ class Profiles(Mode):
             title_line("Broken", width, [(fmt.plural(len(entry.errors), "error"), "err")]),
         ]
         for error in entry.errors:
-            lines.append(
-                [
-                    ("✗ ", "err"),
-                    (error.key or "the file", "strong!"),
-                    (f"   {_home(str(error.path))}", "muted"),
-                ]
-            )
-            lines += [[("  ", "text"), (part, "text")] for part in wrap(error.message, width - 2)]
-            if error.suggestion:
-                lines += [[("  ", "text"), (part, "ok")] for part in wrap(error.suggestion, width - 2)]
+            mark = "✗ "
+            for line in _error_lines(error, entry):
+                lines += fold([(mark, "err"), *line], width)
+                mark = "  "
         return [*lines, [], [(" e ", "accent!/accbg"), (" edit", "text")]]
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -548,39 +612,85 @@ class Profiles(Mode):
         self._choose()
 
     def action_edit(self) -> None:
-        """The profile's file in $EDITOR."""
+        """The profile's file in $EDITOR; a shipped one is copied into the user's directory first."""
         entry = self.chosen_entry()
         if entry is None:
             return
+        path = entry.path
+        if self._not_ours(path):
+            try:
+                path = self._copied(path)
+            except OSError as error:
+                self.eagle.say(f"{error.filename} cannot be written: {error.strerror}", severity="error")
+                return
         editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         try:
             with self.app.suspend():
-                subprocess.run([*editor, str(entry.path)], check=False)
+                subprocess.run([*editor, str(path)], check=False)
         except OSError as error:
             self.eagle.say(f"{editor[0]} cannot be started: {error.strerror}; set EDITOR", severity="error")
         except Exception as error:  # a terminal that cannot be handed over (a browser, a test)
             self.eagle.say(f"the editor cannot have this terminal: {type(error).__name__}", severity="error")
         self.read()
+        self._go_to(path.stem)
+
+    def _not_ours(self, path: Path) -> bool:
+        """True for a file that came with the program, or that cannot be written."""
+        here = path.parent.resolve()
+        own = [directory.resolve() for directory in (Path("profiles"), config_dir() / "profiles")]
+        return (here == shipped_profiles_dir().resolve() and here not in own) or not os.access(path, os.W_OK)
+
+    def _copied(self, path: Path) -> Path:
+        """The user's copy of a profile, made where there is none yet. Raises OSError."""
+        directory = config_dir() / "profiles"
+        searched = [place.resolve() for place in self.eagle.profile_dirs()]
+        here = path.parent.resolve()
+        # Of two files of one name the directory that is searched first wins: there the copy needs another name.
+        hidden = here in searched and here != shipped_profiles_dir().resolve()
+        copy = directory / (f"{path.stem}-copy.toml" if hidden else path.name)
+        if not copy.exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        self.eagle.say(f"{_home(str(path))} stays as it is; your copy of it is {_home(str(copy))}")
+        return copy
+
+    def _go_to(self, name: str) -> None:
+        """The cursor on a profile, whatever the search line says."""
+        find = self.query_one("#find", Input)
+        if find.value and all(entry.name != name for entry in self.shown):
+            find.value = ""
+            find.display = False
+            self._filter()
+        self.at = next((i for i, entry in enumerate(self.shown) if entry.name == name), self.at)
+        self._choose()
 
     def action_import_command(self) -> None:
         """A profile of a posted launch command."""
         from tui.screens.import_dialog import ImportDialog
 
         def saved(path: Path | None) -> None:
-            if path is not None:
-                self.read()
-                self.at = next((i for i, e in enumerate(self.shown) if e.name == path.stem), self.at)
-                self._choose()
+            if path is None:
+                return
+            find = self.query_one("#find", Input)
+            find.value, find.display = "", False
+            self.read()
+            self._go_to(path.stem)
+            self.set_focus(self.query_one(ProfileList))
+            here = self.chosen_entry()
+            used = here is not None and here.path.resolve() == path.resolve()
+            but = "" if used else "; another profile of that name is found first and hides it"
+            self.eagle.say(f"saved as {path.stem}, in {_home(str(path))}{but}")
 
         self.app.push_screen(ImportDialog(), saved)
 
     def copied_text(self) -> tuple[str, str] | None:
         """The command of the chosen profile."""
-        if self._plan is None:
+        command = self._plan.command if self._plan is not None else self._known
+        if command is None:
             return None
         from tui.core.profiles import render_command
 
-        return render_command(self._plan.command), "command"
+        return render_command(command), "command"
 
 
 def _home(path: str) -> str:
