@@ -1,4 +1,4 @@
-"""Benchmarks: not in this version; the screen says so and what measures meanwhile."""
+"""Benchmarks: this version measures nothing, and says so."""
 
 from textual.app import ComposeResult
 
@@ -9,15 +9,14 @@ from tui.widgets.footer import Keys
 
 
 class Bench(Mode):
-    """An empty panel says which key fills it."""
+    """An empty panel says what is true."""
 
     NAME = "Bench"
 
     def content(self) -> ComposeResult:
         yield Empty(
             "Bench",
-            "Measuring is not part of this version yet: nothing is measured and nothing is stored.",
-            "The speed that the server itself reports is on the dashboard (1).",
+            "This version measures nothing. The speed that the server itself reports is on the dashboard (1).",
         )
 
     def footer_keys(self) -> Keys:

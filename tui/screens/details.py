@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.board import Board
+from tui.board import Board, overrides_of
 from tui.screens.dialogs import Line, facts_of
 from tui.widgets.paint import join
 
@@ -57,10 +57,12 @@ def run_lines(board: Board, state: "ServerState", width: int) -> list[Line]:
     from tui.screens.launch import command_lines, gpus_text
 
     run = state.run
+    changed = overrides_of(run.extra.get("sets"))
     pairs = [
         ("run", run.run_id),
         ("host", board.host),
         ("profile", run.profile or fmt.NONE),
+        *((("with", ", ".join(changed)),) if changed else ()),
         ("state", f"{state.outcome}, phase {str(state.phase).replace('_', ' ')}"),
         ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
         ("port", str(run.port) if run.port is not None else fmt.NONE),

@@ -4,19 +4,16 @@ from tui.widgets.paint import Canvas, Painted, wrap
 
 
 class Empty(Painted):
-    """A title and sentences under it."""
+    """A title and a sentence under it."""
 
     DEFAULT_CSS = "Empty { height: 1fr; }"
 
-    def __init__(self, title: str, *sentences: str) -> None:
+    def __init__(self, title: str, sentence: str) -> None:
         super().__init__()
         self._title = title
-        self._sentences = sentences
+        self._sentence = sentence
 
     def draw(self, canvas: Canvas) -> None:
         canvas.title(1, 1, canvas.width - 2, self._title)
-        y = 3
-        for position, sentence in enumerate(self._sentences):
-            for part in wrap(sentence, canvas.width - 2):
-                canvas.put(1, y, part, "text" if position == 0 else "muted")
-                y += 1
+        for position, part in enumerate(wrap(self._sentence, canvas.width - 2)):
+            canvas.put(1, 3 + position, part, "text")

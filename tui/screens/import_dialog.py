@@ -1,17 +1,22 @@
 """A posted launch command becomes a profile; nothing is executed."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, VerticalScroll
 from textual.widgets import Input, TextArea
 
+from tui import format as fmt
+from tui.commands import panel_words
 from tui.config import config_dir
 from tui.core.errors import EagletuiError
-from tui.screens.dialogs import Dialog, Line, Lines
-from tui.widgets.paint import wrap
+from tui.core.text import one_line
+from tui.screens.dialogs import Dialog, Folded, Line, Lines, key_row
+
+if TYPE_CHECKING:
+    from tui.core.shell_command import ImportedCommand
 
 
 class ImportDialog(Dialog[Path]):
@@ -22,23 +27,23 @@ class ImportDialog(Dialog[Path]):
 
     def compose(self) -> ComposeResult:
         with Container(classes="dialog"):
-            yield Lines([[("i IMPORT", "accent!"), ("   ", "text"), ("Paste a launch command, or the path of a script", "strong!")],
-                         [("Nothing of it is executed.", "muted")], []])  # fmt: skip
+            yield Folded([[("i IMPORT", "accent!"), ("   ", "text"), ("Paste a launch command, or the path of a script", "strong!")],
+                         [("Nothing of it is executed.", "muted")]], id="head")  # fmt: skip
             yield TextArea(id="posted")
-            yield Lines([[]], id="result")
+            with VerticalScroll(id="outcome"):
+                yield Folded([[]], id="result")
             yield Input(placeholder="name of the new profile", id="name")
-            yield Lines(
-                [
-                    [
-                        ("Tab", "accent!"),
-                        (" next field   ", "muted"),
-                        ("^S", "accent!"),
-                        (" save   ", "muted"),
-                        ("Esc", "accent!"),
-                        (" back", "muted"),
-                    ]
-                ]
-            )
+            yield Lines([key_row((), (("Tab", "next field"), ("^S", "save"), ("Esc", "back")), 60)])
+
+    def _fit(self) -> None:
+        super()._fit()
+        # Title, name, keys, frame and blank rows keep theirs; the command gives way to what came of it.
+        rows = self.app.size.height
+        posted = max(3, min(10, rows // 4))
+        self.query_one(TextArea).styles.height = posted
+        self.query_one("#outcome", VerticalScroll).styles.max_height = max(
+            2, rows - posted - (6 if self.short else 9)
+        )
 
     def _text(self) -> str:
         text = self.query_one(TextArea).text
@@ -52,25 +57,26 @@ class ImportDialog(Dialog[Path]):
 
     def _try(self) -> str | None:
         """The profile's text, or None; says what came of it either way."""
-        result = self.query_one("#result", Lines)
-        text = self._text()
+        result = self.query_one("#result", Folded)
+        try:
+            text = self._text()
+        except (OSError, RuntimeError) as error:  # no such user, or a file that is not for us
+            result.set_lines([[("✗ ", "err"), (f"cannot be read: {one_line(str(error))}", "text")]])
+            return None
         if not text.strip():
             result.set_lines([[]])
             return None
         from tui.core.shell_command import import_command
 
-        lines: list[Line]
         try:
             imported = import_command(text, str(Path.home()))
         except EagletuiError as error:
-            result.set_lines([[("✗ ", "err"), (part, "text")] for part in wrap(error.message, 80)][:3])
+            lines: list[Line] = [[("✗ ", "err"), (panel_words(error.message), "text")]]
+            if error.hint:
+                lines.append([("  ", "text"), (panel_words(error.hint), "muted")])
+            result.set_lines(lines)
             return None
-        lines = [
-            [("✓ ", "ok"), (f"{len(imported.argv)} words, {len(imported.env)} environment variables", "text")]
-        ]
-        for warning in imported.warnings[:4]:
-            lines += [[("▲ ", "warn"), (part, "text")] for part in wrap(warning, 80)][:2]
-        result.set_lines(lines)
+        result.set_lines(told(imported))
         return imported.profile
 
     def action_save(self) -> None:
@@ -99,3 +105,30 @@ class ImportDialog(Dialog[Path]):
 
     def on_input_submitted(self) -> None:
         self.action_save()
+
+
+def told(imported: "ImportedCommand") -> list[Line]:
+    """What was found, what was left out or changed, and the profile with its secrets masked."""
+    flags = sum(1 for word in imported.argv if word.startswith("--"))
+    counts = f"{fmt.plural(flags, 'flag')}, {fmt.plural(len(imported.env), 'environment variable')}"
+    lines: list[Line] = [[("✓ ", "ok"), (counts, "text")]]
+    lines += [[("▲ ", "warn"), (panel_words(warning), "text")] for warning in imported.warnings]
+    shown = masked_profile(imported.profile)
+    return [*lines, *([("  ", "text"), (row, "muted")] for row in shown.splitlines() if row.strip())]
+
+
+def masked_profile(text: str) -> str:
+    """A profile's TOML with its secrets masked."""
+    import tomli
+
+    from tui.core.profiles import MASK, is_secret_env
+    from tui.core.sglang import flag_table
+
+    table = tomli.loads(text)
+    names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]
+    names += [name for name in table.get("args", {}) if flag_table().canonical(name) in flag_table().secret]
+    rows = []
+    for row in text.splitlines():
+        key = row.partition("=")[0].strip().strip('"')
+        rows.append(f'{row.partition("=")[0]}= "{MASK}"' if "=" in row and key in names else row)
+    return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""The journal: not in this version; the screen says so and where launches are recorded meanwhile."""
+"""The journal: this version keeps none, and says where launches are recorded."""
 
 from textual.app import ComposeResult
 
@@ -10,15 +10,14 @@ from tui.widgets.footer import Keys
 
 
 class Journal(Mode):
-    """An empty panel says which key fills it."""
+    """An empty panel says what is true."""
 
     NAME = "Journal"
 
     def content(self) -> ComposeResult:
         yield Empty(
             "Journal",
-            "Hypotheses and verdicts are not part of this version yet.",
-            f"Launches and how they ended are recorded in {data_dir() / 'launches'}; eagletui ps lists runs.",
+            f"This version keeps no journal. Launches and how they ended are recorded in {data_dir() / 'launches'}.",
         )
 
     def footer_keys(self) -> Keys:
