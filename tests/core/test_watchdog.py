@@ -13,7 +13,16 @@ from tui.core.local import LocalTransport
 from tui.core.phases import Outcome, Phase
 from tui.core.records import PhaseHistory
 from tui.core.startup import DecodeFigures, LogTracker, Progress, StartupState
-from tui.core.watchdog import HostLook, Process, Watchdog, look, read_look, slower_than_ever
+from tui.core.watchdog import (
+    HostLook,
+    Process,
+    Watchdog,
+    kernel_oom,
+    look,
+    read_look,
+    recent_oom,
+    slower_than_ever,
+)
 
 LOADING = StartupState(phase=Phase.LOAD_WEIGHTS, lines=40, progress=Progress("shards", 12, 64))
 SERVING = StartupState(
@@ -352,3 +361,40 @@ def test_lines_that_are_none_are_left_out() -> None:
     seen = read_look(text)
     assert seen.processes == (Process(7, 1, 2.5, None, "sglang::scheduler TP0"),)
     assert seen.connections == frozenset()
+
+
+OOM = "[ 5000.123456] Out of memory: Killed process 4242 (python) total-vm:1kB"
+
+
+@pytest.mark.parametrize(
+    ("uptime", "line", "window", "found"),
+    [
+        ("5060.5 1.0", OOM, (0.0, 120.0), True),
+        ("90000.5 1.0", OOM, (0.0, 120.0), False),  # yesterday
+        ("5060.5 1.0", OOM, (3000.0, 4000.0), False),  # after the run had ended
+        ("5060.5 1.0", OOM.partition("] ")[2], (0.0, 120.0), False),  # of unknown age
+        ("5060.5 1.0", OOM, None, False),
+        ("", "", (0.0, 120.0), False),
+    ],
+)
+def test_only_the_kernels_words_of_the_time_of_the_run_count(
+    uptime: str, line: str, window: tuple[float, float] | None, found: bool
+) -> None:
+    assert recent_oom(uptime, line, window) == (line if found else None)
+
+
+async def test_the_kernel_is_asked_without_an_error_where_it_may_not_be() -> None:
+    transport = LocalTransport()
+    await transport.connect()
+    assert await kernel_oom(transport, (0.0, 0.0)) is None or os.geteuid() == 0
+    await transport.close()
+
+
+def test_how_far_a_silent_start_is() -> None:
+    dog = Watchdog((), 0.0)
+    assert dog.silent_phase(False) is None
+    dog.saw_gpus(1.0, sample(1, memory=1000.0))
+    assert dog.silent_phase(False) is None
+    dog.saw_gpus(9.0, sample(9, memory=8000.0))
+    assert dog.silent_phase(False) is Phase.LOAD_WEIGHTS
+    assert dog.silent_phase(True) is Phase.WARMUP

@@ -1,14 +1,16 @@
 """One host: composes transport, GPUs, runs, logs, start-up tracking and diagnosis into async iterators of frozen states."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tui.config import HostEntry, load_settings
-from tui.core import facts_cache, gpu_sampler, preflight, records, runs, sglang
+from tui.core import facts_cache, forecast, gpu_sampler, preflight, records, runs, sglang
 from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
 from tui.core.gpus import GpuSample, HostFacts
 from tui.core.hosts import open_transport
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 _STOP_POLL_S = 0.5
+_NOW_S = 10.0  # a sample that is older says nothing of now
+_ORDER = {Level.BLOCK: 0, Level.WARN: 1, Level.OK: 2}
 _MEMORY_BACK_LIMIT_S = 60.0
 _MEMORY_IDLE_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
 
@@ -96,6 +100,7 @@ class HostSession:
         self.entry = entry
         self.transport = transport
         self._facts: HostFacts | None = None
+        self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
 
     @property
@@ -123,7 +128,19 @@ class HostSession:
 
     def gpus(self, period_s: float = 1.0) -> AsyncIterator[GpuSample]:
         """Samples for ever; a lost link is a pause, a sampler that hangs is replaced."""
-        return gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s)
+        return self._remembered(gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s))
+
+    async def _remembered(self, samples: AsyncGenerator[GpuSample]) -> AsyncGenerator[GpuSample]:
+        async with contextlib.aclosing(samples):
+            async for sample in samples:
+                self._newest = (time.monotonic(), sample)
+                yield sample
+
+    def latest_sample(self) -> GpuSample | None:
+        """The newest of `gpus`, None where nobody samples now."""
+        if self._newest is None or time.monotonic() - self._newest[0] > _NOW_S:
+            return None
+        return self._newest[1]
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
@@ -160,6 +177,10 @@ class HostSession:
         findings = await preflight.preflight(
             self.transport, profile, command, facts=facts, sample=sample, runs=found, host_flags=flags
         )
+        if not profile.command:
+            earlier = await asyncio.to_thread(records.read_all)
+            findings = (*findings, *forecast.findings(self.entry.name, profile.args, earlier))
+            findings = tuple(sorted(findings, key=lambda finding: _ORDER[finding.level]))
         return LaunchPlan(profile, command, findings, facts, sets)
 
     async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
@@ -227,7 +248,12 @@ class HostSession:
 
     def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link."""
-        return RunWatcher(self.transport, run).updates()
+        return RunWatcher(
+            self.transport,
+            run,
+            latest=self.latest_sample,
+            sample=lambda: gpu_sampler.one_sample(self.transport, self.entry.python),
+        ).updates()
 
     async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncIterator[StopProgress]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""

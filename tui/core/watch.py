@@ -3,36 +3,41 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 
-from tui.core import records, runs
+from tui.core import forecast, records, runs
 from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.follow import Chunk, file_info, follow
+from tui.core.forecast import LastReady
+from tui.core.gpus import GpuSample
 from tui.core.logs import LogRecord
 from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
 from tui.core.records import PhaseHistory
 from tui.core.runs import Run, RunState
 from tui.core.startup import LogTracker, Outcome, Phase, StartupState
 from tui.core.transport import LinkState, Transport
+from tui.core.watchdog import (
+    LOOK_PERIOD_S,
+    Slower,
+    Suspicion,
+    Verdict,
+    Watchdog,
+    kernel_oom,
+    look,
+    slower_than_ever,
+)
 
 _TICK_S = 1.0
 _KILLED = (137, -9)  # by SIGKILL, as a shell and as Python say it
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 20
 
-# Silence that is longer than anything legitimate seen so far, by phase (seconds); a suspicion, never a verdict.
-_SILENCE_S = {
-    Phase.LAUNCH: 120.0,
-    Phase.DISTRIBUTED_INIT: 300.0,
-    Phase.LOAD_WEIGHTS: 900.0,
-    Phase.DRAFT_MODEL: 900.0,
-    Phase.MEMORY_POOL: 300.0,
-    Phase.CUDA_GRAPH: 900.0,
-    Phase.WARMUP: 620.0,
-}
+_WATCHDOG_TICK_S = 3.0
+_SETTLE_S = 10.0  # after a lost link: what was said meanwhile is on its way
+_NO_GPUS = frozenset(("no_devices", "nvidia_smi_missing"))
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,12 @@ class ServerState:
     startup: StartupState
     diagnosis: Diagnosis | None = None
     observations: tuple[Diagnosis, ...] = ()
-    suspicion: str | None = None  # why it may hang: a sentence; the outcome stays `starting`
+    suspicion: str | None = None  # why it may hang: a sentence; the outcome stays `starting` or `ready`
+    suspected: Suspicion | None = None  # the same with its evidence
+    busy: str | None = None  # why a silence is no hang: "kernels are being compiled (ptxas)"
+    slower: Slower | None = None  # the present phase takes longer than ever here
+    last_ready: LastReady | None = None  # the last configuration of this model here that reached ready
+    phase_by_gpus: bool = False  # the log is silent: `phase` is what GPU memory and the port tell
     started_s: float | None = None  # time.time() at the launch
     ready_after_s: float | None = None  # launch to ready
     phase_took_s: Mapping[Phase, float] = field(
@@ -146,9 +156,23 @@ def outcome_of_files(run: Run) -> Outcome | None:
 class RunWatcher:
     """State of one run; `updates()` is the only way to read it."""
 
-    def __init__(self, transport: Transport, run: Run) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        run: Run,
+        *,
+        latest: Callable[[], GpuSample | None] | None = None,
+        sample: Callable[[], Awaitable[GpuSample]] | None = None,
+    ) -> None:
+        """Takes a run of any state.
+
+        Args:
+            latest: the newest sample of the GPUs that somebody else took; None where there is none of now.
+            sample: takes one; asked only while something looks odd.
+        """
         self._transport = transport
         self._run = run
+        self._latest, self._sample = latest, sample
         self._tracker = LogTracker()
         self._probe = ReadinessProbe(transport, run)
         self._startup_changed = asyncio.Event()
@@ -160,6 +184,16 @@ class RunWatcher:
         # Whoever comes later than that moment knows it from the record only.
         known = records.read(run.run_id)
         self._ready_after_s = known.ready_after_s if known else None
+        self._args: Mapping[str, object] = known.args if known else {}
+        self._past = [
+            record for record in (records.read_all() if known else ()) if record.run_id != run.run_id
+        ]
+        self._last_ready = forecast.last_ready(run.host, self._args, self._past)
+        self._version_changed = self._other_version(known.sglang if known else None)
+        self._dog = Watchdog(run.gpus, time.monotonic())
+        self._verdict = Verdict()
+        self._settled_at = 0.0  # time.monotonic() from which on silence counts again
+        self._last_outcome = Outcome.STARTING
         self._line_at = self._progress_at = time.monotonic()
         self._progress_key: object = None
         self._known_at = time.monotonic()
@@ -181,6 +215,7 @@ class RunWatcher:
             asyncio.create_task(self._poll_status(wake)),
             asyncio.create_task(self._link_changes(wake)),
             asyncio.create_task(self._probe_ready(wake)),
+            asyncio.create_task(self._look_around(wake)),
         ]
         try:
             while True:
@@ -226,7 +261,7 @@ class RunWatcher:
         with contextlib.suppress(LinkLost, TimedOut):
             self._clock = await host_clock(self._transport)
             if self._run.exit_code in _KILLED:
-                self._dmesg_oom = await runs.oom_evidence(self._transport)
+                self._dmesg_oom = await kernel_oom(self._transport, _window_s(self._run))
 
     async def _wait_for_end(self) -> None:
         if not self._run_over():
@@ -281,7 +316,7 @@ class RunWatcher:
                 if self._run_over():
                     self._over.set()
                 if self._run_over() and found.exit_code in _KILLED:
-                    self._dmesg_oom = await runs.oom_evidence(self._transport)
+                    self._dmesg_oom = await kernel_oom(self._transport, _window_s(self._run))
             except EagletuiError:
                 pass  # a lost link is shown by _link_changes; the next round asks again
             await asyncio.sleep(_STATUS_PERIOD_S)
@@ -315,6 +350,39 @@ class RunWatcher:
                 wake.set()
             if ready:
                 return
+
+    async def _look_around(self, wake: asyncio.Event) -> None:
+        """Feeds the watchdog: samples that are there anyway, and a look at the host while it is too quiet."""
+        looked_at = float("-inf")
+        gpus = True  # whether this host has any
+        while not self._run_over():
+            await asyncio.sleep(_WATCHDOG_TICK_S)
+            now = time.monotonic()
+            if self._latest is not None and (seen := self._latest()) is not None:
+                self._dog.saw_gpus(now, seen)
+            pid = self._run.pid
+            quiet = self._dog.wants_look(now, self._last_outcome)
+            due = now - looked_at >= LOOK_PERIOD_S
+            if not (quiet and due and pid) or self._transport.status().state is not LinkState.UP:
+                continue
+            looked_at = now
+            try:
+                self._dog.saw_host(now, await look(self._transport, pid, self._run.port))
+                if gpus and self._sample is not None and (self._latest is None or self._latest() is None):
+                    sample = await self._sample()
+                    gpus = sample.error not in _NO_GPUS
+                    self._dog.saw_gpus(time.monotonic(), sample)
+            except EagletuiError:
+                continue  # asked again
+            wake.set()
+
+    def _other_version(self, mine: str | None) -> bool:
+        """Whether the newest start of this profile here that reached ready had another SGLang."""
+        before = next(
+            (item.sglang for item in self._past if item.host == self._run.host and item.profile == self._run.profile and item.ready_after_s is not None),
+            None,
+        )  # fmt: skip
+        return mine is not None and before is not None and before != mine
 
     # -- one step -------------------------------------------------------------------------------------------------
 
@@ -366,7 +434,15 @@ class RunWatcher:
             phase = Phase.READY
         elif not self._probe.ready and phase in (Phase.READY, Phase.SERVING) and outcome is Outcome.STARTING:
             phase = Phase.WARMUP  # "fired up", but the listener is not (known to be) ours
+        by_gpus = outcome is Outcome.STARTING and phase is Phase.LAUNCH and not startup.fired_up
+        guess = self._dog.silent_phase(self._probe.listener_is_ours is True) if by_gpus else None
+        phase = guess or phase
         took, started_s, ready_after = self._durations(startup, phase, outcome)
+        verdict = self._watch(now, phase, outcome, startup, lost_link)
+        suspicion = self._suspicion(startup, outcome, verdict)
+        fallen = self._dog.fallen_accept(startup) if outcome is Outcome.READY else None
+        if fallen is not None:
+            observations = (fallen, *(item for item in observations if item.cause != fallen.cause))
         state = ServerState(
             run=run,
             outcome=outcome,
@@ -374,7 +450,16 @@ class RunWatcher:
             startup=startup,
             diagnosis=diagnosis,
             observations=observations,
-            suspicion=self._suspicion(startup, phase, outcome, now),
+            suspicion=suspicion,
+            suspected=verdict.suspicion,
+            busy=verdict.busy,
+            slower=slower_than_ever(
+                phase, took, self._usual, busy=verdict.busy, version_changed=self._version_changed
+            )
+            if outcome is Outcome.STARTING and not lost_link
+            else None,
+            last_ready=self._last_ready,
+            phase_by_gpus=guess is not None,
             started_s=started_s,
             ready_after_s=ready_after,
             phase_took_s=took,
@@ -407,7 +492,10 @@ class RunWatcher:
                     stopped_by_us=self._run.stopped_by_us,
                     dmesg_oom=self._dmesg_oom,
                 )
-            self._diagnosed = (*key, *diagnose(self._tracker, exit=evidence))
+            found, observations = diagnose(self._tracker, exit=evidence)
+            if found is not None:
+                found = forecast.prefer_worked(found, startup, self._run.host, self._args, self._past)
+            self._diagnosed = (*key, found, observations)
         return self._diagnosed[2], self._diagnosed[3]
 
     def _durations(
@@ -439,16 +527,24 @@ class RunWatcher:
             self._ready_after_s = offset + ready if ready is not None and first is not None else elapsed
         return took, started_s, self._ready_after_s
 
-    def _suspicion(self, startup: StartupState, phase: Phase, outcome: Outcome, now: float) -> str | None:
-        if outcome is not Outcome.STARTING:
-            return None
-        if self._probe.listener_is_ours is False and startup.fired_up:
+    def _watch(
+        self, now: float, phase: Phase, outcome: Outcome, startup: StartupState, lost_link: bool
+    ) -> Verdict:
+        """The watchdog's word; while the link is down, and right after, the one before it."""
+        self._last_outcome = outcome
+        self._dog.saw_log(now, startup)
+        if lost_link:
+            self._settled_at = now + _SETTLE_S
+        if now >= self._settled_at:
+            self._verdict = self._dog.judge(now, phase, outcome, startup)
+        elif outcome not in (Outcome.STARTING, Outcome.READY):
+            self._verdict = Verdict()
+        return self._verdict
+
+    def _suspicion(self, startup: StartupState, outcome: Outcome, verdict: Verdict) -> str | None:
+        if outcome is Outcome.STARTING and self._probe.listener_is_ours is False and startup.fired_up:
             return f"port {self._run.port} answers, but another process listens on it"
-        limit = _SILENCE_S.get(phase)
-        silent = now - max(self._line_at, self._progress_at)
-        if limit is None or silent < limit:
-            return None
-        return f"no new line for {silent / 60:.0f} min in {phase.replace('_', ' ')}"
+        return verdict.suspicion.text if verdict.suspicion is not None else None
 
     def _record(self, state: ServerState) -> None:
         """Writes what this start taught into this machine's record, once per change."""
@@ -473,8 +569,17 @@ class RunWatcher:
                     exit_code=state.run.exit_code,
                     ended_at=state.run.ended_at,
                     sglang=state.startup.sglang_version or known.sglang,
+                    ledger=tuple(asdict(row) for row in state.startup.ledger) or known.ledger,
+                    mem_fraction=forecast.mem_fraction(state.startup) or known.mem_fraction,
+                    graph_batch=forecast.graph_batch(state.startup) or known.graph_batch,
                 )
             )
+
+
+def _window_s(run: Run) -> tuple[float, float] | None:
+    """How many seconds ago a run ended (0 = it has not) and was started, by our clock; None where that is not known."""
+    started, ended = _epoch(run.started_at), _epoch(run.ended_at)
+    return (time.time() - ended if ended else 0.0, time.time() - started) if started is not None else None
 
 
 def _eta(state: ServerState) -> float | None:

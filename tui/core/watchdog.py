@@ -4,6 +4,7 @@ Nothing here generates a token or asks the server anything: the log, samples of 
 processes decide. A suspicion kills nothing and ends no wait. Limits: docs/diagnosis.md.
 """
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ _SPIN_UTIL_PCT, _SPIN_POWER = (
     0.35,
 )  # share of the power limit: kernels that wait draw a fifth, those that work a half
 _GROWTH_MIB, _GROWTH_WINDOW_S = 64.0, 60.0
+_LOADING_MIB = 3072.0  # more than contexts and communication buffers take
 _HELD_S = 20.0  # an idle connection is closed after 5 s: one that is older carries a request
 _COMPILERS = (
     "nvcc",
@@ -122,6 +124,33 @@ async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
     head = f"LK_PID={pid}\nLK_PORT={port or ''}\n"
     done = await transport.run(head + _script(), timeout_s=20.0)
     return read_look(done.stdout.decode("utf-8", "replace"))
+
+
+_KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
+_KERNEL = "cat /proc/uptime; dmesg 2>/dev/null | grep -iE 'out of memory|oom-kill|killed process' | tail -n 1; exit 0"
+
+
+async def kernel_oom(transport: Transport, window_s: tuple[float, float] | None) -> str | None:
+    """The kernel's newest line about a process killed for memory; None where there is none, or no right to see it.
+
+    Args:
+        window_s: how many seconds ago the run ended and was started: what was killed before or after explains nothing.
+    """
+    done = await transport.run(_KERNEL, timeout_s=20.0)
+    uptime, _, line = done.stdout.decode("utf-8", "replace").partition("\n")
+    return recent_oom(uptime, line.strip(), window_s)
+
+
+def recent_oom(uptime: str, line: str, window_s: tuple[float, float] | None) -> str | None:
+    """`line` if the kernel's time stamp on it lies within the window, give or take a minute."""
+    stamp = _KERNEL_STAMP.search(line)
+    try:
+        age = float(uptime.split()[0]) - float(stamp[1]) if stamp else None
+    except (ValueError, IndexError):
+        return None
+    if age is None or window_s is None or not window_s[0] - 60.0 <= age <= window_s[1] + 60.0:
+        return None
+    return one_line(line)
 
 
 def read_look(text: str) -> HostLook:
@@ -361,6 +390,13 @@ class Watchdog:
             count = len(self._looks[-1][1].processes)
             found.append(f"{count} processes are alive" if count else "its processes are not to be seen")
         return tuple(found)
+
+    def silent_phase(self, listening: bool) -> Phase | None:
+        """How far a start is whose log says nothing (log level warning), by GPU memory and its port; None = not to be told."""
+        if listening:
+            return Phase.WARMUP
+        memory = [point.memory_mib for point in self._points if point.memory_mib is not None]
+        return Phase.LOAD_WEIGHTS if memory and memory[-1] - min(memory) > _LOADING_MIB else None
 
     def fallen_accept(self, startup: StartupState) -> Diagnosis | None:
         """The observation that a draft model which was of use accepts nothing any more."""
