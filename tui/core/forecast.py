@@ -271,11 +271,18 @@ def mem_fraction(state: StartupState) -> float | None:
 def graph_batch(state: StartupState) -> int | None:
     """The largest batch whose graph is captured; None where the log does not say."""
     args = state.server_args or {}
+    running = args.get("max_running_requests")
     for name in ("cuda_graph_max_bs_decode", "cuda_graph_max_bs"):
         value = args.get(name)
         if type(value) is int:
-            return value
+            return _clamped(value, running, bool(args.get("speculative_algorithm")))
     return None
+
+
+def _clamped(batch: int, running: object, speculative: bool) -> int:
+    """No graph is larger than the running requests, which speculation lowers to 48 where nobody says otherwise (0.5.5 on)."""
+    limit = running if type(running) is int and running > 0 else 48 if speculative else batch
+    return min(batch, limit)
 
 
 # ---- earlier starts ---------------------------------------------------------------------------------------------------
@@ -420,8 +427,7 @@ def _batch_in_force(now: Mapping[str, object], same: Iterable[_Past]) -> int | N
             return item.batch
     if type(asked) is not int:
         return None
-    # Speculation lowers the running requests, and the graphs with them, where nobody says otherwise (0.5.5 on).
-    return min(asked, 48) if _speculative(now) and "max-running-requests" not in now else asked
+    return _clamped(asked, now.get("max-running-requests"), _speculative(now))
 
 
 def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast | None:
