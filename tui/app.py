@@ -140,7 +140,9 @@ class EagleApp(App[None]):
         self._shown_at = 0.0
         self._opened = False
         self._chosen: str | None = None  # run id that a person asked to see
-        self._seen_runs: set[str] = set()  # known while the run on show was alive: none of them takes its place
+        self._seen_runs: set[str] = (
+            set()
+        )  # known while the run on show was alive: none of them takes its place
         self._rung: set[str] = set()
         self._leaving = False
         self._faults: set[str] = set()
@@ -328,7 +330,8 @@ class EagleApp(App[None]):
     def _choose_run(self) -> None:
         """The run on show: the newest live server, else a foreign one, else the last ended.
 
-        A live one stays on show, and so does one that crashed, until a server is launched that was not there before.
+        One that a person picked stays, and so does the report of a crash, until a server is launched that was not
+        there before.
         """
         board = self.board
         servers = [run for run in board.runs if run.kind == "server"]
@@ -339,8 +342,9 @@ class EagleApp(App[None]):
         if present is None:
             best = next(iter([*live, *foreign, *servers]), None)
         elif outcome in _ALIVE:
-            if str(present.state) == "foreign" and present.run_id != self._chosen:
-                best = next(iter(live), None)
+            if present.run_id != self._chosen:
+                fresh = [run for run in live if run.run_id not in self._seen_runs]
+                best = next(iter(live if str(present.state) == "foreign" else fresh), None)
         else:
             fresh = [run for run in live if run.run_id not in self._seen_runs]
             moved_on = outcome != "crashed" and present.run_id != self._chosen

@@ -1,5 +1,6 @@
 """What the panel knows about its host: filled by workers, read by widgets. Bounded, and free of Textual."""
 
+import itertools
 import os
 import statistics
 import time
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 HISTORY_S = 60.0
 _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
 _DECODE_KEPT = 3000
+_QUIET_S = (3.0, 5.0, 30.0)  # least, without known intervals, and most that a decode line counts as now
+_BUSY_PCT = 5.0  # a GPU below that does no decode steps
+_LIVE = ("starting", "running", "finishing")
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Board:
     busy: str | None = None  # an intent under way, one line
     started_at: float = field(default_factory=time.monotonic)
     watched_at: float = 0.0  # monotonic, since when the run on show is watched
+    caught_up: bool = False  # what was in the log when the watch began has been read
+    own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
@@ -88,6 +94,7 @@ class Board:
         self.sample, self.sample_at = sample, now
         if sample.error is not None or sample.stalled_s:
             return
+        self._remember_own(sample)
         for position, gpu in enumerate(sample.gpus):
             key = gpu_key(gpu, position)
             points = self.points.setdefault(key, deque(maxlen=400))
@@ -109,6 +116,7 @@ class Board:
         }
         self.stop = None
         self.behind_bytes = 0
+        self.caught_up = False
         self.watched_at = time.monotonic()
 
     def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
@@ -118,14 +126,21 @@ class Board:
         self.state = update.state
         self.run = update.state.run
         self.behind_bytes = update.behind_bytes
-        figures = update.state.startup.last_decode
-        if figures is not None and update.state.startup.decode_lines != before:
-            total = figures.total_gen_tok_s if figures.total_gen_tok_s is not None else figures.gen_tok_s
-            self.decode.append(DecodePoint(now, total, figures.accept_len))
         if self.utc_offset_s is None:
             stamp = next((r.time for r in update.records if r.time), None)
             if update.state.startup.lines and stamp and update.state.started_s is not None:
                 self.utc_offset_s = fmt.utc_offset(stamp, update.state.started_s)
+        figures = update.state.startup.last_decode
+        if figures is not None and update.state.startup.decode_lines != before:
+            total = figures.total_gen_tok_s if figures.total_gen_tok_s is not None else figures.gen_tok_s
+            at = now if self.caught_up else now - self._written_ago_s(update)
+            self.decode.append(DecodePoint(at, total, figures.accept_len))
+        self.caught_up = self.caught_up or update.settled
+
+    def _written_ago_s(self, update: "RunUpdate") -> float:
+        """Age of the newest line of what was in the log before we came, by its own stamp."""
+        stamp = next((r.time for r in reversed(update.records) if r.time), None)
+        return fmt.since_stamp(stamp, self.utc_offset_s, time.time())
 
     # -- what widgets ask -----------------------------------------------------------------------------------------
 
@@ -135,12 +150,19 @@ class Board:
         return self.link is not None and self.link.state is LinkState.UP
 
     @property
+    def stopping(self) -> bool:
+        """True from the moment a stop was asked for until it is done."""
+        return self.stop is not None and not self.stop.done
+
+    @property
     def stale(self) -> bool:
         """True where what is shown was last seen over a link that is gone."""
         return not self.connected
 
     def link_age_s(self, now: float | None = None) -> float | None:
-        """Seconds since the host's last byte; a local host, which has no link, has the age of its last sample."""
+        """Seconds since the host's last byte; None for this machine, which has no link."""
+        if self.host == "local":
+            return None
         now = time.monotonic() if now is None else now
         seen = self.state.known_at or None if self.state else None
         heard = [at for at in (self.link.last_byte_at if self.link else None, self.sample_at, seen) if at]
@@ -239,34 +261,114 @@ class Board:
             if value is not None and value < 0.9 * typical
         ]
 
-    def other_holders(self) -> list[str] | None:
-        """Who else holds GPU memory, one text a process; None where processes are not reported."""
-        if (
-            self.sample is None
-            or any(gpu.processes is None for gpu in self.sample.gpus)
-            or not self.sample.gpus
-        ):
-            return None
-        wanted = {index for index in (getattr(self.run, "gpus", None) or ())}
-        alive = self.state is not None and self.state.outcome in (
+    @property
+    def alive(self) -> bool:
+        """True while the run on show has processes that belong on its GPUs."""
+        return self.state is not None and self.state.outcome in (
             Outcome.STARTING,
             Outcome.READY,
             Outcome.HUNG,
         )
+
+    def _remember_own(self, sample: GpuSample) -> None:
+        """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""
         mine = getattr(self.facts, "user", None)
-        found: dict[int, str] = {}
-        for gpu in self.sample.gpus:
+        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and str(run.state) in _LIVE]
+        if self.alive and self.run is not None:
+            claims.append(set(self.run.gpus))
+        named = {pid for run in (*self.runs, self.run) if run is not None for pid in (run.pid, *run.orphans)}
+        present: set[int] = set()
+        for gpu in sample.gpus:
             for process in gpu.processes or ():
-                ours = alive and (not wanted or gpu.index in wanted) and process.user in (mine, None)
-                if not ours:
-                    found.setdefault(process.pid, f"{process.user or '?'} PID {process.pid}")
-        return list(found.values())
+                present.add(process.pid)
+                claimed = any(not wanted or gpu.index in wanted for wanted in claims)
+                if process.pid in named or (claimed and process.user in (mine, None)):
+                    self.own_pids.add(process.pid)
+        if all(gpu.processes is not None for gpu in sample.gpus):
+            self.own_pids &= present  # a number that is free may be another's next time
+
+    def _holders(self) -> dict[int, str] | None:
+        """Processes on the GPUs that belong to no live run of ours; None where processes are not reported."""
+        sample = self.sample
+        if sample is None or not sample.gpus or any(gpu.processes is None for gpu in sample.gpus):
+            return None
+        found: dict[int, str] = {}
+        for gpu in sample.gpus:
+            for process in gpu.processes or ():
+                found.setdefault(process.pid, f"{process.user or '?'} PID {process.pid}")
+        return found
+
+    def other_holders(self) -> list[str] | None:
+        """Who else holds GPU memory, one text a process; None where processes are not reported.
+
+        What a run of ours left on the GPUs is no stranger: see `ending`.
+        """
+        if self.sample is not None:
+            self._remember_own(self.sample)  # runs and states come between two samples
+        holders = self._holders()
+        return (
+            None if holders is None else [text for pid, text in holders.items() if pid not in self.own_pids]
+        )
+
+    def ending(self) -> int:
+        """Processes on the GPUs of runs of ours that have ended: they are on their way out."""
+        if self.alive or self.live_servers():
+            return 0
+        return len(self.own_pids & set(self._holders() or {}))
+
+    def live_servers(self) -> "list[Run]":
+        """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""
+        live = [run for run in self.runs if run.kind == "server" and str(run.state) in (*_LIVE, "foreign")]
+        ended = self.state is not None and not self.alive
+        if ended and self.run is not None:  # the watch knows it before the next look at all runs
+            live = [run for run in live if run.run_id != getattr(self.run, "run_id", None)]
+        return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
+
+    def place(self) -> tuple[int | None, int]:
+        """Which of the live servers is on show (1-based, None where none of them is), and how many there are."""
+        ids = [run.run_id for run in self.live_servers()]
+        shown = self.run.run_id if self.run is not None else None
+        if shown is not None and shown not in ids and self.alive:
+            ids.append(shown)  # just launched
+        return (ids.index(shown) + 1 if shown in ids else None), len(ids)
+
+    def sglang_version(self) -> str | None:
+        """Version of the server on show, else of the host."""
+        own = self.state.startup.sglang_version if self.state is not None else None
+        return own or getattr(self.facts, "sglang", None)
 
     def decode_age_s(self, now: float | None = None) -> float | None:
         """Seconds since the last decode line was read."""
         if not self.decode:
             return None
         return (time.monotonic() if now is None else now) - self.decode[-1].at
+
+    def decodes_now(self, now: float | None = None) -> bool:
+        """True while the figures of the last decode line are present ones.
+
+        Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
+        GPUs that have nothing to do.
+        """
+        now = time.monotonic() if now is None else now
+        age = self.decode_age_s(now)
+        if age is None:
+            return False
+        newest = list(self.decode)[-9:]
+        gaps = [b.at - a.at for a, b in itertools.pairwise(newest) if b.at - a.at < _QUIET_S[2]]
+        limit = max(_QUIET_S[0], 2 * statistics.median(gaps)) if gaps else _QUIET_S[1]
+        return age <= min(limit, _QUIET_S[2]) and not self._gpus_idle(now)
+
+    def _gpus_idle(self, now: float) -> bool:
+        """Whether all GPUs of the run did nothing in the last samples, taken after the last decode line."""
+        keys = [key for key, _ in self.own_gpus()]
+        since = max(now - 2.5, self.decode[-1].at if self.decode else 0.0)
+        for key in keys:
+            recent = [point for point in self.points.get(key, ()) if point.at > since]
+            if len(recent) < 2 or any(
+                p.utilization_pct is None or p.utilization_pct >= _BUSY_PCT for p in recent
+            ):
+                return False
+        return bool(keys)
 
 
 def gpu_key(gpu: Gpu, position: int) -> str:

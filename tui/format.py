@@ -141,6 +141,17 @@ def utc_offset(stamp: str | None, epoch_s: float | None) -> float | None:
     return round(difference / 900) * 900.0
 
 
+def since_stamp(stamp: str | None, utc_offset_s: float | None, now_s: float) -> float:
+    """Seconds since a log's local `HH:MM:SS`, within half a day; a stamp that cannot be read is a long time ago."""
+    try:
+        hours, minutes, seconds = (int(part) for part in (stamp or "")[:8].split(":"))
+    except ValueError:
+        return 43200.0
+    offset = utc_offset_s if utc_offset_s is not None else time.localtime(now_s).tm_gmtoff
+    age = (now_s + offset - (hours * 3600 + minutes * 60 + seconds)) % 86400
+    return age if age < 43200 else 0.0  # clocks differ by seconds: a line from the future is a new one
+
+
 def plural(count: int, noun: str) -> str:
     """`1 profile`, `12 profiles`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -422,10 +422,13 @@ def scene(name: str) -> Script:
         records += tuple(tracker.feed(CRASH_TEXT))
         return Script(samples=(before,), runs=(run(),), updates=(RunUpdate(crashed(), records),))
     records += tuple(tracker.feed(ready_text()))
+    now = ready()
+    before_it = replace(now, startup=replace(now.startup, decode_lines=19))
     return Script(
         samples=(before, gpus(87.6, straggler=None, util=95.0, watts=234.0)),
         runs=(run(),),
-        updates=(RunUpdate(ready(), records),),
+        # What was in the log before is old; the last decode line comes while somebody looks.
+        updates=(RunUpdate(before_it, records, settled=True), RunUpdate(now, settled=True)),
     )
 
 

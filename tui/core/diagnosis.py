@@ -39,6 +39,10 @@ class ExitEvidence:
     exit_code: int | None = None  # 128 + signal or the negative signal; None = not known
     stopped_by_us: bool = False
     dmesg_oom: str | None = None  # the kernel's line about the out-of-memory killer
+    dmesg_xid: str | None = None  # the kernel's line about an error of a GPU or its driver
+    kernel_silent: bool = (
+        False  # the kernel's log could be read and, where the two above are None, says nothing
+    )
     alive: bool = False
 
 
@@ -77,7 +81,7 @@ def _died(state: StartupState, exit: ExitEvidence | None) -> bool:
         return True
     if exit is None or exit.alive:
         return False
-    return exit.exit_code is None or exit.exit_code not in (0, 130, 143, -2, -15)
+    return exit.exit_code is None or exit.exit_code not in (0, 130, -2)
 
 
 # ---- the root cause -------------------------------------------------------------------------------------------------
@@ -169,25 +173,51 @@ def _from_exit(state: StartupState, exit: ExitEvidence | None, clue: Clue | None
         )
     if clue is not None and clue.level == "exit":
         return None
+    if exit.dmesg_xid is not None:
+        title = "The GPU or its driver failed: the kernel's log has an Xid error."
+        advice = (
+            "Look up the Xid's number in NVIDIA's list; 79 means that the GPU fell off the bus, 48 a memory error.",
+            "nvidia-smi -q tells whether the GPU needs a reset.",
+        )
+        evidence = Evidence(0, one_line(exit.dmesg_xid))
+        return Diagnosis("cuda_error", title, state.phase, rank, evidence, advice)
+    evidence = Evidence(0, f"exit code {code}")
     # SGLang's main process kills itself with signal 9 whenever a child fails, so 137 says nothing where the log does.
     if signal == 9 and not any(item.fatal for item in state.clues):
+        title, advice = _title("host_oom"), _advice("host_oom")
+        if exit.kernel_silent:
+            title = "The server was killed from outside (signal 9); the kernel's log says nothing of memory."
+            advice = (
+                "Find out who sent it: a job manager, a container's limit, a time limit, or a person (kill -9).",
+                advice[-1],
+            )
+        return Diagnosis("host_oom", title, state.phase, rank, evidence, advice)
+    if signal == 3:
         return Diagnosis(
-            "host_oom",
-            _title("host_oom"),
+            "unknown",
+            "The server ended itself with SIGQUIT: SGLang does so when one of its processes fails.",
             state.phase,
             rank,
-            Evidence(0, f"exit code {code}"),
-            _advice("host_oom"),
+            evidence,
+            (
+                "The log does not say which: look at its last lines by rank, and at dmesg -T.",
+                "Run it once with --log-level info: at level warning the reason may be left out.",
+            ),
+        )
+    if signal == 15:
+        return Diagnosis(
+            "unknown",
+            "The server was ended from outside (SIGTERM), and not by eagletui.",
+            state.phase,
+            rank,
+            evidence,
+            ("Something sent SIGTERM: a job manager, a time limit, a logout, or a person.",),
         )
     if signal in (4, 6, 7, 8, 11):
         native = next(item for item in patterns().failures if item.id == "exit_native")
-        return Diagnosis(
-            "unknown", native.title or "", state.phase, rank, Evidence(0, f"exit code {code}"), native.advice
-        )
+        return Diagnosis("unknown", native.title or "", state.phase, rank, evidence, native.advice)
     if code == 2 and state.phase == Phase.LAUNCH:
-        return Diagnosis(
-            "bad_flag", _title("bad_flag"), state.phase, rank, Evidence(0, "exit code 2"), _advice("bad_flag")
-        )
+        return Diagnosis("bad_flag", _title("bad_flag"), state.phase, rank, evidence, _advice("bad_flag"))
     return None
 
 
@@ -439,6 +469,17 @@ def _nccl(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     return replace(_explain(reason, state), rank=found.rank, phase=found.phase)
 
 
+def _port(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
+    given = _args(state).get("nccl_port")
+    if clue.id != "port_dist" or given is None or str(given) != clue.groups.get("port"):
+        return found
+    return replace(
+        found,
+        title=f"The port {given} (--nccl-port) is held by another process.",
+        advice=("Leave --nccl-port out, or give it a free port.", "The HTTP port is not involved."),
+    )
+
+
 def _arch(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     if clue.id != "arch_symmetric_memory":
         return found
@@ -460,6 +501,7 @@ _REFINEMENTS = {
     "unknown": _unknown,
     "bad_model_path": _path,
     "nccl": _nccl,
+    "port_in_use": _port,
     "unsupported_arch": _arch,
     "draft_config": _draft,
     "piecewise_cuda_graph": _piecewise,
@@ -511,7 +553,7 @@ def _observations(state: StartupState) -> tuple[Diagnosis, ...]:
         found.append(
             Diagnosis(
                 "tokenizer",
-                f"A slow (Python) tokenizer is in use: {state.slow_tokenizer} warnings; the server lives, but long prompts wait for it.",
+                f"A slow (Python) tokenizer is in use (said {state.slow_tokenizer:,} times); the server lives, but long prompts wait for it.",
                 state.phase,
                 None,
                 Evidence(

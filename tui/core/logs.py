@@ -223,6 +223,22 @@ class LogBuffer:
         """The phase in force at an absolute row index."""
         return self.rows[row - self.first_row].record.phase
 
+    def row_of(self, record: LogRecord) -> int | None:
+        """Absolute index of the row that a record is shown in, None where it fell out at the front."""
+        template = _template(record)
+        for index in range(len(self.rows) - 1, -1, -1):
+            row = self.rows[index]
+            if row.record is record or row.last is record:
+                return self.first_row + index
+            last = row.last or row.record
+            if (
+                template
+                and self._templates[index] == template
+                and row.record.number <= record.number <= last.number
+            ):
+                return self.first_row + index
+        return None
+
     def _drop_provisional(self) -> int:
         while self.records and self.records[-1].provisional:
             self.records.pop()

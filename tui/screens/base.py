@@ -46,6 +46,10 @@ class Mode(Screen[None]):
         """The most used keys here and now."""
         return keys("l", "?", "^P", "q")
 
+    def field_keys(self) -> Keys:
+        """The keys of a text field that has the focus."""
+        return (("Enter", "done"), ("Esc", "back"))
+
     def footer_note(self) -> list[Run]:
         """A fact for the right end of the footer."""
         return []
@@ -58,10 +62,7 @@ class Mode(Screen[None]):
 
     def update_footer(self) -> None:
         """Other keys where the focus or the state asks for them."""
-        if isinstance(self.focused, Input):
-            shown: Keys = (("Enter", "done"), ("Esc", "back"))
-        else:
-            shown = self.footer_keys()
+        shown = self.field_keys() if isinstance(self.focused, Input) else self.footer_keys()
         self.query_one(Footer).show(shown, self.footer_note())
 
     def on_screen_resume(self) -> None:

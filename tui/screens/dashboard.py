@@ -28,6 +28,8 @@ class Dashboard(Mode):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "app.apply", "apply and relaunch", show=False),
         Binding("f", "follow", "follow", show=False),
+        Binding("left_square_bracket", "app.server(-1)", "previous server", show=False),
+        Binding("right_square_bracket", "app.server(1)", "next server", show=False),
         Binding("p", "power", "power history", show=False),
         Binding("enter", "open", "open", show=False),
         Binding("escape", "back", "back", show=False),
@@ -84,7 +86,9 @@ class Dashboard(Mode):
             return (*suggested, *report, *keys("?", "^P", "q"))
         if state is None:
             return keys("l", "3", "h", "p", "?", "^P", "q", where="dashboard")
-        return keys("l", "b", "S", "/", "f", "Enter", "?", "^P", "q", where="dashboard")
+        place, count = self.board.place()
+        others = ("[ ]",) if count > (1 if place is not None else 0) else ()
+        return keys("l", "r", "S", *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard")
 
     def update(self) -> None:
         if not self.is_mounted:

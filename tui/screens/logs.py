@@ -8,7 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from tui.board import Board
+from tui import format as fmt
+from tui.board import Board, run_name
 from tui.commands import keys
 from tui.screens.base import Mode
 from tui.widgets.footer import Keys
@@ -30,9 +31,11 @@ class LogState(Painted):
         if state is None:
             canvas.put(1, 0, "no server is watched", "muted")
             return
-        mark = badge(state, stale=self.board.stale)
+        mark = badge(state, stale=self.board.stale, stopping=self.board.stopping)
         right: list[Run] = []
-        if self.view is not None and self.view.hidden:
+        if self.view is not None and self.view.rank is not None:
+            right = [(f"{self.view.rank} only", "accent"), (f", {self.view.hidden:,} rows hidden", "muted")]
+        elif self.view is not None and self.view.hidden:
             right = [(f"{self.view.hidden:,}", "text"), (" rows hidden by the filter", "muted")]
         elif self.view is not None and not self.view.folded:
             right = [("every line, ", "muted"), ("z", "accent!"), (" folds", "muted")]
@@ -43,7 +46,7 @@ class LogState(Painted):
                 [
                     (f"{mark.glyph} ", mark.color),
                     (mark.word, "strong!"),
-                    (f"  {run.profile or run.run_id}", "muted"),
+                    (f"  {run_name(run)}", "muted"),
                 ],
                 [("run ", "muted"), (run.short_id, "text")],
                 [(f"{state.startup.lines:,} lines", "muted")],
@@ -121,17 +124,21 @@ class Logs(Mode):
             super().update()
 
     def footer_keys(self) -> Keys:
-        return keys("/", "n N", "R", "[ ]", "e E", "z", "w", "f", "y", "?", "q", where="logs")
+        return keys("/", "n N", "R", "[ ]", "e E", "z", "w", "f", "y", "Enter", "?", "q", where="logs")
+
+    def field_keys(self) -> Keys:
+        turned = "highlight" if self.query_one(LogView).filtering else "filter"
+        return (("Enter", "done"), ("Tab", turned), ("↑ ↓", "hits"), ("Esc", "back"))
 
     def footer_note(self) -> list[Run]:
         buffer = self.board.log
         if buffer is None:
             return []
         return [
-            ("warnings ", "muted"),
-            (f"{buffer.warnings:,}", "text"),
-            (" · errors ", "muted"),
-            (f"{len(buffer.errors):,}", "text"),
+            ("▲ ", "warn"),
+            (f"{fmt.plural(buffer.warnings, 'warning')}", "muted"),
+            (" · ✗ ", "err"),
+            (f"{fmt.plural(len(buffer.errors), 'error')}", "muted"),
         ]
 
     def on_log_view_changed(self) -> None:
@@ -161,6 +168,7 @@ class Logs(Mode):
         """Marks hits among all lines, or shows only lines with hits."""
         view = self.query_one(LogView)
         view.search(view.query_text, filtering=not view.filtering)
+        self.update_footer()
 
     def action_back(self) -> None:
         """Out of the search line; then the search is forgotten; then the dashboard."""

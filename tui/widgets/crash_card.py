@@ -1,16 +1,26 @@
 """A crash: one red sentence, ledger and suggested difference side by side, advice, evidence, how far it got."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.board import Board
+from tui.board import Board, run_name
 from tui.widgets.log_view import line_of
 from tui.widgets.paint import Canvas, Painted, Run, join, wrap
+from tui.widgets.reasons import reasons, written
 from tui.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
+    from tui.core.logs import LogRow
     from tui.core.session import ServerState
     from tui.core.startup import LedgerRow
+
+_LOOK_BACK = 400  # rows before the evidence: a traceback of eight ranks, in fives of frames
+_FRAME = re.compile(r'\s+File ".{1,400}", line \d+')
+_INSIDE = re.compile(r"\s{2,}\S")  # source, carets, "[Previous line repeated …]"
+_SOURCE = re.compile(r"\s{4,}[^\s~^]")
 
 
 class CrashCard(Painted):
@@ -71,7 +81,7 @@ class CrashCard(Painted):
             canvas.put(15, y + offset, line, "strong!/errbg")
         run = state.run
         end = canvas.width - 2
-        name = run.profile or run.run_id
+        name = run_name(run)
         if canvas.width >= 100:
             canvas.right(end, y, name, "strong!/errbg")
             canvas.right_runs(
@@ -209,13 +219,18 @@ class CrashCard(Painted):
                 canvas.fill(x, line, width, 1, "errbg")
                 canvas.put(x, line, "-", "err!/errbg")
                 at = canvas.put(x + 2, line, f"{key} = ", "text/errbg", width - 2)
-                canvas.put(at, line, _toml(old), "err!/errbg", x + width - at)
+                canvas.put(at, line, written(old), "err!/errbg", x + width - at)
                 line += 1
             canvas.fill(x, line, width, 1, "okbg")
             canvas.put(x, line, "+", "ok!/okbg")
             at = canvas.put(x + 2, line, f"{key} = ", "text/okbg", width - 2)
-            canvas.put(at, line, _toml(value), "ok!/okbg", x + width - at)
+            canvas.put(at, line, written(value), "ok!/okbg", x + width - at)
             line += 1
+        # Where there are rows; the whole advice stands below.
+        for reason in reasons(state, self.board.host) if canvas.height >= 24 else ():
+            for part in wrap(reason, width):
+                canvas.put(x, line, part, "muted", width)
+                line += 1
         line += 1 if canvas.height >= 24 else 0
         runs: list[Run] = [(" a ", "accent!/accbg"), (" apply and relaunch", "text")]
         if state.usual_total is not None:
@@ -257,44 +272,45 @@ class CrashCard(Painted):
         rows = end - y - 1
         narrow = canvas.width < 100
         text_at = 10 if narrow else 30
-        buffer = self.board.log
-        around = []
-        if buffer is not None:
-            place = next((i for i, r in enumerate(buffer.rows) if r.record.number >= evidence.line > 0), None)
-            if place is not None:
-                begin = max(0, min(place - rows // 2, len(buffer.rows) - rows + 2))
-                around = buffer.rows[begin : begin + rows]
         line = y + 1
         shown = False
-        for row in around:
-            item = line_of(row)
-            number = row.record.number
-            here = number == evidence.line
-            if not shown and number > evidence.line:
+        for piece in self._around(evidence.line, rows):
+            if piece.number == evidence.line > 0 and not shown:
+                line = self._quote(
+                    canvas, line, end, text_at, piece.number, evidence.text, piece.time, piece.rank
+                )
+                shown = True
+                continue
+            if not shown and piece.number > evidence.line:
                 line = self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
                 shown = True
             if line >= end:
                 break
-            if here and not shown:
-                line = self._quote(
-                    canvas, line, end, text_at, number, evidence.text, item.record.time, item.rank
-                )
-                shown = True
-                continue
-            canvas.right(7, line, f"{number:,}" if number else "", "muted")
+            canvas.right(7, line, f"{piece.number:,}" if piece.number else "", "muted")
             if not narrow:
-                canvas.put(10, line, item.mark[0], item.mark[1])
-                canvas.put(12, line, item.record.time or "", "muted", 8)
-                canvas.put(21, line, item.rank, "muted", 8)
-            stop = (
-                canvas.right_runs(canvas.width - 1, line, list(item.note)) - 2
-                if item.note
-                else canvas.width - 1
-            )
-            canvas.put(text_at, line, item.text[:1000], item.spec, stop - text_at)
+                canvas.put(10, line, *piece.mark)
+                canvas.put(12, line, piece.time or "", "muted", 8)
+                canvas.put(21, line, piece.rank, "muted", 8)
+            stop = canvas.width - 1
+            if piece.note:
+                stop = canvas.right_runs(stop, line, list(piece.note)) - 2
+            canvas.put(text_at, line, piece.text[:1000], piece.spec, stop - text_at)
             line += 1
         if not shown:
             self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
+
+    def _around(self, number: int, rows: int) -> "list[_Piece]":
+        """What stands around a line of the log, the frames of a traceback as one row."""
+        buffer = self.board.log
+        if buffer is None or number <= 0:
+            return []
+        place = next((i for i, row in enumerate(buffer.rows) if row.record.number >= number), None)
+        if place is None:
+            return []
+        pieces = _pieces(buffer.rows[max(0, place - _LOOK_BACK) : place + rows])
+        here = next((i for i, piece in enumerate(pieces) if piece.number >= number), len(pieces) - 1)
+        begin = max(0, min(here - rows // 2, len(pieces) - rows + 2))
+        return pieces[begin : begin + rows]
 
     def _quote(
         self,
@@ -323,7 +339,7 @@ class CrashCard(Painted):
     def _progress(self, canvas: Canvas, y: int, state: "ServerState") -> None:
         canvas.title(1, y, canvas.width - 2, "How far it got")
         runs: list[Run] = []
-        for row in phase_rows(state):
+        for row in phase_rows(state, self.board.sglang_version()):
             failed = row.mark == "✗"
             runs.append((f"{row.mark} ", "err!" if failed else "ok" if row.mark == "✓" else "muted"))
             runs.append((LONG[row.phase], "err!" if failed else "muted"))
@@ -333,7 +349,61 @@ class CrashCard(Painted):
         canvas.runs(1, y + 1, runs[:-1], canvas.width - 2)
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+@dataclass(frozen=True)
+class _Piece:
+    """A row of the evidence."""
+
+    number: int  # of its first line in the file
+    mark: tuple[str, str]
+    time: str | None
+    rank: str
+    text: str
+    spec: str
+    note: tuple[Run, ...]
+
+
+def _pieces(rows: "Sequence[LogRow]") -> list[_Piece]:
+    """Rows of a log; of each traceback's frames only the last line of source stands for itself."""
+    pieces: list[_Piece] = []
+    frames: list[LogRow] = []
+
+    def put(row: "LogRow") -> None:
+        item = line_of(row)
+        pieces.append(
+            _Piece(row.record.number, item.mark, item.time, item.rank, item.text, item.spec, item.note)
+        )
+
+    def close() -> None:
+        heads = sum(1 for row in frames if _FRAME.match(row.record.text))
+        raising = max((i for i, row in enumerate(frames) if _SOURCE.match(row.record.text)), default=None)
+        hidden = frames[:raising] if raising is not None else frames
+        if heads < 2:
+            hidden = []
+        if hidden:
+            lines = sum(row.count for row in hidden)
+            first = hidden[0].record
+            note = ((f"≡ {lines:,} lines", "muted"),)
+            pieces.append(
+                _Piece(
+                    first.number,
+                    ("≡", "muted"),
+                    None,
+                    first.rank or fmt.NONE,
+                    f"  … {heads} frames",
+                    "muted",
+                    note,
+                )
+            )
+        for row in frames[len(hidden) :]:
+            put(row)
+        frames.clear()
+
+    for row in rows:
+        text = row.record.text
+        if _FRAME.match(text) or (frames and _INSIDE.match(text)):
+            frames.append(row)
+            continue
+        close()
+        put(row)
+    close()
+    return pieces

@@ -126,6 +126,8 @@ class GpuPanel(Painted):
             return [("▲ ", "warn"), (f"the driver has not answered for {fmt.age(sample.stalled_s)}", "text")]
         if board.stale and board.sample_at is not None:
             return [("? ", "warn"), (f"last seen {fmt.age(time.monotonic() - board.sample_at)} ago", "muted")]
+        if sample is not None and sample.error is not None:
+            return []  # asked for now and then only
         waited = time.monotonic() - board.sample_at if board.sample_at is not None else 0.0
         if waited > _LATE_S:
             return [("▲ ", "warn"), (f"last sample {fmt.age(waited)} ago", "text")]

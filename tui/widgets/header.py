@@ -5,7 +5,7 @@ import time
 from tui import format as fmt
 from tui.board import Board
 from tui.core.transport import LinkState
-from tui.widgets.paint import Canvas, Painted, Run, width_of
+from tui.widgets.paint import Canvas, Painted, Run, clip_runs, width_of
 
 MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))
 
@@ -24,23 +24,44 @@ class Header(Painted):
         narrow = canvas.width < 100
         link = self._link(short=narrow)
         end = canvas.width - 1
-        link_at = canvas.right_runs(end, 0, link) if width_of(link) < end - 1 else 1
-        canvas.put(1, 0, "eagle" if narrow else "eagletui", "strong!", link_at - 2)
+        # Tabs keep their places while ages and round trips change: they are given what the widest usual link leaves.
         x = 7 if narrow else 11
-        for key, name in MODES:
-            label = f"{key} {name}"
-            # What does not fit loses its name, never the age of the link.
-            if x + len(label) + 2 > link_at:
-                label = key
-            if x + len(label) + 2 > link_at:
-                break
+        gap = 2 if narrow else 3
+        room = end - x - max(self._usual_width(short=narrow), -(-width_of(link) // 8) * 8)
+        labels = self._labels(room, gap)
+        tabs_end = x + sum(len(label) + gap for _, label in labels)
+        link = clip_runs(link, max(8, end - tabs_end))
+        canvas.right_runs(end, 0, link)
+        canvas.put(1, 0, "eagle" if narrow else "eagletui", "strong!")
+        for name, label in labels:
             if name == self.mode:
                 canvas.fill(x, 0, len(label) + 2, 1, "raised")
-                canvas.put(x + 1, 0, key, "accent!/raised")
+                canvas.put(x + 1, 0, label[0], "accent!/raised")
                 canvas.put(x + 2, 0, label[1:], "strong!/raised")
             else:
                 canvas.put(x + 1, 0, label, "muted")
-            x += len(label) + (2 if narrow else 3)
+            x += len(label) + gap
+
+    def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
+        """All five tabs: with names, else the present one with its name, else numbers alone."""
+        full = [(name, f"{key} {name}") for key, name in MODES]
+        own = [(name, f"{key} {name}" if name == self.mode else key) for key, name in MODES]
+        for labels in (full, own):
+            if sum(len(label) + gap for _, label in labels) <= room:
+                return labels
+        return [(name, key) for key, name in MODES]
+
+    def _usual_width(self, *, short: bool) -> int:
+        """Columns that a link which is up may take: an age below a minute, a round trip below a second."""
+        board = self.board
+        simulated = 0
+        if board.simulated:
+            speed, seed = board.speed_and_seed()
+            simulated = len(f" SIMULATED  {speed}× seed {seed}  ")
+        up = len("●  59.9 s") if short else len("  ● link  59 s ago")
+        if board.host != "local" and not short:
+            up += len(" · rtt 999 ms")
+        return len(board.host) + simulated + up
 
     def _link(self, *, short: bool) -> list[Run]:
         board = self.board
@@ -64,6 +85,8 @@ class Header(Painted):
                 (fmt.age(since), "text"),
             ]
         if link.state is LinkState.UP:
+            if self.board.host == "local":  # no link, so it has no age
+                return [("● ", "ok"), ("" if short else "this machine", "muted")]
             age = fmt.age(self.board.link_age_s(now))
             if short:
                 return [("● ", "ok"), (f" {age:>5}", "muted")]

@@ -52,8 +52,9 @@ class HostLine(Painted):
                 )
                 if value
             ]
-            if facts.sglang is None and facts.python_error:
-                parts.append([("▲ ", "warn"), (facts.python_error, "text")])
+            if facts.sglang is None:
+                told = facts.python_error or f"no SGLang in {facts.python or 'the Python of this host'}"
+                parts.append([("▲ ", "warn"), (told, "text")])
             if facts.persistence_mode is False:
                 parts.append([("▲ ", "warn"), ("persistence mode off", "text")])
         if width < 100 and board.link is not None and board.link.rtt_s is not None:
@@ -62,8 +63,12 @@ class HostLine(Painted):
         if holders:
             more = f" and {len(holders) - 2} more" if len(holders) > 2 else ""
             parts.append([("▲ ", "warn"), ("also on the GPUs: " + ", ".join(holders[:2]) + more, "text")])
+        elif ending := board.ending():
+            parts.append([(f"{ending} process{'' if ending == 1 else 'es'} of ours ending", "muted")])
         elif holders is not None and width >= 150:
             parts.append([("no other process on the GPUs", "muted")])
+        if facts is not None and board.sample is not None and not names:
+            parts.insert(0, [("no GPU that can be read", "muted")])
         if not parts:
             waited = time.monotonic() - board.started_at
             return (

@@ -38,6 +38,7 @@ class LogLine:
     spec: str
     rank: str
     note: tuple[Run, ...]
+    time: str | None  # of a fold its first
 
     @property
     def text(self) -> str:
@@ -56,23 +57,29 @@ def first_number(item: "LogRow | LogRecord") -> int:
     return row.record.number if row is not None else cast("LogRecord", item).number
 
 
-def line_of(item: "LogRow | LogRecord") -> LogLine:
-    """How a folded row, or a single record, is shown."""
+def line_of(item: "LogRow | LogRecord", *, newest: bool = False) -> LogLine:
+    """How a folded row, or a single record, is shown.
+
+    Args:
+        newest: a fold shows the text of its newest record; its time stays that of the first.
+    """
     row = folded(item)
     if row is not None:
         repeated = row.count > 1 and len(row.ranks) != row.count and row.record.kind != "bar"
-        record = row.last if repeated and row.last is not None else row.record
+        record = row.last if newest and repeated and row.last is not None else row.record
+        time = row.record.time
         rank = row.rank_label
         if repeated:
             note: tuple[Run, ...] = ((f"×{row.count:,}", "strong!"),)
-            if row.record.time and row.record.time != record.time:
-                note += ((f"  since {row.record.time}", "muted"),)
+            if row.last is not None and row.last.time and row.last.time != time:
+                note += ((f"  last {row.last.time}", "muted"),)
         elif row.record.kind == "bar" and row.record.frames > 1:
             note = (("newest frame", "muted"),)
         else:
             note = ((row.note, "muted"),) if row.note else ()
     else:
         record, repeated, note = cast("LogRecord", item), False, ()
+        time = record.time
         rank = record.rank or fmt.NONE
     length = len(record.text) + record.cut_bytes
     if length > _LONG and not note:
@@ -84,7 +91,7 @@ def line_of(item: "LogRow | LogRecord") -> LogLine:
         spec = "strong"
     else:
         spec = "muted" if repeated or record.kind == "note" else "text"
-    return LogLine(record, mark, spec, rank, note)
+    return LogLine(record, mark, spec, rank, note, time)
 
 
 class LogView(Painted):
@@ -124,6 +131,7 @@ class LogView(Painted):
         self.filtering = False
         self.rank: str | None = None
         self.current: int | None = None  # absolute index of the cursor row
+        self._exact: LogRecord | None = None  # the record under the cursor before its fold took it in
         self._top = 0  # absolute index of the first row on show, while not following
         self._buffer: LogBuffer | None = None
         self._kept: list[int] | None = None  # absolute indices that pass the filters, None = all
@@ -131,6 +139,10 @@ class LogView(Painted):
         self._scanned = 0  # absolute index up to which the filters have looked
 
     # -- the rows --------------------------------------------------------------------------------------------------
+
+    def _line(self, item: "LogRow | LogRecord") -> LogLine:
+        # The logs screen quotes the line that its number names; the dashboard tells what goes on.
+        return line_of(item, newest=not self.numbers)
 
     def _source(self) -> "tuple[Sequence[LogRow | LogRecord], int]":
         buffer = self.board.log
@@ -175,7 +187,7 @@ class LogView(Painted):
             item = items[index - first]
             hit = False
             if needle:
-                record = line_of(item).record
+                record = self._line(item).record
                 hit = needle in (record.text if sensitive else record.text.lower())
                 if hit:
                     self._hits.append(index)
@@ -218,7 +230,7 @@ class LogView(Painted):
         if not items:
             return None
         index = self.current if self.current is not None else first + len(items) - 1
-        return line_of(items[min(len(items) - 1, max(0, index - first))]).record
+        return self._line(items[min(len(items) - 1, max(0, index - first))]).record
 
     def search(self, text: str, *, filtering: bool | None = None) -> None:
         """Marks a text (case counts where it has capitals), or shows only lines that hold it."""
@@ -241,7 +253,7 @@ class LogView(Painted):
             return
         first = bisect_left(sequence, self._first_shown())
         place = min(len(sequence) - 1, max(0, bisect_left(sequence, index)))
-        self.current = sequence[place]
+        self.current, self._exact = sequence[place], None
         rows = self._rows()
         if self.wrapped:
             self._top = sequence[max(0, place - rows // 4)]
@@ -295,11 +307,9 @@ class LogView(Painted):
         else:
             self.following = False
             self._top = sequence[max(0, place)]
-            if self.current is not None:
-                self.current = min(
-                    max(self.current, self._top),
-                    sequence[min(len(sequence) - 1, max(0, place) + self._rows() - 1)],
-                )
+            last = sequence[min(len(sequence) - 1, max(0, place) + self._rows() - 1)]
+            was = self.current if self.current is not None else last if rows < 0 else self._top
+            self.current, self._exact = min(max(was, self._top), last), None
         self._moved()
 
     def action_top(self) -> None:
@@ -315,9 +325,10 @@ class LogView(Painted):
 
     def action_follow(self) -> None:
         """Follow the newest line, or hold still."""
-        if self.following:
+        sequence = self._sequence()
+        if self.following and sequence:
             self._top = self._first_shown()
-            self.following = False
+            self.following, self.current = False, sequence[-1]
             self._moved()
         else:
             self.action_bottom()
@@ -360,7 +371,7 @@ class LogView(Painted):
         else:
             items, first = self._source()
             self._jump(
-                [first + i for i, item in enumerate(items) if line_of(item).record.kind == "phase"], step
+                [first + i for i, item in enumerate(items) if self._line(item).record.kind == "phase"], step
             )
 
     def action_error(self, step: int) -> None:
@@ -370,7 +381,7 @@ class LogView(Painted):
         else:
             items, first = self._source()
             self._jump(
-                [first + i for i, item in enumerate(items) if line_of(item).record.kind == "error"], step
+                [first + i for i, item in enumerate(items) if self._line(item).record.kind == "error"], step
             )
 
     def show_line(self, number: int) -> None:
@@ -386,15 +397,23 @@ class LogView(Painted):
             self._show(first + place)
 
     def action_folds(self) -> None:
-        """Repeated lines folded into one, or every line."""
-        record = self.current_record() if self.current is not None else None
+        """Repeated lines folded into one, or every line; the cursor stays on its record."""
+        buffer = self.board.log
+        record = self.current_record() if self.current is not None and not self.following else None
+        exact = self._exact
         self.folded = not self.folded
         self.current = None
         self._rescan()
-        if record is not None and record.number:
-            self.show_line(record.number)
-        elif not self.following:
+        if record is None or buffer is None:
             self.following = True
+        elif self.folded:
+            row = buffer.row_of(record)
+            self._show(row if row is not None else buffer.first_row)
+            self._exact = record
+        else:
+            wanted = exact if exact is not None else record
+            at = next((i for i, found in enumerate(buffer.records) if found is wanted), None)
+            self._show(buffer.first_record + (at or 0))
         self._moved()
 
     def action_wrap(self) -> None:
@@ -427,14 +446,14 @@ class LogView(Painted):
                 begin = max(0, min(begin, len(sequence) - 1))
                 chosen = sequence[begin : begin + rows]
             return [
-                (index, [line_of(items[index - first]).text[:_LONG]]) for index in chosen if first <= index
+                (index, [self._line(items[index - first]).text[:_LONG]]) for index in chosen if first <= index
             ]
         width = max(10, self._text_width())
         out: list[tuple[int, list[str]]] = []
         used = 0
         if self.following:
             for index in reversed(sequence):
-                lines = wrap(line_of(items[index - first]).text[:_SHOWN], width)
+                lines = wrap(self._line(items[index - first]).text[:_SHOWN], width)
                 lines = lines[-(rows - used) :]
                 out.append((index, lines))
                 used += len(lines)
@@ -442,7 +461,7 @@ class LogView(Painted):
                     break
             return out[::-1]
         for index in sequence[max(0, min(bisect_left(sequence, self._top), len(sequence) - 1)) :]:
-            lines = wrap(line_of(items[index - first]).text[:_SHOWN], width)
+            lines = wrap(self._line(items[index - first]).text[:_SHOWN], width)
             out.append((index, lines[: rows - used]))
             used += len(lines)
             if used >= rows:
@@ -469,17 +488,17 @@ class LogView(Painted):
             return
         gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
-        newest = line_of(items[-1]).record.phase
+        newest = self._line(items[-1]).record.phase
         shown_phase: Phase | None = None
         y = 1
         for index, lines in self._shown():
             item = items[index - first]
-            line = line_of(item)
+            line = self._line(item)
             record = line.record
             begins = index == first or (
-                index > first and line_of(items[index - first - 1]).record.phase is not record.phase
+                index > first and self._line(items[index - first - 1]).record.phase is not record.phase
             )
-            here = index == self.current and self.has_focus
+            here = index == self.current and not self.following
             if here:
                 canvas.fill(1, y, end - 1, len(lines), "raised")
             ground = "/raised" if here else ""
@@ -504,7 +523,7 @@ class LogView(Painted):
                     number = first_number(item)
                     canvas.right(7, row, f"{number:,}", ("strong!" if here else "muted") + ground)
                 canvas.put(mark_at, row, line.mark[0], line.mark[1] + ground)
-                canvas.put(time_at, row, record.time or "", "muted" + ground, 8)
+                canvas.put(time_at, row, line.time or "", "muted" + ground, 8)
                 canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
                 note = [(part, spec + ground) for part, spec in line.note]
                 stop = end
@@ -512,7 +531,7 @@ class LogView(Painted):
                     stop = canvas.right_runs(end, row, note) - 2
                 self._text(canvas, row, text, text_at, stop, line, here=here)
             if here:
-                canvas.put(0, y, "▌", "accent")
+                canvas.put(0, y, "▌", "accent" if self.has_focus else "muted")
             shown_phase = record.phase
             y += len(lines)
         if self.numbers:
@@ -548,7 +567,8 @@ class LogView(Painted):
         if self.numbers:
             record = self.current_record()
             if record is not None and not self.following:
-                facts += [("line ", "muted"), (f"{record.number:,}", "text"), (" · ", "muted")]
+                if record.number:
+                    facts += [("line ", "muted"), (f"{record.number:,}", "text"), (" · ", "muted")]
                 if record.phase is not None:
                     facts += [("phase ", "muted"), (_GUTTER[record.phase], "text"), (" · ", "muted")]
         else:

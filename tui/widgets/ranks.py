@@ -107,18 +107,23 @@ class RanksPanel(Painted):
                 (f" · usual {fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)}", "muted")
             )
         canvas.title(0, y, canvas.width, "Start-up", facts)
-        x = 0
-        row = y + 1
-        for phase in phase_rows(state):
-            if phase.mark == "·":
-                continue
-            width = len(LONG[phase.phase]) + 9
-            if x + width > canvas.width:
-                x, row = 0, row + 1
-            canvas.put(x, row, phase.mark, "ok")
-            after = canvas.put(x + 2, row, LONG[phase.phase], "muted")
-            canvas.put(after + 1, row, fmt.duration(phase.took_s), "text")
-            x += max(14, -(-width // 7) * 7)
+        done = [row for row in phase_rows(state, self.board.sglang_version()) if row.mark != "·"]
+        names = [LONG[row.phase] for row in done]
+        times = [fmt.duration(row.took_s) for row in done]
+        for columns in range(4, 0, -1):
+            widths = [
+                (max(map(len, names[c::columns]), default=0), max(map(len, times[c::columns]), default=0))
+                for c in range(columns)
+            ]
+            if sum(name + time + 6 for name, time in widths) - 3 <= canvas.width:
+                break
+        begin = 0
+        for column, (name_width, time_width) in enumerate(widths):
+            for line, index in enumerate(range(column, len(done), columns)):
+                canvas.put(begin, y + 1 + line, done[index].mark, "ok")
+                canvas.put(begin + 2, y + 1 + line, names[index], "muted")
+                canvas.right(begin + 3 + name_width + time_width, y + 1 + line, times[index], "text")
+            begin += name_width + time_width + 6
 
 
 def _order(phase: Phase) -> int:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.board import Board, argument
+from tui.board import Board, argument, overrides_of, run_name
 from tui.core.phases import Outcome, Phase
-from tui.widgets.paint import Canvas, Painted, Run, join, wrap
+from tui.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap
 
 if TYPE_CHECKING:
     from tui.core.session import ServerState
@@ -34,7 +34,7 @@ SHORT = {
 }
 _STARTUP = tuple(phase for phase in Phase if phase not in (Phase.READY, Phase.SERVING))
 _PLOT_S = 300.0
-_IDLE_S = 5.0  # decode lines come every 40 steps; a server that decodes is never silent for so long
+_IDLE_S = 5.0  # decode lines come every 40 steps; a plot's line is joined over so long
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,16 @@ _BADGES = {
 }
 
 
-def badge(state: "ServerState", *, stale: bool) -> Badge:
-    """How a state is shown; a live one over a lost link is not known."""
-    if stale and state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG):
-        return _BADGES[Outcome.UNKNOWN]
-    if state.outcome is Outcome.STARTING:
+def badge(state: "ServerState", *, stale: bool, stopping: bool = False) -> Badge:
+    """How a state is shown; a live one over a lost link is not known, one that was asked to end is on its way."""
+    if state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG):
+        if stale:
+            return _BADGES[Outcome.UNKNOWN]
+        if stopping:
+            return Badge("■", "STOPPING", "warn", "warnbg")
         if state.suspicion is not None:
             return _BADGES[Outcome.HUNG]
+    if state.outcome is Outcome.STARTING:
         if not state.startup.lines:
             return Badge("◌", "LAUNCH", "muted", "raised")
         return Badge("◐", "STARTING", "accent", "accbg")
@@ -85,8 +88,23 @@ class PhaseRow:
     usual_s: float | None
 
 
-def phase_rows(state: "ServerState") -> list[PhaseRow]:
-    """Begun phases in this log's own order, then those still expected."""
+def expected_order(version: str | None) -> tuple[Phase, ...]:
+    """Phases in the order of an SGLang version; since 0.5.14 the draft model is loaded before any pool is made.
+
+    Earlier versions bring up the target whole, with its graphs, and the draft model after it.
+    """
+    from tui.core.sglang import version_at_least
+
+    order: list[Phase] = [phase for phase in _STARTUP if phase is not Phase.DRAFT_MODEL]
+    earlier = version is not None and not version_at_least(version, "0.5.14")
+    order.insert(
+        order.index(Phase.CUDA_GRAPH) + 1 if earlier else order.index(Phase.MEMORY_POOL), Phase.DRAFT_MODEL
+    )
+    return tuple(order)
+
+
+def phase_rows(state: "ServerState", version: str | None = None) -> list[PhaseRow]:
+    """Begun phases in this log's own order, then those still expected in that of the version."""
     begun = list(dict.fromkeys([Phase.LAUNCH, *(span.phase for span in state.startup.spans)]))
     begun = [phase for phase in begun if phase in _STARTUP]
     over = state.outcome is not Outcome.STARTING
@@ -94,7 +112,7 @@ def phase_rows(state: "ServerState") -> list[PhaseRow]:
     if present is not None and present not in begun:
         begun.append(present)
     speculative = _speculative(state)
-    later = [phase for phase in [*state.usual, *_STARTUP] if phase in _STARTUP and phase not in begun]
+    later = [phase for phase in expected_order(version) if phase not in begun]
     if state.usual:
         later = [phase for phase in later if phase in state.usual]
     elif not speculative:
@@ -145,7 +163,8 @@ class ServerCard(Painted):
         if layout == "narrow":
             return 4
         state = self.board.state
-        phases = len(phase_rows(state)) if state is not None and state.outcome is Outcome.STARTING else 7
+        starting = state is not None and state.outcome is Outcome.STARTING
+        phases = len(self._phases(state)) if state is not None and starting else 7
         if state is None or state.outcome not in (Outcome.STARTING, Outcome.READY):
             return min(room, 6)
         if layout == "mid":
@@ -153,6 +172,9 @@ class ServerCard(Painted):
         if state is not None and state.outcome is Outcome.READY:
             return min(room, 24)
         return min(room, 11 + max(7, phases))
+
+    def _phases(self, state: "ServerState") -> list[PhaseRow]:
+        return phase_rows(state, self.board.sglang_version())
 
     def draw(self, canvas: Canvas) -> None:
         layout = "narrow" if canvas.height <= 4 else ("mid" if canvas.width >= 90 else "wide")
@@ -163,7 +185,7 @@ class ServerCard(Painted):
             self._empty(canvas, 0 if layout == "narrow" else 2)
             return
         row = {"narrow": 0, "mid": 1, "wide": 2}[layout]
-        self._headline(canvas, row, state, short=layout == "narrow")
+        self._headline(canvas, row, state, layout)
         if state.outcome is Outcome.STARTING:
             getattr(self, f"_starting_{layout}")(canvas, state)
         elif state.outcome is Outcome.READY:
@@ -180,6 +202,11 @@ class ServerCard(Painted):
         facts: list[list[Run]] = [[("run ", "muted"), (run.short_id, "text")]]
         if run.state == "foreign":
             facts = [[("foreign, read-only", "warn")]]
+        place, count = self.board.place()
+        if place is None and count:
+            facts.insert(0, [(f"{fmt.plural(count, 'server')} alive, ", "text"), ("[ ]", "accent!")])
+        elif count > 1:
+            facts.insert(0, [(f"{place} of {count} servers ", "text"), ("[ ]", "accent!")])
             if run.owner:
                 facts.append([("user ", "muted"), (run.owner, "text")])
         if run.pid is not None:
@@ -201,15 +228,26 @@ class ServerCard(Painted):
             canvas.runs(0, y + 1, [("l", "accent!"), (" launches one from a profile, ", "muted"), ("3", "accent!"),
                                    (" shows them", "muted")], canvas.width)  # fmt: skip
 
-    def _headline(self, canvas: Canvas, y: int, state: "ServerState", *, short: bool) -> None:
-        board = self.board
-        end = canvas.width
+    def _headline(self, canvas: Canvas, y: int, state: "ServerState", layout: str) -> None:
+        board, end, short = self.board, canvas.width, layout == "narrow"
+        x = canvas.runs(0, y, badge(state, stale=board.stale, stopping=board.stopping).runs()) + 1
+        place, count = board.place()
+        if short and place is not None and count > 1:
+            x = canvas.runs(x, y, [(f"{place}/{count} ", "muted")])
+        name = run_name(state.run)
+        # A configuration is told by its name: times give way to it, as far as they are said elsewhere.
         facts = self._when(state, short=short)
+        if short and width_of(facts) > end - x - cells(name) - 2:
+            facts = self._when(state, short=True, least=True)
         begin = canvas.right_runs(end, y, facts)
-        x = canvas.runs(0, y, badge(state, stale=board.stale).runs())
-        canvas.put(x + 1, y, state.run.profile or state.run.run_id, "strong!", max(0, begin - x - 2))
+        room = max(0, begin - x - 2)
+        overrides = overrides_of(state.run.extra.get("sets"))
+        if layout == "wide" and overrides and cells(name) > room:
+            name = state.run.profile or state.run.run_id
+            canvas.put(x, y + 1, " ".join(f"+{text}" for text in overrides), "text", end - x)
+        canvas.put(x, y, name, "strong!", room)
 
-    def _when(self, state: "ServerState", *, short: bool) -> list[Run]:
+    def _when(self, state: "ServerState", *, short: bool, least: bool = False) -> list[Run]:
         board = self.board
         clock = fmt.clock(state.started_s, board.utc_offset_s)
         elapsed = _elapsed(state)
@@ -230,6 +268,8 @@ class ServerCard(Painted):
                 )
                 figure = state.eta_s if state.eta_s is not None else elapsed
                 word = " to ready" if state.eta_s is not None else ""
+                if least:
+                    return [(fmt.duration(figure), "strong!"), (word, "text")]
                 return [(fmt.duration(figure), "strong!"), (word, "text"), (tail, "muted")]
             return [(f"started {clock}, ", "muted"), (fmt.duration(elapsed), "text"), (" ago", "muted")]
         if state.outcome is Outcome.READY:
@@ -242,7 +282,8 @@ class ServerCard(Painted):
                 (fmt.duration(state.ready_after_s), "text"),
             ]
             if short:
-                return [("ready ", "muted"), (fmt.duration(up), "text"), (", ", "muted"), *took]
+                since_ready: list[Run] = [("ready ", "muted"), (fmt.duration(up), "text")]
+                return since_ready if least else [*since_ready, (", ", "muted"), *took]
             return [("since ", "muted"), (fmt.clock(since, board.utc_offset_s), "muted"), (", ", "muted"),
                     (fmt.duration(up), "text"), (" · ", "muted"), *took]  # fmt: skip
         return [(f"started {clock}", "muted")]
@@ -252,6 +293,8 @@ class ServerCard(Painted):
         board = self.board
         if board.stop is not None:
             return [("■ ", "warn"), (board.stop.text, "text")]
+        if board.busy:
+            return [("◌ ", "accent"), (board.busy, "text")]
         if state.suspicion is not None:
             return [("▲ ", "warn"), (state.suspicion, "strong")]
         late = board.stragglers()
@@ -303,7 +346,15 @@ class ServerCard(Painted):
             )
         return runs + join(facts, ", " if short else " · ")
 
-    def _progress(self, state: "ServerState") -> list[Run]:
+    def _bar_left(self, state: "ServerState") -> float | None:
+        """Seconds that the present phase still takes by its own bar, None where it has none."""
+        progress, took = state.startup.progress, state.phase_took_s.get(state.phase)
+        if progress is None or not took or not 0 < progress.done <= progress.total:
+            return None
+        return took * (progress.total - progress.done) / progress.done
+
+    def _progress(self, state: "ServerState", room: int = 200) -> list[Run]:
+        """What the present phase's bar says; the less important parts only where there is room."""
         progress = state.startup.progress
         if progress is None or state.outcome is not Outcome.STARTING:
             return []
@@ -311,10 +362,17 @@ class ServerCard(Painted):
         # the log's bar is rank 0's alone
         what = "shards" if progress.what == "shards" else "graphs"
         runs: list[Run] = [(f"{progress.done}/{progress.total} {what}", "strong!")]
+        parts: list[str] = []
         if took and progress.done > 1:
-            runs.append((f", {fmt.decimals(took / progress.done, 1)} s each", "muted"))
+            parts.append(f", {fmt.decimals(took / progress.done, 1)} s each")
+        left = self._bar_left(state)
+        if state.eta_s is None and left is not None:
+            parts.append(f", about {fmt.duration(left)} left")
         if len(state.startup.ranks) > 1:
-            runs.append((", by TP0's bar", "muted"))
+            parts.append(", by TP0's bar")
+        for part in parts:
+            if width_of(runs) + cells(part) <= room:
+                runs.append((part, "muted"))
         return runs
 
     def _waterfall(
@@ -330,7 +388,7 @@ class ServerCard(Painted):
         head: str,
     ) -> None:
         """Rows of phases from row y on: mark, name, time taken, usual time, and where it lies in the start."""
-        rows = phase_rows(state)
+        rows = self._phases(state)
         width = canvas.width - begin
         spent = sum(row.took_s or 0.0 for row in rows)
         expected = 0.0
@@ -339,7 +397,8 @@ class ServerCard(Painted):
                 expected += self._left(state, row)
             elif row.mark == "·":
                 expected += row.usual_s or 0.0
-        total = spent + expected
+        # Where nothing says how much is left, a third of the axis stays empty: a full bar would say that it is done.
+        total = spent + (expected or 0.5 * spent)
         canvas.put(name, y, head, "muted")
         canvas.right(took, y, "took", "muted")
         if state.usual:
@@ -378,14 +437,15 @@ class ServerCard(Painted):
                 last = min(width, max(first + 1, round(at * scale)))
                 canvas.put(begin + first, line, "╌" * (last - first), "faint")
         if label is not None:
-            canvas.runs(label[0], label[1], self._progress(state), canvas.width - label[0])
+            told = self._progress(state, width)
+            canvas.runs(max(begin, min(label[0], canvas.width - width_of(told))), label[1], told)
 
     def _left(self, state: "ServerState", row: PhaseRow) -> float:
         """Seconds that the present phase still takes: what the estimate says beyond the later phases."""
         if row.usual_s is None:
-            return 0.0
+            return self._bar_left(state) or 0.0
         if state.eta_s is not None:
-            later = sum(other.usual_s or 0.0 for other in phase_rows(state) if other.mark == "·")
+            later = sum(other.usual_s or 0.0 for other in self._phases(state) if other.mark == "·")
             return max(0.0, state.eta_s - later)
         return max(0.0, row.usual_s - (row.took_s or 0.0))
 
@@ -411,7 +471,7 @@ class ServerCard(Painted):
         self._waterfall(canvas, 8, state, name=0, took=24, usual=31, begin=34, head="phase")
         canvas.runs(
             0,
-            min(canvas.height - 1, 10 + len(phase_rows(state))),
+            min(canvas.height - 1, 10 + len(self._phases(state))),
             self._alive(state, short=False),
             canvas.width,
         )
@@ -454,7 +514,7 @@ class ServerCard(Painted):
         )
 
     def _starting_narrow(self, canvas: Canvas, state: "ServerState") -> None:
-        rows = phase_rows(state)
+        rows = self._phases(state)
         spent = sum(row.took_s or 0.0 for row in rows)
         label = self._progress(state)[:2]
         bar = canvas.width - 24
@@ -489,25 +549,21 @@ class ServerCard(Painted):
             return fmt.NONE, "muted", "tok/s, no reply yet"
         if self.board.stale:
             return fmt.tok_s(decode.gen_tok_s), "muted", "tok/s, last seen"
-        if age is None or age > _IDLE_S:
+        if not self.board.decodes_now():
             words = f"tok/s, {fmt.age(age)} ago" if age is not None else "tok/s, last seen"
             return fmt.tok_s(decode.gen_tok_s), "muted", words
         return fmt.tok_s(decode.gen_tok_s), "strong", "tok/s now"
 
     def _facts(self, state: "ServerState") -> list[tuple[str, list[Run]]]:
-        decode = state.startup.last_decode
+        # What was read over a link that is gone keeps its place under "last seen"; what an idle server did is over.
+        decode = state.startup.last_decode if self.board.stale or self.board.decodes_now() else None
         arguments = state.startup.server_args or {}
         most = arguments.get("max_running_requests")
         running: list[Run] = [(fmt.whole(decode.running if decode else None), "strong!")]
         if isinstance(most, int):
             running.append((f" of {most}", "muted"))
-        pool: list[Run] = [
-            (
-                fmt.whole(decode.token_usage * 100 if decode and decode.token_usage is not None else None)
-                + " %",
-                "text",
-            )
-        ]
+        used = decode.token_usage if decode else None
+        pool: list[Run] = [(fmt.NONE if used is None else f"{used * 100:.0f} %", "text")]
         tokens = state.startup.max_total_num_tokens
         if tokens:
             pool.append((f" of {tokens:,} tokens", "muted"))
@@ -554,7 +610,9 @@ class ServerCard(Painted):
         decode = state.startup.last_decode
         if decode is None:
             canvas.put(0, y + 1, "no request yet", "strong!", 36)
-            canvas.put(0, y + 2, "tok/s and accept length come with the first", "muted", 36)
+            what = "tok/s and accept length come" if _speculative(state) else "tok/s comes"
+            for line, part in enumerate(wrap(f"{what} with the first", 36)):
+                canvas.put(0, y + 2 + line, part, "muted")
             return
         canvas.figure(0, y, text.replace(",", ""), spec)
         canvas.put(0, y + 3, words, "muted", 18)
@@ -591,23 +649,29 @@ class ServerCard(Painted):
     def _plot(self, canvas: Canvas, y: int, height: int, what: str, x: int = 0) -> None:
         width = canvas.width - x
         canvas.title(x, y, width, what, [("last 5 min", "muted")])
-        values = self._series((width - 5) * 2, what, time.monotonic())
-        if not any(value is not None for value in values):
+        now = time.monotonic()
+        if not any(value is not None for value in self._series(2, what, now)):
             canvas.put(x, y + 1, "nothing decoded in the last 5 min", "muted", width)
             return
-        low, high = scale(values)
-        self._axis(canvas, x, y + 1, height, low, high, what)
+        points = [p for p in self.board.decode if now - p.at <= _PLOT_S]
+        low, high = scale([p.tok_s if what == "tok/s" else p.accept_len for p in points])
+        gutter = self._axis(canvas, x, y + 1, height, low, high, what)
+        values = self._series((width - gutter) * 2, what, now)
         color = "accent" if what == "tok/s" else "violet"
-        canvas.plot(x + 5, y + 1, width - 5, height, values, low, high, color)
+        canvas.plot(x + gutter, y + 1, width - gutter, height, values, low, high, color)
 
-    def _axis(self, canvas: Canvas, x: int, y: int, height: int, low: float, high: float, what: str) -> None:
+    def _axis(self, canvas: Canvas, x: int, y: int, height: int, low: float, high: float, what: str) -> int:
+        """Ticks and dashes; returns the columns that the widest label takes, with its gap."""
         places = 0 if what == "tok/s" and high - low >= 2 else 1
         ticks = {0: high, height - 1: low}
         if height >= 5:
             ticks[height // 2] = (low + high) / 2
-        for row, value in ticks.items():
-            canvas.right(x + 4, y + row, fmt.decimals(value, places), "muted")
-            canvas.put(x + 5, y + row, "╌" * (canvas.width - x - 5), "line")
+        labels = {row: fmt.decimals(value, places) for row, value in ticks.items()}
+        gutter = 1 + max(4, *(cells(label) for label in labels.values()))
+        for row, label in labels.items():
+            canvas.right(x + gutter - 1, y + row, label, "muted")
+            canvas.put(x + gutter, y + row, "╌" * (canvas.width - x - gutter), "line")
+        return gutter
 
     def _ready_mid(self, canvas: Canvas, state: "ServerState") -> None:
         self._figures(canvas, 3, state)
@@ -640,14 +704,14 @@ class ServerCard(Painted):
             runs += [(f"   {name} ", "muted"), facts[name][0]]
         runs += [("   KV ", "muted"), facts["KV pool"][0], ("   in graph ", "muted"), *facts["in graph"]]
         canvas.runs(0, 1, runs, canvas.width)
-        values = self._series(canvas.width - 14, "tok/s", time.monotonic())
+        values = self._series(canvas.width - 20, "tok/s", time.monotonic())
         if not any(value is not None for value in values):
             canvas.put(0, 2, "nothing decoded in the last 5 min", "muted")
             canvas.runs(0, 3, self._alerts(state) or self._alive(state, short=True), canvas.width)
             return
         low, high = scale(values)
-        canvas.put(0, 2, f"tok/s {low:.0f}–{high:.0f}", "muted", 14)
-        canvas.history(14, 2, [None if v is None else (v - low) / (high - low) for v in values], "accent")
+        at = max(14, canvas.put(0, 2, f"tok/s {low:,.0f}–{high:,.0f}", "muted") + 1)
+        canvas.history(at, 2, [None if v is None else (v - low) / (high - low) for v in values], "accent")
         canvas.runs(0, 3, self._alerts(state) or self._alive(state, short=True), canvas.width)
 
     # -- ended -----------------------------------------------------------------------------------------------------
@@ -677,6 +741,9 @@ class ServerCard(Painted):
                 ]
             )
         canvas.runs(0, y, join(facts), canvas.width)
+        if self.board.busy:
+            canvas.runs(0, y + 1, [("◌ ", "accent"), (self.board.busy, "text")], canvas.width)
+            return
         if self.board.stop is not None:
             canvas.runs(0, y + 1, [("■ ", "muted"), (self.board.stop.text, "text")], canvas.width)
         keys: list[Run] = [("l", "accent!"), (" launches a profile", "muted")]
