@@ -55,7 +55,7 @@ def test_a_host_entry_is_read(home):
 )
 def test_a_wrong_setting_is_one_line_with_file_and_key(home, text, says):
     write(home, text)
-    with pytest.raises(UsageError, match="config.toml") as error:
+    with pytest.raises(UsageError, match=r"config\.toml") as error:
         config.load_settings()
     assert says in error.value.message
     assert "\n" not in error.value.message

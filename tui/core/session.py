@@ -289,13 +289,14 @@ class HostSession:
             yield progress
 
     async def _held_by(self, run: Run) -> set[str]:
-        """UUIDs of the GPUs that hold memory now and belong to the run (all of them where it names none)."""
+        """UUIDs of the GPUs that hold memory now and belong to the run: those it named, else those its processes are on."""
         sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
+        ours = {run.pid, *run.orphans}
         return {
             gpu.uuid
             for gpu in sample.gpus
             if gpu.uuid
-            and (not run.gpus or gpu.index in run.gpus)
+            and (gpu.index in run.gpus if run.gpus else any(p.pid in ours for p in gpu.processes or ()))
             and (gpu.memory_used_mib or 0.0) > _MEMORY_IDLE_MIB
         }
 
