@@ -1,6 +1,7 @@
 """What keys do, from the key to what the session is asked for."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -355,6 +356,37 @@ async def test_another_host(own_home):
         await shows(pilot, "gpu3  ●")
 
 
+async def test_a_host_that_never_answered_has_no_runs_that_go_on():
+    async def fail(session):
+        raise HostError("nowhere is unknown", "check the name", slug="host_unknown")
+
+    async with panel(fakes.Script(on_open=fail, link_states=()), host="nowhere").run_test(
+        size=(120, 36)
+    ) as pilot:
+        await shows(pilot, "nowhere is unknown")
+        await pilot.press("h")
+        await shows(pilot, "Show another host")
+        assert "go on" not in screen_text(pilot.app)
+
+
+async def test_a_typed_host_is_remembered_once_it_was_connected_to():
+    from tui.screens.dialogs import known_hosts
+
+    async def fail(session):
+        raise HostError("nowhere is unknown", "check the name", slug="host_unknown")
+
+    script = fakes.Script(on_open=fail, link_states=())
+    async with panel(script, host="tuner@nowhere:2200").run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "nowhere is unknown")
+        assert "tuner@nowhere:2200" not in dict(known_hosts())
+        script.on_open, script.link_states = None, (LinkState.UP,)
+        await pilot.press("h", *"tuner@gpu9:2200", "enter")
+        await until(pilot, lambda: pilot.app.board.connected)
+        await until(pilot, lambda: dict(known_hosts()).get("tuner@gpu9:2200") == "typed here before")
+        await pilot.press("h")
+        await shows(pilot, "tuner@gpu9:2200", "typed here before")
+
+
 # -- the rest ------------------------------------------------------------------------------------------------------
 
 
@@ -364,18 +396,46 @@ async def test_modes_help_and_palette():
         for key, text in (
             ("2", "following"),
             ("3", "Profiles ─"),
-            ("4", "not part of this version"),
-            ("5", "eagletui ps"),
+            ("4", "This version measures nothing."),
+            ("5", "This version keeps no journal."),
             ("1", "● READY"),
         ):
             await pilot.press(key)
             await shows(pilot, text)
         await pilot.press("question_mark")
         await shows(pilot, "everywhere", "Esc back")
+        assert "Measure" not in screen_text(pilot.app)
         await pilot.press("escape")
         await pilot.press("ctrl+p")
         await until(pilot, lambda: "launch (l)" in screen_text(pilot.app))
         await pilot.press("escape")
+
+
+async def test_help_and_questions_wrap_and_cut_nothing():
+    async with panel(fakes.scene("ready")).run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("question_mark")
+        await shows(pilot, "everywhere")
+        for _ in range(60):
+            assert "…" not in "\n".join(row[4:74] for row in screen_text(pilot.app).split("\n")[1:23])
+            await pilot.press("j")
+        await pilot.press("escape", "S")
+        await shows(pilot, "is killed. Nothing", "else is touched.", "Enter no (chosen)")
+
+
+async def test_the_palette_looks_like_a_dialog():
+    from tui.screens.dialogs import Help
+
+    async with panel(fakes.scene("ready")).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Help))
+        box = pilot.app.screen.query_one(".dialog")
+        await pilot.press("escape", "ctrl+p")
+        await until(pilot, lambda: pilot.app.screen.query("#--container"))
+        palette = pilot.app.screen.query_one("#--container")
+        await until(pilot, lambda: palette.styles.background == box.styles.background)
+        assert (palette.styles.border, palette.styles.padding) == (box.styles.border, box.styles.padding)
 
 
 async def test_every_key_of_the_table_is_bound():
@@ -473,16 +533,114 @@ async def test_profiles_screen_tells_what_came_of_it_here(profiles):
 
 
 async def test_import_of_a_posted_command(profiles, own_home):
-    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 40)) as pilot:
-        await pilot.press("3", "i")
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("3", "slash", *"eag", "enter", "i")
         await shows(pilot, "Nothing of it is executed.")
-        await pilot.press(*"NCCL_DEBUG=INFO python -m sglang.launch_server --model-path /m --tp 2")
-        await shows(pilot, "1 environment variables")
+        await pilot.press(
+            *"sudo NCCL_DEBUG=INFO HF_TOKEN=hf_abc python -m sglang.launch_server --model-path /m --tp 2 >x &"
+        )
+        await shows(pilot, "2 flags, 2 environment variables", "sudo was taken off", "the output to x was left out",
+                    'HF_TOKEN = "••••••••"', "tp-size = 2")  # fmt: skip
         await pilot.press("tab", *"posted", "enter")
         saved = own_home / "eagletui" / "config" / "profiles" / "posted.toml"
         await until(pilot, saved.exists)
-        assert "tp-size = 2" in saved.read_text()
-        await shows(pilot, "posted")
+        assert "hf_abc" in saved.read_text()
+        await shows(pilot, "saved as posted", "▌ · posted", "· eagle", "· base")  # the search is forgotten
+        assert pilot.app.screen.chosen_launch() == "posted"
+        assert "hf_abc" not in screen_text(pilot.app)
+
+
+async def test_a_shipped_profile_is_copied_before_it_is_edited(monkeypatch, own_home, tmp_path):
+    import subprocess
+
+    from tui.config import shipped_profiles_dir
+
+    edited: list[str] = []
+    shipped = shipped_profiles_dir() / "kimi-k2.5-nccl-tree.toml"
+    before = shipped.read_bytes()
+
+    def run(argv, check):
+        edited.append(argv[-1])
+        Path(argv[-1]).write_text(Path(argv[-1]).read_text() + "# mine\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    app = panel(fakes.scene("idle"))
+    monkeypatch.setattr(app, "suspend", contextlib.nullcontext)
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        await pilot.press("3", "slash", *"nccl-tree", "enter", "e")
+        copy = own_home / "eagletui" / "config" / "profiles" / "kimi-k2.5-nccl-tree.toml"
+        await until(pilot, lambda: edited == [str(copy)])
+        await shows(pilot, "stays as it is; your copy of it is")
+        await until(pilot, lambda: app.screen.chosen_entry().path == copy)
+        await pilot.press("e")
+        await until(pilot, lambda: edited == [str(copy)] * 2)
+    assert shipped.read_bytes() == before
+    assert copy.read_text().count("# mine") == 2
+
+
+async def test_the_command_is_there_before_the_host_answers_and_answers_are_kept(profiles, monkeypatch):
+    asked: list[str] = []
+    let_go = asyncio.Event()
+    plan = fakes.FakeSession.plan
+
+    async def slow(session, profile, sets=None):
+        asked.append(profile.name)
+        await let_go.wait()
+        return await plan(session, profile, sets)
+
+    monkeypatch.setattr(fakes.FakeSession, "plan", slow)
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(140, 44)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("3", "g")
+        await shows(pilot, "--mem-fraction-static 0.84", "asking gpu1")
+        let_go.set()
+        await shows(pilot, "2 fine")
+        await pilot.press("j", "j", "k", "k")
+        await shows(pilot, "2 fine")
+        assert asked == ["base"]  # passed over, and still known
+        pilot.app.board.runs = (fakes.run(),)
+        await pilot.press("j", "k")
+        await until(pilot, lambda: asked == ["base", "base"])  # another run: that answer is old
+
+
+async def test_a_result_with_other_values_is_not_that_of_the_profile(profiles):
+    for number, name, sets in (
+        (1, "base", {"mem-fraction-static": 0.9}),
+        (2, "eagle", {"tp": 4, "env.A": "b"}),
+    ):
+        records.write(
+            records.LaunchRecord(f"{name}-20261003T200000Z-00000{number}", "gpu1", "server", name, "2026-10-03T20:00:00Z",
+                                 sets=sets, outcome="ready", ready_after_s=600.0)
+        )  # fmt: skip
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
+        await pilot.press("3")
+        await shows(pilot, "ready in 10:00 with 0.9", "with tp=4, env.A=b")
+
+
+async def test_every_error_of_every_broken_file_is_named(profiles):
+    (profiles / "more.toml").write_text(
+        'kind = "launch"\n[args]\nzz1 = 1\nzz2 = 1\nzz3 = 1\nzz4 = 1\nzz5 = 1\n'
+    )
+    (profiles / "worst.toml").write_text('kind = "launch"\n[args]\nmodel-path = /data\n')
+    async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 60)) as pilot:
+        await pilot.press("3")
+        await shows(pilot, *(f"args.zz{n}" for n in range(1, 6)), "args.tp")
+        await until(pilot, lambda: "at line 3, column" in " ".join(screen_text(pilot.app).split()))
+        await pilot.press("slash", *"worst", "enter")
+        await until(pilot, lambda: pilot.app.screen.chosen_entry().name == "worst")
+        await shows(pilot, "at line 3, column 14")
+
+
+def test_texts_for_the_command_line_name_the_keys_of_the_panel():
+    from tui.commands import panel_words
+
+    assert (
+        panel_words("30000 is in use: choose another with --set port=N")
+        == "30000 is in use: choose another with o port=N"
+    )
+    assert panel_words("mend that, or see all findings with --json") == "mend that; l shows all findings"
+    assert panel_words("stop it first (eagletui stop a-1) or launch with --replace") == "r stops it first"
+    assert panel_words("tp is set") == "tp is set"
 
 
 async def test_the_session_is_closed_when_the_app_ends():

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 class ImportDialog(Dialog[Path]):
     """A field for the command (or the path of a script), and a name for the profile."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "save", "save", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", "save", show=False, priority=True),
+        Binding("pagedown", "scroll_outcome(5)", "page down", show=False),
+        Binding("pageup", "scroll_outcome(-5)", "page up", show=False),
+    ]
     AUTO_FOCUS = "TextArea"
 
     def compose(self) -> ComposeResult:
@@ -30,7 +34,7 @@ class ImportDialog(Dialog[Path]):
             yield Folded([[("i IMPORT", "accent!"), ("   ", "text"), ("Paste a launch command, or the path of a script", "strong!")],
                          [("Nothing of it is executed.", "muted")]], id="head")  # fmt: skip
             yield TextArea(id="posted")
-            with VerticalScroll(id="outcome"):
+            with VerticalScroll(id="outcome", can_focus=False):
                 yield Folded([[]], id="result")
             yield Input(placeholder="name of the new profile", id="name")
             yield Lines([key_row((), (("Tab", "next field"), ("^S", "save"), ("Esc", "back")), 60)])
@@ -78,6 +82,10 @@ class ImportDialog(Dialog[Path]):
             return None
         result.set_lines(told(imported))
         return imported.profile
+
+    def action_scroll_outcome(self, rows: int) -> None:
+        """What came of it, from the name's field."""
+        self.query_one("#outcome", VerticalScroll).scroll_relative(y=rows, animate=False)
 
     def action_save(self) -> None:
         """Writes the profile into the user's directory."""

@@ -189,7 +189,7 @@ class ProfileList(Painted):
             short = [line for entry in broken for line in _errors_named(entry, width)]
             lines += whole if len(whole) + len(lines) <= room else short
         chosen = of.chosen_entry()
-        if chosen is not None and chosen.kind == "launch" and not chosen.errors:
+        if chosen is not None and chosen.kind == "launch" and not chosen.errors and len(lines) + 3 <= room:
             lines += [[], title_line("This profile here", width, [(f"launches on {of.board.host}", "muted")])]
             here = of.launches(chosen.name)
             if not here:
