@@ -88,6 +88,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("arch_a2a", in_trace(LOADING, "AssertionError: The 'flashinfer' A2A backend with moe_runner_backend='marlin' is not supported on sm_120"), "unsupported_arch", Phase.LOAD_WEIGHTS),
     ("nccl_algo", "gpubox:1:1 [0] enqueue.cc:2231 NCCL WARN Error : no algorithm/protocol available for function AllReduce\n" + in_trace(CAPTURING, "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"), "nccl", Phase.CUDA_GRAPH),
     ("transformers_old", "Traceback (most recent call last):\n" + FRAME + "ValueError: The checkpoint you are trying to load has model type `kimi_k3` but Transformers does not recognize this architecture.\n", "import_error", Phase.LAUNCH),
+    ("host_limit", in_trace(LOADING, "RuntimeError: Resource temporarily unavailable"), "host_oom", Phase.LOAD_WEIGHTS),
     ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
     ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
     ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "cuda_error", Phase.LAUNCH),
@@ -499,7 +500,12 @@ def of_exit(text: str, exit: ExitEvidence) -> Diagnosis | None:
         (ExitEvidence(None), "unknown"),
         (ExitEvidence(137, dmesg_oom="Out of memory: Killed process 4242 (python)"), "host_oom"),
         (ExitEvidence(0), None),
-        (ExitEvidence(143), None),
+        (ExitEvidence(143), "unknown"),  # not by us: somebody ended it
+        (ExitEvidence(131), "unknown"),
+        (ExitEvidence(-6), "unknown"),
+        (ExitEvidence(-11), "unknown"),
+        (ExitEvidence(134, dmesg_xid="NVRM: Xid (PCI:0000:01:00): 79"), "cuda_error"),
+        (ExitEvidence(130), None),
         (ExitEvidence(137, stopped_by_us=True), None),
         (ExitEvidence(None, alive=True), None),
     ],
@@ -509,6 +515,38 @@ def test_a_death_without_a_word(exit: ExitEvidence, cause: str | None) -> None:
     assert (found.cause if found else None) == cause
     if found is not None:
         assert found.phase == Phase.LOAD_WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("exit", "title"),
+    [
+        (ExitEvidence(137), "most likely the host's memory ran out"),
+        (ExitEvidence(137, kernel_silent=True), "the kernel's log says nothing of memory"),
+        (
+            ExitEvidence(137, dmesg_oom="Out of memory: Killed process 4242", kernel_silent=True),
+            "the kernel killed",
+        ),
+        (ExitEvidence(131), "SIGQUIT"),
+        (ExitEvidence(-3), "SIGQUIT"),
+        (ExitEvidence(143), "SIGTERM"),
+        (ExitEvidence(139), "native code"),
+        (ExitEvidence(134, dmesg_xid="NVRM: Xid 79"), "Xid"),
+    ],
+)
+def test_a_death_without_a_word_is_explained_by_the_host(exit: ExitEvidence, title: str) -> None:
+    found = of_exit(LOADED, exit)
+    assert found is not None
+    assert title in found.title
+    assert found.evidence is not None
+    assert found.advice
+
+
+def test_the_internal_port_that_was_given_is_named() -> None:
+    args = "[2026-10-06 20:01:03] server_args={'nccl_port': 29500}\n"
+    error = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false"
+    found = of_exit(args + in_trace("", error), ExitEvidence(137))
+    assert found is not None
+    assert found.title == "The port 29500 (--nccl-port) is held by another process."
 
 
 def test_137_is_no_news_where_the_log_names_the_cause() -> None:

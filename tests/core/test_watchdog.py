@@ -17,10 +17,10 @@ from tui.core.watchdog import (
     HostLook,
     Process,
     Watchdog,
-    kernel_oom,
+    kernel_words,
     look,
+    read_kernel,
     read_look,
-    recent_oom,
     slower_than_ever,
 )
 
@@ -364,6 +364,7 @@ def test_lines_that_are_none_are_left_out() -> None:
 
 
 OOM = "[ 5000.123456] Out of memory: Killed process 4242 (python) total-vm:1kB"
+XID = "[ 5001.5] NVRM: Xid (PCI:0000:01:00): 79, pid=4242, GPU has fallen off the bus."
 
 
 @pytest.mark.parametrize(
@@ -371,22 +372,32 @@ OOM = "[ 5000.123456] Out of memory: Killed process 4242 (python) total-vm:1kB"
     [
         ("5060.5 1.0", OOM, (0.0, 120.0), True),
         ("90000.5 1.0", OOM, (0.0, 120.0), False),  # yesterday
-        ("5060.5 1.0", OOM, (3000.0, 4000.0), False),  # after the run had ended
+        ("5060.5 1.0", OOM, (3000.0, 4000.0), False),  # before the run was started
+        ("9060.5 1.0", OOM, (4200.0, 4300.0), False),  # after it had ended
         ("5060.5 1.0", OOM.partition("] ")[2], (0.0, 120.0), False),  # of unknown age
         ("5060.5 1.0", OOM, None, False),
-        ("", "", (0.0, 120.0), False),
+        ("", OOM, (0.0, 120.0), False),
     ],
 )
 def test_only_the_kernels_words_of_the_time_of_the_run_count(
     uptime: str, line: str, window: tuple[float, float] | None, found: bool
 ) -> None:
-    assert recent_oom(uptime, line, window) == (line if found else None)
+    words = read_kernel(f"{uptime}\nreadable\n{line}\n", window)
+    assert words.oom == (line if found else None)
+    assert words.readable is bool(uptime)
+
+
+def test_the_kernel_names_failing_gpus_and_may_be_out_of_bounds() -> None:
+    words = read_kernel(f"5060.5 1.0\nreadable\n{OOM}\n{XID}\n", (0.0, 120.0))
+    assert (words.oom, words.xid) == (OOM, XID)
+    assert not read_kernel("5060.5 1.0\n", (0.0, 120.0)).readable
 
 
 async def test_the_kernel_is_asked_without_an_error_where_it_may_not_be() -> None:
     transport = LocalTransport()
     await transport.connect()
-    assert await kernel_oom(transport, (0.0, 0.0)) is None or os.geteuid() == 0
+    words = await kernel_words(transport, (-4e9, -4e9))  # in the future: nothing is said there
+    assert (words.oom, words.xid) == (None, None)
     await transport.close()
 
 

@@ -175,22 +175,20 @@ def _from_exit(state: StartupState, exit: ExitEvidence | None, clue: Clue | None
         return None
     if exit.dmesg_xid is not None:
         title = "The GPU or its driver failed: the kernel's log has an Xid error."
-        advice = (
+        steps = (
             "Look up the Xid's number in NVIDIA's list; 79 means that the GPU fell off the bus, 48 a memory error.",
             "nvidia-smi -q tells whether the GPU needs a reset.",
         )
         evidence = Evidence(0, one_line(exit.dmesg_xid))
-        return Diagnosis("cuda_error", title, state.phase, rank, evidence, advice)
+        return Diagnosis("cuda_error", title, state.phase, rank, evidence, steps)
     evidence = Evidence(0, f"exit code {code}")
     # SGLang's main process kills itself with signal 9 whenever a child fails, so 137 says nothing where the log does.
     if signal == 9 and not any(item.fatal for item in state.clues):
         title, advice = _title("host_oom"), _advice("host_oom")
         if exit.kernel_silent:
             title = "The server was killed from outside (signal 9); the kernel's log says nothing of memory."
-            advice = (
-                "Find out who sent it: a job manager, a container's limit, a time limit, or a person (kill -9).",
-                advice[-1],
-            )
+            who = "Find out who sent it: a job manager, a container's limit, a time limit, or a person (kill -9)."
+            advice = (who, *advice[-1:])
         return Diagnosis("host_oom", title, state.phase, rank, evidence, advice)
     if signal == 3:
         return Diagnosis(

@@ -21,17 +21,17 @@ from tui.core.startup import LogTracker, Outcome, Phase, StartupState
 from tui.core.transport import LinkState, Transport
 from tui.core.watchdog import (
     LOOK_PERIOD_S,
+    KernelWords,
     Slower,
     Suspicion,
     Verdict,
     Watchdog,
-    kernel_oom,
+    kernel_words,
     look,
     slower_than_ever,
 )
 
 _TICK_S = 1.0
-_KILLED = (137, -9)  # by SIGKILL, as a shell and as Python say it
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 20
 
@@ -197,7 +197,7 @@ class RunWatcher:
         self._line_at = self._progress_at = time.monotonic()
         self._progress_key: object = None
         self._known_at = time.monotonic()
-        self._dmesg_oom: str | None = None
+        self._kernel = KernelWords()
         self._recorded: object = None
         self._goal: int | None = None  # bytes in the log when the watch began
         self._read_to = 0
@@ -260,8 +260,8 @@ class RunWatcher:
     async def _ask_once(self) -> None:
         with contextlib.suppress(LinkLost, TimedOut):
             self._clock = await host_clock(self._transport)
-            if self._run.exit_code in _KILLED:
-                self._dmesg_oom = await kernel_oom(self._transport, _window_s(self._run))
+            if outcome_of_files(self._run) in (Outcome.CRASHED, Outcome.LOST):
+                self._kernel = await kernel_words(self._transport, _window_s(self._run))
 
     async def _wait_for_end(self) -> None:
         if not self._run_over():
@@ -315,8 +315,8 @@ class RunWatcher:
                     wake.set()
                 if self._run_over():
                     self._over.set()
-                if self._run_over() and found.exit_code in _KILLED:
-                    self._dmesg_oom = await kernel_oom(self._transport, _window_s(self._run))
+                if outcome_of_files(found) in (Outcome.CRASHED, Outcome.LOST):
+                    self._kernel = await kernel_words(self._transport, _window_s(found))
             except EagletuiError:
                 pass  # a lost link is shown by _link_changes; the next round asks again
             await asyncio.sleep(_STATUS_PERIOD_S)
@@ -482,7 +482,7 @@ class RunWatcher:
         return Outcome.READY if self._probe.ready else Outcome.STARTING
 
     def _diagnose(self, startup: StartupState, final: bool) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
-        key = (startup.lines, f"{self._run.state}{self._run.exit_code}{self._dmesg_oom is not None}{final}")
+        key = (startup.lines, f"{self._run.state}{self._run.exit_code}{self._kernel}{final}")
         if self._diagnosed is None or self._diagnosed[:2] != key:
             # The exit speaks only when the whole log has: a reason that is still unread must not look like silence.
             evidence = ExitEvidence(alive=True)
@@ -490,7 +490,9 @@ class RunWatcher:
                 evidence = ExitEvidence(
                     exit_code=self._run.exit_code,
                     stopped_by_us=self._run.stopped_by_us,
-                    dmesg_oom=self._dmesg_oom,
+                    dmesg_oom=self._kernel.oom,
+                    dmesg_xid=self._kernel.xid,
+                    kernel_silent=self._kernel.readable,
                 )
             found, observations = diagnose(self._tracker, exit=evidence)
             if found is not None:

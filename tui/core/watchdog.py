@@ -127,30 +127,52 @@ async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
 
 
 _KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
-_KERNEL = "cat /proc/uptime; dmesg 2>/dev/null | grep -iE 'out of memory|oom-kill|killed process' | tail -n 1; exit 0"
+_KERNEL_LINES = 40
+_KERNEL = (
+    "cat /proc/uptime; if words=$(dmesg 2>/dev/null); then echo readable; printf '%s\\n' \"$words\" |"
+    f" grep -iE 'out of memory|oom-kill|killed process|NVRM: Xid' | tail -n {_KERNEL_LINES}; fi; exit 0"
+)
 
 
-async def kernel_oom(transport: Transport, window_s: tuple[float, float] | None) -> str | None:
-    """The kernel's newest line about a process killed for memory; None where there is none, or no right to see it.
+@dataclass(frozen=True)
+class KernelWords:
+    """What the kernel's log says of the time of a run."""
+
+    readable: bool = False  # whether we may see it at all
+    oom: str | None = None  # the newest line about a process killed for memory
+    xid: str | None = None  # the newest line about an error of a GPU or its driver
+
+
+async def kernel_words(transport: Transport, window_s: tuple[float, float] | None) -> KernelWords:
+    """The kernel's log where it can be read. Raises HostError, LinkLost.
 
     Args:
-        window_s: how many seconds ago the run ended and was started: what was killed before or after explains nothing.
+        window_s: how many seconds ago the run ended and was started: what was said before or after explains nothing.
     """
     done = await transport.run(_KERNEL, timeout_s=20.0)
-    uptime, _, line = done.stdout.decode("utf-8", "replace").partition("\n")
-    return recent_oom(uptime, line.strip(), window_s)
+    return read_kernel(done.stdout.decode("utf-8", "replace"), window_s)
 
 
-def recent_oom(uptime: str, line: str, window_s: tuple[float, float] | None) -> str | None:
-    """`line` if the kernel's time stamp on it lies within the window, give or take a minute."""
-    stamp = _KERNEL_STAMP.search(line)
+def read_kernel(text: str, window_s: tuple[float, float] | None) -> KernelWords:
+    """The answer: lines without the kernel's time stamp, or outside the window (give or take a minute), do not count."""
+    first, _, rest = text.partition("\n")
+    said, *lines = rest.split("\n")
     try:
-        age = float(uptime.split()[0]) - float(stamp[1]) if stamp else None
+        uptime = float(first.split()[0])
     except (ValueError, IndexError):
-        return None
-    if age is None or window_s is None or not window_s[0] - 60.0 <= age <= window_s[1] + 60.0:
-        return None
-    return one_line(line)
+        return KernelWords()
+    if said != "readable" or window_s is None:
+        return KernelWords(readable=said == "readable")
+    oom = xid = None
+    for line in lines:
+        stamp = _KERNEL_STAMP.search(line)
+        if stamp is None or not window_s[0] - 60.0 <= uptime - float(stamp[1]) <= window_s[1] + 60.0:
+            continue
+        if "Xid" in line:
+            xid = one_line(line)
+        else:
+            oom = one_line(line)
+    return KernelWords(True, oom, xid)
 
 
 def read_look(text: str) -> HostLook:
