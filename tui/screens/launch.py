@@ -284,15 +284,25 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         if plan is None:
             command = self._command(self._known, width) if self._known is not None else []
             return [*command, *([[]] if command else []), asking]
-        findings: list[Line] = [title_line("Pre-flight", width, finding_counts(plan.findings))]
-        findings += finding_lines(plan.findings, width)
-        about, command = self._about(plan, width), self._command(plan.command, width)
+        title = title_line("Pre-flight", width, finding_counts(plan.findings))
+        about, command = self._about(plan, width), self._command(plan.command, width, plan.findings)
         expected = self._expected(plan)
-        if len(about) + len(command) + len(findings) + len(expected) + 3 > room and any(
-            str(finding.level) != "ok" for finding in plan.findings
-        ):
-            return [*findings, [], *expected, [], *about, [], *command]
-        return [*about, *([[]] if about else []), *command, [], *findings, [], *expected]
+        whole = [
+            *about,
+            *([[]] if about else []),
+            *command,
+            [],
+            title,
+            *finding_lines(plan.findings, width),
+            [],
+            *expected,
+        ]
+        problems = [finding for finding in plan.findings if str(finding.level) != "ok"]
+        if len(whole) <= room or not problems:
+            return whole
+        fine = [finding for finding in plan.findings if str(finding.level) == "ok"]
+        first = [title, *finding_lines(problems, width), [], *expected, []]
+        return [*first, *about, *([[]] if about else []), *command, [], *finding_lines(fine, width)]
 
     def _about(self, plan: "LaunchPlan", width: int) -> list[Line]:
         lines: list[Line] = []
@@ -306,14 +316,17 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             lines += difference_lines(self._difference, width)
         return lines
 
-    def _command(self, command: "LaunchCommand", width: int) -> list[Line]:
+    def _command(
+        self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()
+    ) -> list[Line]:
         from tui.core.profiles import render_command
 
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
         lines: list[Line] = [title_line("Command", width, hint)]
         lines += command_lines(render_command(command, width - 4), width)
         for note in command.notes:
-            lines += marked("▲", "warn", note, width)
+            if not any(note.startswith(finding.text) for finding in findings):
+                lines += marked("▲", "warn", note, width)
         return lines
 
     def _expected(self, plan: "LaunchPlan") -> list[Line]:

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +38,7 @@ from tui.widgets.footer import Keys
 from tui.widgets.paint import Canvas, Painted, Run, wrap
 
 if TYPE_CHECKING:
+    from tui.core.preflight import Finding
     from tui.core.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
     from tui.core.records import LaunchRecord
     from tui.core.runs import Run as HostRun
@@ -500,7 +501,7 @@ class Profiles(Mode):
             lines += difference_lines(self._difference, width) or [[("none", "muted")]]
         plan, command = self._plan, self._plan.command if self._plan is not None else self._known
         if command is not None:
-            lines += [*blank, *self._command_lines(command, width)]
+            lines += [*blank, *self._command_lines(command, width, plan.findings if plan else ())]
         head = title_line(
             f"Pre-flight on {self.board.host}", width, finding_counts(plan.findings) if plan else ()
         )
@@ -515,7 +516,9 @@ class Profiles(Mode):
         lines += finding_lines(plan.findings, width)
         return [*lines, *blank, *self._outlook(plan, width, airy=airy)]
 
-    def _command_lines(self, command: "LaunchCommand", width: int) -> list[Line]:
+    def _command_lines(
+        self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]"
+    ) -> list[Line]:
         from tui.core.profiles import render_command
 
         hint: list[Run] = [
@@ -528,7 +531,8 @@ class Profiles(Mode):
             used = sum(len(text) for text, _ in line) + 1
             lines.append([(" ", "text/surface"), *line, (" " * max(0, width - used), "text/surface")])
         for note in command.notes:
-            lines += marked("▲", "warn", note, width)
+            if not any(note.startswith(finding.text) for finding in findings):
+                lines += marked("▲", "warn", note, width)
         return lines
 
     def _outlook(self, plan: "LaunchPlan", width: int, *, airy: bool) -> list[Line]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.board import Board, run_name
 from tui.widgets.log_view import line_of
-from tui.widgets.paint import Canvas, Painted, Run, join, wrap
+from tui.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.widgets.reasons import reasons, written
 from tui.widgets.server_card import LONG, phase_rows
 
@@ -68,9 +68,11 @@ class CrashCard(Painted):
         diagnosis = state.diagnosis
         assert diagnosis is not None
         tall = canvas.height >= 34
-        lines = wrap(
-            diagnosis.title, max(20, canvas.width - 46 if canvas.width >= 100 else canvas.width - 17)
-        )[:3]
+        run = state.run
+        # The sentence gives way to the name of what died, so that neither cuts the other.
+        name = clip(run_name(run), canvas.width // 2 - 17)
+        beside = max(29, cells(name)) + 2 if canvas.width >= 100 else 0
+        lines = wrap(diagnosis.title, max(20, canvas.width - 17 - beside))[:3]
         height = len(lines) + (3 if tall else 1)
         canvas.fill(0, 0, canvas.width, height, "errbg")
         for row in range(height):
@@ -79,9 +81,7 @@ class CrashCard(Painted):
         canvas.put(3, y, "✗ CRASHED", "err!/errbg")
         for offset, line in enumerate(lines):
             canvas.put(15, y + offset, line, "strong!/errbg")
-        run = state.run
         end = canvas.width - 2
-        name = run_name(run)
         if canvas.width >= 100:
             canvas.right(end, y, name, "strong!/errbg")
             canvas.right_runs(
@@ -208,7 +208,7 @@ class CrashCard(Painted):
         if not diagnosis.set:
             canvas.put(x, y + 1, "none that can be computed; see the advice", "muted", width)
             canvas.runs(x, y + 2, [("l", "accent!"), (" launches another profile", "muted")], width)
-            return y + 3
+            return self._last_ready(canvas, x, y + 3, width, state)
         line = y + (2 if canvas.height >= 34 else 1)
         canvas.put(x, line, f"{state.run.profile or 'this profile'}  [args]", "muted", width)
         line += 1
@@ -236,7 +236,20 @@ class CrashCard(Painted):
         if state.usual_total is not None:
             runs.append((f"   about {fmt.duration(state.usual_total.median_s)} to ready", "muted"))
         canvas.runs(x, line, runs, width)
-        return line + 1
+        return self._last_ready(canvas, x, line + 1, width, state)
+
+    def _last_ready(self, canvas: Canvas, x: int, y: int, width: int, state: "ServerState") -> int:
+        """The last configuration of this model that worked here, with its difference, where there are rows."""
+        if state.last_ready is None or canvas.height < 24:
+            return y
+        head = "Last ready here: "
+        for offset, part in enumerate(wrap(head + state.last_ready.text, width)):
+            at = x
+            if offset == 0 and part.startswith(head):
+                at, part = canvas.put(x, y, head, "strong!"), part[len(head) :]
+            canvas.put(at, y, part, "muted")
+            y += 1
+        return y
 
     def _advice(self, canvas: Canvas, x: int, y: int, width: int, state: "ServerState") -> int:
         diagnosis = state.diagnosis
