@@ -211,6 +211,18 @@ async def test_stop_asks_and_the_safe_answer_has_the_focus():
         await shows(pilot, "stopped, the GPU memory is back")
 
 
+async def test_the_footer_names_only_keys_that_do_something_and_the_way_back_to_a_report():
+    async with panel(fakes.scene("crashed")).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "✗ CRASHED", "Esc panels")
+        await pilot.press("escape")
+        await shows(pilot, "Esc report", "l launch")
+        footer = screen_text(pilot.app).split("\n")[-1]
+        assert "S stop" not in footer
+        assert "bench" not in footer
+        await pilot.press("escape")
+        await shows(pilot, "Suggested change")
+
+
 async def test_a_foreign_server_is_not_stopped():
     script = fakes.scene("ready")
     foreign = fakes.run(state="foreign", owner="somebody", profile=None)
@@ -367,6 +379,21 @@ async def test_a_host_that_never_answered_has_no_runs_that_go_on():
         await pilot.press("h")
         await shows(pilot, "Show another host")
         assert "go on" not in screen_text(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_a_link_that_never_was_is_not_lost(size):
+    async def fail(session):
+        session.say_link(LinkState.LOST, last_byte_at=None, rtt_s=None)
+        raise HostError("nothing listens on gpu1:22", "is sshd running there?", slug="refused")
+
+    app = panel(fakes.Script(on_open=fail, link_states=()))
+    async with app.run_test(size=size) as pilot:
+        await shows(pilot, "not reached", "nothing listens on gpu1:22")
+        assert "lost" not in screen_text(app)
+        session_of(pilot).say_link(LinkState.UP)
+        session_of(pilot).say_link(LinkState.LOST)
+        await shows(pilot, "lost")
 
 
 async def test_a_typed_host_is_remembered_once_it_was_connected_to():

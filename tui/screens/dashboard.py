@@ -66,7 +66,14 @@ class Dashboard(Mode):
             and state.diagnosis is not None
             and state.run.run_id != self._aside
             and self.board.stop is None
+            and self.board.busy is None  # what takes its place is being launched
         )
+
+    @property
+    def put_aside(self) -> bool:
+        """True where there is a report of a crash that is not on show."""
+        state = self.board.state
+        return state is not None and state.outcome is Outcome.CRASHED and state.run.run_id == self._aside
 
     def footer_keys(self) -> Keys:
         state = self.board.state
@@ -86,9 +93,13 @@ class Dashboard(Mode):
             return (*suggested, *report, *keys("?", "^P", "q"))
         if state is None:
             return keys("l", "3", "h", "p", "?", "^P", "q", where="dashboard")
+        back = (("Esc", "report"),) if self.put_aside else ()
+        ended = state.outcome in (Outcome.CRASHED, Outcome.STOPPED, Outcome.FINISHED, Outcome.LOST)
+        running = () if ended and not state.run.orphans else ("r", "S")
         place, count = self.board.place()
         others = ("[ ]",) if count > (1 if place is not None else 0) else ()
-        return keys("l", "r", "S", *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard")
+        shown = keys("l", *running, *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard")
+        return (*back, *shown)
 
     def update(self) -> None:
         if not self.is_mounted:

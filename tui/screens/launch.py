@@ -114,6 +114,15 @@ def title_line(title: str, width: int, facts: Sequence[Run] = ()) -> Line:
     ]
 
 
+def _sections(*sections: Sequence[Line]) -> list[Line]:
+    """Sections one below the other, a blank row between them."""
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [*([[]] if lines else []), *section]
+    return lines
+
+
 def known_command(eagle: "EagleApp", profile: "LaunchProfile") -> "LaunchCommand | None":
     """What would run, from what is known of the host without asking it; None where that is nothing."""
     from tui.config import load_settings
@@ -285,24 +294,17 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             command = self._command(self._known, width) if self._known is not None else []
             return [*command, *([[]] if command else []), asking]
         title = title_line("Pre-flight", width, finding_counts(plan.findings))
-        about, command = self._about(plan, width), self._command(plan.command, width, plan.findings)
+        about, differs = self._about(plan, width), self._differs(plan, width)
+        command = self._command(plan.command, width, plan.findings)
         expected = self._expected(plan)
-        whole = [
-            *about,
-            *([[]] if about else []),
-            *command,
-            [],
-            title,
-            *finding_lines(plan.findings, width),
-            [],
-            *expected,
-        ]
+        findings = [title, *finding_lines(plan.findings, width)]
+        whole = _sections(about, differs, command, findings, expected)
         problems = [finding for finding in plan.findings if str(finding.level) != "ok"]
         if len(whole) <= room or not problems:
             return whole
+        first = [title, *finding_lines(problems, width)]
         fine = [finding for finding in plan.findings if str(finding.level) == "ok"]
-        first = [title, *finding_lines(problems, width), [], *expected, []]
-        return [*first, *about, *([[]] if about else []), *command, [], *finding_lines(fine, width)]
+        return _sections(first, differs, expected, about, command, finding_lines(fine, width))
 
     def _about(self, plan: "LaunchPlan", width: int) -> list[Line]:
         lines: list[Line] = []
@@ -310,11 +312,13 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             lines += [[(part, "text")] for part in wrap(plan.profile.description, width)]
         if plan.profile.known:
             lines += [[(part, "muted")] for part in wrap("known: " + plan.profile.known, width)]
-        if self._difference:
-            lines += [[]] if lines else []
-            lines.append(title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")]))
-            lines += difference_lines(self._difference, width)
         return lines
+
+    def _differs(self, plan: "LaunchPlan", width: int) -> list[Line]:
+        if not self._difference:
+            return []
+        head = title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")])
+        return [head, *difference_lines(self._difference, width)]
 
     def _command(
         self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()
