@@ -654,10 +654,16 @@ class EagleApp(App[None]):
             self.say("Nothing to apply: no change is suggested here")
             return
         from tui.core import records
-        from tui.core.profiles import toml_value
+        from tui.core.profiles import parse_set_value, toml_value
 
         known = records.read(state.run.run_id)
-        sets = {**(known.sets if known else {}), **diagnosis.set}
+        earlier = known.sets if known else state.run.extra.get("sets") or {}
+        # The command line keeps its overrides as they were typed.
+        typed = {
+            key: parse_set_value(key, value) if isinstance(value, str) else value
+            for key, value in earlier.items()
+        }
+        sets = {**typed, **diagnosis.set}
         line = " ".join(_quoted(f"{key}={toml_value(value)}") for key, value in sets.items())
         self._preview(state.run.profile, sets=line)
 

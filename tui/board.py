@@ -26,6 +26,7 @@ _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
 _DECODE_KEPT = 3000
 _QUIET_S = (3.0, 5.0, 30.0)  # least, without known intervals, and most that a decode line counts as now
 _BUSY_PCT = 5.0  # a GPU below that does no decode steps
+_HELD_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
 _LIVE = ("starting", "running", "finishing")
 
 
@@ -138,8 +139,9 @@ class Board:
         self.caught_up = self.caught_up or update.settled
 
     def _written_ago_s(self, update: "RunUpdate") -> float:
-        """Age of the newest line of what was in the log before we came, by its own stamp."""
-        stamp = next((r.time for r in reversed(update.records) if r.time), None)
+        """Age of the newest decode line of what was in the log before we came, by its own stamp."""
+        lines = (r.time for r in reversed(update.records) if r.time and r.text.startswith("Decode batch"))
+        stamp = next(lines, None)
         return fmt.since_stamp(stamp, self.utc_offset_s, time.time())
 
     # -- what widgets ask -----------------------------------------------------------------------------------------
@@ -312,9 +314,11 @@ class Board:
 
     def ending(self) -> int:
         """Processes on the GPUs of runs of ours that have ended: they are on their way out."""
-        if self.alive or self.live_servers():
+        if self.alive or self.live_servers() or self.sample is None:
             return 0
-        return len(self.own_pids & set(self._holders() or {}))
+        # Drivers are asked for processes less often than for memory: where that is back, nothing is ending any more.
+        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > _HELD_MIB]
+        return len(self.own_pids & {process.pid for gpu in held for process in gpu.processes or ()})
 
     def live_servers(self) -> "list[Run]":
         """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""

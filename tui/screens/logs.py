@@ -137,7 +137,8 @@ class Logs(Mode):
         return [
             ("▲ ", "warn"),
             (f"{fmt.plural(buffer.warnings, 'warning')}", "muted"),
-            (" · ✗ ", "err"),
+            (" · ", "muted"),
+            ("✗ ", "err"),
             (f"{fmt.plural(len(buffer.errors), 'error')}", "muted"),
         ]
 

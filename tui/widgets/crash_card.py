@@ -242,6 +242,7 @@ class CrashCard(Painted):
         """The last configuration of this model that worked here, with its difference, where there are rows."""
         if state.last_ready is None or canvas.height < 24:
             return y
+        y += 1
         head = "Last ready here: "
         for offset, part in enumerate(wrap(head + state.last_ready.text, width)):
             at = x
@@ -289,9 +290,8 @@ class CrashCard(Painted):
         shown = False
         for piece in self._around(evidence.line, rows):
             if piece.number == evidence.line > 0 and not shown:
-                line = self._quote(
-                    canvas, line, end, text_at, piece.number, evidence.text, piece.time, piece.rank
-                )
+                rank = piece.rank if piece.rank != fmt.NONE else diagnosis.rank or fmt.NONE
+                line = self._quote(canvas, line, end, text_at, piece.number, evidence.text, piece.time, rank)
                 shown = True
                 continue
             if not shown and piece.number > evidence.line:
@@ -413,6 +413,8 @@ def _pieces(rows: "Sequence[LogRow]") -> list[_Piece]:
 
     for row in rows:
         text = row.record.text
+        if not text.strip():
+            continue
         if _FRAME.match(text) or (frames and _INSIDE.match(text)):
             frames.append(row)
             continue

@@ -22,13 +22,16 @@ class Header(Painted):
 
     def draw(self, canvas: Canvas) -> None:
         narrow = canvas.width < 100
-        link = self._link(short=narrow)
         end = canvas.width - 1
-        # Tabs keep their places while ages and round trips change: they are given what the widest usual link leaves.
         x = 7 if narrow else 11
         gap = 2 if narrow else 3
-        room = end - x - max(self._usual_width(short=narrow), -(-width_of(link) // 8) * 8)
-        labels = self._labels(room, gap)
+        # Tabs keep their places while ages and round trips change: they are given what the widest usual link leaves.
+        full = sum(len(f"{key} {name}") + gap for key, name in MODES)
+        rtt = not narrow and end - x - self._usual_width(short=False, rtt=True) >= full
+        link = self._link(short=narrow, rtt=rtt)
+        usual = self._usual_width(short=narrow, rtt=rtt)
+        wide = width_of(link)
+        labels = self._labels(end - x - (usual if wide <= usual else -(-wide // 8) * 8), gap)
         tabs_end = x + sum(len(label) + gap for _, label in labels)
         link = clip_runs(link, max(8, end - tabs_end))
         canvas.right_runs(end, 0, link)
@@ -51,7 +54,7 @@ class Header(Painted):
                 return labels
         return [(name, key) for key, name in MODES]
 
-    def _usual_width(self, *, short: bool) -> int:
+    def _usual_width(self, *, short: bool, rtt: bool) -> int:
         """Columns that a link which is up may take: an age below a minute, a round trip below a second."""
         board = self.board
         simulated = 0
@@ -59,11 +62,11 @@ class Header(Painted):
             speed, seed = board.speed_and_seed()
             simulated = len(f" SIMULATED  {speed}× seed {seed}  ")
         up = len("●  59.9 s") if short else len("  ● link  59 s ago")
-        if board.host != "local" and not short:
+        if rtt and board.host != "local":
             up += len(" · rtt 999 ms")
         return len(board.host) + simulated + up
 
-    def _link(self, *, short: bool) -> list[Run]:
+    def _link(self, *, short: bool, rtt: bool) -> list[Run]:
         board = self.board
         runs: list[Run] = []
         if board.simulated:
@@ -71,10 +74,10 @@ class Header(Painted):
             runs.append((" SIMULATED ", "warn!/warnbg"))
             runs.append((f" {speed}× seed {seed}  ", "muted"))
         host = [(f"{board.host}", "strong!")]
-        state = self._state(short=short)
+        state = self._state(short=short, rtt=rtt)
         return [*runs, *state[:1], *host, *state[1:]] if short else [*host, ("  ", "muted"), *runs, *state]
 
-    def _state(self, *, short: bool) -> list[Run]:
+    def _state(self, *, short: bool, rtt: bool) -> list[Run]:
         link = self.board.link
         now = time.monotonic()
         if link is None or link.state is LinkState.CONNECTING:
@@ -91,14 +94,16 @@ class Header(Painted):
             if short:
                 return [("● ", "ok"), (f" {age:>5}", "muted")]
             runs: list[Run] = [("● ", "ok"), ("link ", "muted"), (f"{age:>5}", "text"), (" ago", "muted")]
-            if link.rtt_s is not None:
+            if rtt and link.rtt_s is not None:
                 runs += [(" · rtt ", "muted"), (fmt.milliseconds(link.rtt_s), "text")]
             return runs
         if link.state is LinkState.LOST:
-            runs = [("▲ ", "warn"), (f" lost {fmt.age(now - link.since)}" if short else "", "text")]
+            # A link that never was is not lost.
+            word = "lost" if link.last_byte_at is not None else "not reached"
             if short:
-                return runs
-            runs.append((f"link lost {fmt.age(now - link.since)}", "text"))
+                return [("▲ ", "warn"), (f" {word} {fmt.age(now - link.since)}", "text")]
+            link_word = "link lost" if link.last_byte_at is not None else word
+            runs = [("▲ ", "warn"), (f"{link_word} {fmt.age(now - link.since)}", "text")]
             if self.board.state is not None:
                 runs += [(" · server last seen ", "muted"), (str(self.board.state.outcome), "text")]
             if link.retry_at is not None and link.retry_at > now:

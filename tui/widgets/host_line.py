@@ -57,7 +57,11 @@ class HostLine(Painted):
                 parts.append([("▲ ", "warn"), (told, "text")])
             if facts.persistence_mode is False:
                 parts.append([("▲ ", "warn"), ("persistence mode off", "text")])
-        if width < 100 and board.link is not None and board.link.rtt_s is not None:
+        if (
+            (width < 100 or (width < 150 and board.simulated))
+            and board.link is not None
+            and board.link.rtt_s is not None
+        ):
             parts.append([("rtt ", "muted"), (fmt.milliseconds(board.link.rtt_s), "text")])
         holders = board.other_holders()
         if holders:

@@ -171,7 +171,8 @@ class ServerCard(Painted):
             return min(room, 4 + max(7, phases))
         if state is not None and state.outcome is Outcome.READY:
             return min(room, 24)
-        return min(room, 11 + max(7, phases))
+        suspected = state.suspected is not None and bool(state.suspected.evidence)
+        return min(room, 11 + max(7, phases) + (2 if suspected else 0))
 
     def _phases(self, state: "ServerState") -> list[PhaseRow]:
         return phase_rows(state, self.board.sglang_version())
@@ -237,7 +238,7 @@ class ServerCard(Painted):
         name = run_name(state.run)
         # A configuration is told by its name: times give way to it, as far as they are said elsewhere.
         facts = self._when(state, short=short)
-        if short and width_of(facts) > end - x - cells(name) - 2:
+        if width_of(facts) > end - x - cells(name if short else state.run.profile or name) - 2:
             facts = self._when(state, short=True, least=True)
         begin = canvas.right_runs(end, y, facts)
         room = max(0, begin - x - 2)
@@ -296,7 +297,17 @@ class ServerCard(Painted):
         if board.busy:
             return [("◌ ", "accent"), (board.busy, "text")]
         if state.suspicion is not None:
-            return [("▲ ", "warn"), (state.suspicion, "strong")]
+            return [("▲ ", "warn"), (state.suspicion, "strong!")]
+        if state.slower is not None:
+            slow = state.slower
+            why = f": {slow.reasons[0]}" if slow.reasons else ""
+            return [
+                ("▲ ", "warn"),
+                (
+                    f"{LONG[slow.phase]} takes longer than ever here (at most {fmt.duration(slow.slowest_s)}){why}",
+                    "text",
+                ),
+            ]
         late = board.stragglers()
         if late:
             worst = max(late, key=lambda straggler: straggler.behind_s or 0.0)
@@ -312,6 +323,18 @@ class ServerCard(Painted):
             return [("▲ ", "warn"), ("this log holds more than one start", "text")]
         return []
 
+    def _last_line(self, state: "ServerState", *, both: bool = False) -> list[Run]:
+        """An alert with its evidence, else (or, with `both`, and) how one sees that it is alive."""
+        alerts = self._alerts(state)
+        if alerts and state.suspected is not None and self.board.stop is None:
+            return join(
+                [alerts, [(", ".join(state.suspected.evidence), "muted")]]
+                if state.suspected.evidence
+                else [alerts]
+            )
+        alive = self._alive(state, short=True)
+        return join([alerts, alive]) if both else alerts or alive
+
     def _alive(self, state: "ServerState", *, short: bool) -> list[Run]:
         board = self.board
         if board.stale:
@@ -323,6 +346,8 @@ class ServerCard(Painted):
             ]
         runs: list[Run] = [("● ", "ok"), ("alive" + (", " if short else "  "), "text")]
         facts: list[list[Run]] = []
+        if state.busy is not None:
+            facts.append([(state.busy, "text")])
         delay = max(0.0, time.monotonic() - state.known_at) if state.known_at else 0.0
         progress = state.startup.progress
         if progress is not None and state.last_progress_age_s is not None:
@@ -469,12 +494,21 @@ class ServerCard(Painted):
             canvas.runs(x, 5, alerts, room)
         canvas.runs(x, 6 if alerts else 5, lines[1], room)
         self._waterfall(canvas, 8, state, name=0, took=24, usual=31, begin=34, head="phase")
-        canvas.runs(
-            0,
-            min(canvas.height - 1, 10 + len(self._phases(state))),
-            self._alive(state, short=False),
-            canvas.width,
-        )
+        y = min(canvas.height - 1, 10 + len(self._phases(state)))
+        if state.suspected is not None and state.suspected.evidence:
+            self._evidence(canvas, y, canvas.height, state)
+        else:
+            canvas.runs(0, y, self._alive(state, short=False), canvas.width)
+
+    def _evidence(self, canvas: Canvas, y: int, end: int, state: "ServerState") -> None:
+        """What speaks for a suspicion, as far as there are rows."""
+        assert state.suspected is not None
+        text = "evidence: " + ", ".join(state.suspected.evidence)
+        parts = wrap(text, canvas.width)
+        shown = parts[: max(1, end - y)]
+        for offset, part in enumerate(shown):
+            rest = part if offset < len(shown) - 1 else " ".join(parts[offset:])
+            canvas.put(0, y + offset, rest, "text", canvas.width)
 
     def _eta_lines(self, state: "ServerState") -> tuple[list[Run], list[Run]]:
         usual = state.usual_total
@@ -509,9 +543,7 @@ class ServerCard(Painted):
             canvas.put(0, 6, "since launch", "strong!")
             canvas.put(0, 7, "no history yet", "muted")
         self._waterfall(canvas, 2, state, name=18, took=42, usual=49, begin=52, head="")
-        canvas.runs(
-            0, canvas.height - 1, join([self._alerts(state), self._alive(state, short=True)]), canvas.width
-        )
+        canvas.runs(0, canvas.height - 1, self._last_line(state, both=True), canvas.width)
 
     def _starting_narrow(self, canvas: Canvas, state: "ServerState") -> None:
         rows = self._phases(state)
@@ -535,7 +567,7 @@ class ServerCard(Painted):
             if row.took_s is not None:
                 x = canvas.put(x + 1, 2, fmt.duration(row.took_s), "strong!" if now else "text")
             x += 1
-        canvas.runs(0, 3, join([self._alerts(state), self._alive(state, short=True)]), canvas.width)
+        canvas.runs(0, 3, self._last_line(state, both=True), canvas.width)
 
     # -- ready -----------------------------------------------------------------------------------------------------
 
@@ -594,7 +626,9 @@ class ServerCard(Painted):
             canvas.put(0, 9, glyph, color)
             parts = wrap(text, canvas.width - 2)
             canvas.put(2, 9, parts[0], spec)
-            if len(parts) > 1:
+            if state.suspected is not None and state.suspected.evidence:
+                self._evidence(canvas, 10, 12, state)
+            elif len(parts) > 1:
                 canvas.put(2, 10, " ".join(parts[1:]), spec, canvas.width - 2)
             elif state.observations and state.observations[0].advice:
                 canvas.put(2, 10, state.observations[0].advice[0], "muted", canvas.width - 2)
@@ -691,7 +725,7 @@ class ServerCard(Painted):
         self._plot(canvas, 2, 3, "tok/s", 38)
         if self._accepts():
             self._plot(canvas, 6, 3, "accept length", 38)
-        canvas.runs(0, canvas.height - 1, self._alerts(state) or self._alive(state, short=True), canvas.width)
+        canvas.runs(0, canvas.height - 1, self._last_line(state), canvas.width)
 
     def _ready_narrow(self, canvas: Canvas, state: "ServerState") -> None:
         text, spec, words = self._speed(state)
@@ -707,12 +741,12 @@ class ServerCard(Painted):
         values = self._series(canvas.width - 20, "tok/s", time.monotonic())
         if not any(value is not None for value in values):
             canvas.put(0, 2, "nothing decoded in the last 5 min", "muted")
-            canvas.runs(0, 3, self._alerts(state) or self._alive(state, short=True), canvas.width)
+            canvas.runs(0, 3, self._last_line(state), canvas.width)
             return
         low, high = scale(values)
         at = max(14, canvas.put(0, 2, f"tok/s {low:,.0f}–{high:,.0f}", "muted") + 1)
         canvas.history(at, 2, [None if v is None else (v - low) / (high - low) for v in values], "accent")
-        canvas.runs(0, 3, self._alerts(state) or self._alive(state, short=True), canvas.width)
+        canvas.runs(0, 3, self._last_line(state), canvas.width)
 
     # -- ended -----------------------------------------------------------------------------------------------------
 
