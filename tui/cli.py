@@ -296,13 +296,14 @@ def logs(what: str, follow: bool, host: str | None, as_json: bool) -> int:
 
 @cli.command()
 @click.argument("what", metavar="[HOST:]FILE|RUN|-")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows: again at each change.")
 @host_option
 @json_option
-def diagnose(what: str, host: str | None, as_json: bool) -> int:
+def diagnose(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     """Read any SGLang log: how far it came, why it died, what to change."""
     from tui.cli_commands import diagnose_command
 
-    return diagnose_command(what, host, as_json)
+    return diagnose_command(what, host, as_json, follow=follow)
 
 
 @cli.command()

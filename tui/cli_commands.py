@@ -671,33 +671,55 @@ async def _watch_end(opened: HostSession, run: Run, state: dict[str, bool]) -> N
         await asyncio.sleep(1.0)
 
 
-def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
-    """`eagletui diagnose`: 0 whenever it could read."""
-    from tui.core.diagnosis import ExitEvidence, report_of, report_text
-    from tui.core.startup import LogTracker
+def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool = False) -> int:
+    """`eagletui diagnose`: 0 whenever it could read; with `follow` a report at each change, until the run is over."""
+    from tui.core.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
+    from tui.core.forecast import prefer_worked
+    from tui.core.patterns import patterns
+    from tui.core.startup import LogTracker, StartupState
+    from tui.core.watch import exit_evidence
 
+    for problem in patterns().problems:
+        say(f"pattern left out: {one_line(problem)}")
     tracker = LogTracker(records=False)
+    shown: list[object] = []
 
-    def show(exit: ExitEvidence | None = None, outcome: Outcome | None = None) -> int:
-        tracker.flush()
-        found = report_of(tracker, exit=exit)
+    def show(
+        run: Run | None = None, exit: ExitEvidence | None = None, outcome: Outcome | None = None
+    ) -> None:
+        known = records.read(run.run_id) if run is not None else None
+
+        def prefer(found: Diagnosis, state: StartupState) -> Diagnosis:
+            assert known is not None
+            past = [record for record in records.read_all() if record.run_id != known.run_id]
+            return prefer_worked(found, state, known.host, known.args, past)
+
+        found = report_of(tracker, exit=exit, prefer=prefer if known is not None else None)
         if outcome is not None:  # a log may end without a word
             found["outcome"] = outcome
-        if as_json:
-            emit(found)
-        else:
-            print(report_text(found))
-        return 0
+        key = [found[name] for name in ("phase", "outcome", "cause", "evidence")]
+        if key == shown:
+            return
+        if shown and not as_json:
+            print()
+        shown[:] = key
+        emit(found) if as_json else print(report_text(found), flush=True)
 
     def read_all(file: BinaryIO) -> int:
-        while block := file.read(1 << 20):
+        # A pipe gives what it has, so that a report comes as soon as it can.
+        while block := os.read(file.fileno(), 1 << 17):
             tracker.feed(block)
-        return show()
+            if follow:
+                show()
+        tracker.flush()
+        show()
+        return 0
 
     if what == "-":
         return read_all(sys.stdin.buffer)
     where, path = _split_host(what) if _names_a_file(what) else (None, what)
-    if _names_a_file(what) and where is None:
+    is_file = _names_a_file(what)
+    if is_file and where is None and not follow:
         try:
             with open(path, "rb") as file:
                 return read_all(file)
@@ -705,24 +727,42 @@ def diagnose_command(what: str, host: str | None, as_json: bool) -> int:
             raise UsageError(
                 f"{path}: {error.strerror}", "name a readable file", slug="unknown_file"
             ) from None
+    if is_file and where is None:
+        path = os.path.abspath(path)
 
     async def read_there() -> int:
-        from tui.core.follow import follow
+        from tui.core.follow import follow as follow_file
 
-        name = where or _host_of(what, host)
+        name = where or ("local" if is_file else _host_of(what, host))
         async with session(name) as opened:
-            target, exit, outcome = path, None, None
-            if where is None:
+            target, run = path, None
+            state = {"over": not follow}
+            tasks = []
+            if not is_file:
                 run = await _run_or_no_file(opened, what)
                 target = _log_of(run)
-                over = is_over(run)
-                exit = ExitEvidence(run.exit_code, run.stopped_by_us, alive=not over)
-                outcome = outcome_of_files(run)
-            async for chunk in follow(opened.transport, target, ended=lambda: True):
-                if chunk.event == "gone":
-                    raise _gone(target, name)
-                tracker.feed(chunk.data)
-            return show(exit, outcome)
+                if follow:
+                    state["over"] = is_over(run)
+                    tasks.append(asyncio.create_task(_watch_end(opened, run, state)))
+            try:
+                async for chunk in follow_file(opened.transport, target, ended=lambda: bool(state["over"])):
+                    if chunk.event == "gone" and (not follow or chunk.identity is None):
+                        raise _gone(target, name)
+                    if chunk.event in ("replaced", "truncated"):
+                        tracker.reset()
+                    tracker.feed(chunk.data)
+                    if follow and chunk.data and chunk.offset + len(chunk.data) >= (chunk.size or 0):
+                        show(run)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            tracker.flush()
+            if run is None:
+                show()
+            else:
+                run = await opened.find_run(run.run_id) if follow else run
+                show(run, await exit_evidence(opened.transport, run), outcome_of_files(run))
+            return 0
 
     return run_async(read_there())
 

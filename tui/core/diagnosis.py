@@ -1,7 +1,7 @@
 """Why a server died (or why a ready one deserves a second look), and what to change."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -580,10 +580,22 @@ class Report(dict[str, Any]):
     title: str | None = None
 
 
-def report_of(tracker: LogTracker, *, exit: ExitEvidence | None = None) -> Report:
-    """The JSON object of `eagletui diagnose` for what a tracker has read, and what the host says of the process."""
+def report_of(
+    tracker: LogTracker,
+    *,
+    exit: ExitEvidence | None = None,
+    prefer: Callable[[Diagnosis, StartupState], Diagnosis] | None = None,
+) -> Report:
+    """The JSON object of `eagletui diagnose` for what a tracker has read.
+
+    Args:
+        exit: what the host says of the process.
+        prefer: knows better advice, from earlier starts on that host (`forecast.prefer_worked`).
+    """
     state = tracker.state()
     found, observations = diagnose(state, exit=exit)
+    if found is not None and prefer is not None:
+        found = prefer(found, state)
     shown = found or next((item for item in observations if state.outcome == Outcome.READY), None)
     decode = state.last_decode
     made = Report(

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from tui.config import data_dir, load_settings
 from tui.core import gpu_sampler
 from tui.core.errors import EagletuiError
+from tui.core.patterns import patterns
 from tui.core.preflight import Finding, Level
 from tui.core.session import HostSession, open_session
+from tui.core.text import one_line
 from tui.core.transport import Asker
 
 _MIN_FREE_BYTES = 1_000_000
@@ -24,6 +26,8 @@ async def examine(name: str, asker: Asker) -> list[Finding]:
         found.append(Finding(check, level, text))
 
     _examine_files_here(add)
+    for problem in patterns().problems:
+        add("patterns", Level.WARN, f"left out: {one_line(problem)}")
     if name not in ("local", "demo"):
         if shutil.which("ssh"):
             add("ssh", Level.OK, "OpenSSH's client reads ~/.ssh/config for us")

@@ -487,13 +487,7 @@ class RunWatcher:
             # The exit speaks only when the whole log has: a reason that is still unread must not look like silence.
             evidence = ExitEvidence(alive=True)
             if self._run_over() and final:
-                evidence = ExitEvidence(
-                    exit_code=self._run.exit_code,
-                    stopped_by_us=self._run.stopped_by_us,
-                    dmesg_oom=self._kernel.oom,
-                    dmesg_xid=self._kernel.xid,
-                    kernel_silent=self._kernel.readable,
-                )
+                evidence = _evidence(self._run, self._kernel)
             found, observations = diagnose(self._tracker, exit=evidence)
             if found is not None:
                 found = forecast.prefer_worked(found, startup, self._run.host, self._args, self._past)
@@ -576,6 +570,26 @@ class RunWatcher:
                     graph_batch=forecast.graph_batch(state.startup) or known.graph_batch,
                 )
             )
+
+
+async def exit_evidence(transport: Transport, run: Run) -> ExitEvidence:
+    """What the host says of a run's end. Raises HostError, LinkLost."""
+    if not is_over(run):
+        return ExitEvidence(alive=True)
+    kernel = KernelWords()
+    if outcome_of_files(run) in (Outcome.CRASHED, Outcome.LOST):
+        kernel = await kernel_words(transport, _window_s(run))
+    return _evidence(run, kernel)
+
+
+def _evidence(run: Run, kernel: KernelWords) -> ExitEvidence:
+    return ExitEvidence(
+        exit_code=run.exit_code,
+        stopped_by_us=run.stopped_by_us,
+        dmesg_oom=kernel.oom,
+        dmesg_xid=kernel.xid,
+        kernel_silent=kernel.readable,
+    )
 
 
 def _window_s(run: Run) -> tuple[float, float] | None:
