@@ -631,9 +631,13 @@ async def test_the_command_is_there_before_the_host_answers_and_answers_are_kept
 
 
 async def test_a_result_with_other_values_is_not_that_of_the_profile(profiles):
+    for name in ("plain", "wide"):
+        (profiles / f"{name}.toml").write_text('kind = "launch"\n[args]\nmodel-path = "/m"\n')
     for number, name, sets in (
         (1, "base", {"mem-fraction-static": 0.9}),
         (2, "eagle", {"tp": 4, "env.A": "b"}),
+        (3, "plain", {"port": 31000}),
+        (4, "wide", {"model-path": "x" * 100}),
     ):
         records.write(
             records.LaunchRecord(f"{name}-20261003T200000Z-00000{number}", "gpu1", "server", name, "2026-10-03T20:00:00Z",
@@ -642,6 +646,46 @@ async def test_a_result_with_other_values_is_not_that_of_the_profile(profiles):
     async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
         await pilot.press("3")
         await shows(pilot, "ready in 10:00 with 0.9", "with tp=4, env.A=b")
+        rows = screen_text(pilot.app).split("\n")
+        # a port is no other configuration
+        assert any("plain " in row and "ready in 10:00  " in row for row in rows)
+        assert any("● wide  " in row and "ready in 10:00 with model-path" in row for row in rows)
+
+
+async def test_a_run_with_other_values_is_named_with_them_everywhere(profiles):
+    script = fakes.scene("ready")
+    changed = fakes.run(profile="base", extra={"sets": {"mem-fraction-static": 0.9}})
+    script.runs = script.replaced = (changed,)
+    script.updates = (replace(script.updates[0], state=replace(script.updates[0].state, run=changed)),)
+    async with panel(script, profiles).run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "● READY  base +mem-fraction-static=0.9")
+        await pilot.press("r")
+        await shows(pilot, "stops first: base +mem-fraction-static=0.9")
+        await pilot.press("escape", "S")
+        await shows(pilot, "Stop this server", "base +mem-fraction-static=0.9, run 4f9c2a")
+        await pilot.press("escape", "3")
+        await shows(pilot, "● base", "ready with 0.9")
+
+
+@pytest.mark.parametrize("size", [(160, 48), (120, 36)])
+async def test_a_suggested_change_says_why(size):
+    script = fakes.scene("crashed")
+    state = script.updates[0].state
+    diagnosis = replace(state.diagnosis, set={"mem-fraction-static": 0.9}, advice=("Raise it. Or not.",))
+    script.updates = (replace(script.updates[0], state=replace(state, diagnosis=diagnosis)),)
+    for number, fraction, took in ((1, 0.9, 600.0), (2, 0.9, 610.0), (3, 0.9, None), (4, 0.88, 600.0)):
+        records.write(
+            records.LaunchRecord(f"other-20261003T200000Z-00000{number}", "gpu1", "server", "other", "2026-10-03T20:00:00Z",
+                                 args={"model-path": "/m", "mem-fraction-static": fraction}, ready_after_s=took)
+        )  # fmt: skip
+    records.write(
+        records.LaunchRecord(
+            fakes.RUN_ID, "gpu1", "server", "eagle", "2026-10-06T20:01:03Z", args={"model-path": "/m"}
+        )
+    )
+    async with panel(script).run_test(size=size) as pilot:
+        await shows(pilot, "- mem-fraction-static = 0.76", "+ mem-fraction-static = 0.90")
+        await shows(pilot, "Raise it.", "Started here 2 times with it.")
 
 
 async def test_every_error_of_every_broken_file_is_named(profiles):

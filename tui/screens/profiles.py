@@ -35,7 +35,7 @@ from tui.screens.launch import (
     title_line,
 )
 from tui.widgets.footer import Keys
-from tui.widgets.paint import Canvas, Painted, Run, wrap
+from tui.widgets.paint import Canvas, Painted, Run, clip_runs, width_of, wrap
 
 if TYPE_CHECKING:
     from tui.core.preflight import Finding
@@ -103,12 +103,13 @@ def _errors_named(entry: "ProfileEntry", width: int) -> list[Line]:
 
 
 def _with(sets: Mapping[str, object] | None) -> str:
-    """`with 0.9`: what a launch had beside its profile; empty where it was the profile as it is."""
-    if not sets:
+    """`with 0.9`: what a launch had beside its profile; empty where it was the profile as it is, on whatever port."""
+    changed = {key: value for key, value in (sets or {}).items() if key not in ("port", "host")}
+    if not changed:
         return ""
-    if list(sets) == ["mem-fraction-static"]:
-        return f"with {sets['mem-fraction-static']}"
-    return "with " + ", ".join(overrides_of(sets))
+    if list(changed) == ["mem-fraction-static"]:
+        return f"with {changed['mem-fraction-static']}"
+    return "with " + ", ".join(overrides_of(changed))
 
 
 class ProfileList(Painted):
@@ -153,7 +154,10 @@ class ProfileList(Painted):
                 canvas.fill(1, y, canvas.width - 1, 1, "raised")
                 canvas.put(0, y, "▌", "accent")
             ground = "/raised" if here else ""
-            begin = canvas.right_runs(canvas.width, y, [(text, spec + ground) for text, spec in right])
+            # what a row is about is never cut for what is said of it
+            room_right = canvas.width - width_of(left) - 4
+            fitting = clip_runs(right, max(8, room_right))
+            begin = canvas.right_runs(canvas.width, y, [(text, spec + ground) for text, spec in fitting])
             canvas.runs(
                 1,
                 y,
@@ -199,8 +203,9 @@ class ProfileList(Painted):
                 glyph, color = _OUTCOME.get(record.outcome or "", ("·", "muted"))
                 when = fmt.day_clock(record.launched_at, of.board.utc_offset_s)
                 what = record.cause or record.outcome or "not seen to the end"
-                lines.append([(f"{glyph} ", color), (f"{when:<15}", "muted"), (f"{fmt.duration(record.ready_after_s):>6}", "text"),
-                              (f"   {what}", "muted"), (f" {_with(record.sets)}".rstrip(), "text")])  # fmt: skip
+                row: Line = [(f"{glyph} ", color), (f"{when:<15}", "muted"), (f"{fmt.duration(record.ready_after_s):>6}   ", "text"),
+                             (what, "muted"), (f" {_with(record.sets)}".rstrip(), "text")]  # fmt: skip
+                lines += fold(row, width)
         return lines
 
 
