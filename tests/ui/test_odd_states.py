@@ -9,6 +9,7 @@ from driving import screen_text, until
 from tui.app import EagleApp
 from tui.core.diagnosis import Diagnosis
 from tui.core.gpus import GpuSample
+from tui.core.preflight import Finding, Level
 from tui.core.runs import RunState
 from tui.core.session import RunUpdate
 from tui.core.startup import (
@@ -72,6 +73,46 @@ async def test_it_is_drawn_at_every_size(name):
                 assert all(len(row) <= size[0] for row in rows)
         await pilot.resize_terminal(120, 36)
         await pilot.press("tab", "enter", "escape", "tab", "enter", "escape")
+
+
+DIALOGS = {
+    "profiles to launch": ("l",),
+    "preview": ("l", "enter"),
+    "override": ("l", "o", "t", "p", "=", "4"),
+    "replace": ("r",),
+    "stop": ("S",),
+    "host": ("h",),
+    "help": ("question_mark",),
+    "import": ("3", "i", *"sudo python -m sglang.launch_server --model-path /m --tp 2 > x"),
+    "palette": ("ctrl+p",),
+    "run": ("tab", "enter"),
+}
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+async def test_dialogs_are_drawn_at_every_size_with_the_way_back(name, tmp_path):
+    script = fakes.scene("ready")
+    script.replaced = (
+        fakes.run(gpus=tuple(range(8)), extra={"sets": {"mem-fraction-static": 0.9, "x": "y" * 200}}),
+    )
+    script.findings = (
+        Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a " + "and so on " * 30, fakes.RUN_ID),
+        Finding("draft", Level.BLOCK, "/data/" + "x" * 300),
+        *(Finding(f"check{n}", Level.OK, "fine") for n in range(20)),
+    )
+    app = EagleApp("gpu1", open_session=fakes.Hosts(script), profiles_dir=fakes.profiles_in(tmp_path / "own"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.board.state is not None)
+        await pilot.press(*DIALOGS[name])
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        for size in ((160, 48), (120, 36), (80, 24), (80, 60), (40, 12), (20, 5)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: len(screen_text(app).split("\n")) == size[1])
+            await pilot.pause()
+            rows = screen_text(app).split("\n")
+            assert all(len(row) <= size[0] for row in rows)
+            if size[0] >= 80 and name != "palette":
+                await until(pilot, lambda: "Esc" in screen_text(app))
 
 
 async def test_gpus_that_come_and_go():
