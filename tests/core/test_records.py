@@ -91,3 +91,17 @@ def test_history_counts_only_starts_of_this_profile_here_that_got_ready():
     assert records.usual("gpu1", "base", {"mem-fraction-static": 0.9, "port": 1})[1] == records.PhaseHistory(
         20, 20, 20, 1
     )
+
+
+def test_history_of_the_same_version_comes_first():
+    for number, version, seconds in ((1, "0.5.22", 600.0), (2, "0.5.23", 700.0), (3, "0.5.22", 620.0)):
+        records.write(launched(number, sglang=version, ready_after_s=seconds))
+
+    def median(version):
+        total = records.usual("gpu1", "base", None, version)[1]
+        return total and (total.median_s, total.n)
+
+    assert median("0.5.23") == (700.0, 1)
+    assert median("0.5.22") == (610.0, 2)
+    assert median("0.5.24") == (620.0, 3)  # better than nothing
+    assert median(None) == (620.0, 3)

@@ -147,12 +147,13 @@ def _configuration(sets: Mapping[str, object]) -> dict[str, str]:
 
 
 def usual(
-    host: str, profile: str, sets: Mapping[str, object] | None = None
+    host: str, profile: str, sets: Mapping[str, object] | None = None, sglang: str | None = None
 ) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
     """Durations of each phase, and from launch to ready, over the last ten such starts here that reached ready.
 
     Args:
         sets: overrides of the profile; a start with others is another configuration.
+        sglang: starts with this version count alone, where there are any.
     """
     wanted = _configuration(sets or {})
     ready = [
@@ -162,7 +163,8 @@ def usual(
         and record.profile == profile
         and _configuration(record.sets) == wanted
         and record.ready_after_s is not None
-    ][:10]
+    ]
+    ready = ([record for record in ready if record.sglang == sglang] or ready)[:10] if sglang else ready[:10]
     phases: dict[str, list[float]] = {}
     for record in ready:
         for phase, took in record.phase_took_s.items():

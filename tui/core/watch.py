@@ -178,11 +178,13 @@ class RunWatcher:
         self._startup_changed = asyncio.Event()
         self._over = asyncio.Event()
         self._clock: HostClock | None = None
-        usual, self._usual_total = records.usual(run.host, run.profile or "", run.extra.get("sets"))
+        known = records.read(run.run_id)
+        usual, self._usual_total = records.usual(
+            run.host, run.profile or "", run.extra.get("sets"), known.sglang if known else None
+        )
         self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
         self._diagnosed: tuple[int, str, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
         # Whoever comes later than that moment knows it from the record only.
-        known = records.read(run.run_id)
         self._ready_after_s = known.ready_after_s if known else None
         self._args: Mapping[str, object] = known.args if known else {}
         self._past = [
@@ -377,12 +379,15 @@ class RunWatcher:
             wake.set()
 
     def _other_version(self, mine: str | None) -> bool:
-        """Whether the newest start of this profile here that reached ready had another SGLang."""
-        before = next(
-            (item.sglang for item in self._past if item.host == self._run.host and item.profile == self._run.profile and item.ready_after_s is not None),
-            None,
-        )  # fmt: skip
-        return mine is not None and before is not None and before != mine
+        """Whether all starts of this profile here that reached ready had other versions of SGLang."""
+        before = {
+            item.sglang
+            for item in self._past
+            if item.host == self._run.host
+            and item.profile == self._run.profile
+            and item.ready_after_s is not None
+        }
+        return mine is not None and bool(before) and mine not in before
 
     # -- one step -------------------------------------------------------------------------------------------------
 
