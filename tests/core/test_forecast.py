@@ -293,3 +293,18 @@ def test_capture_is_never_advised_upwards() -> None:
     lowered = prefer_worked(found, state, "gpu1", at(0.92), [launch(5, at(0.94)), launch(4, EAGLE)])
     assert lowered.set == {"mem-fraction-static": 0.88}
     assert lowered.advice[0].startswith("Lower --mem-fraction-static to 0.88")
+
+
+def test_a_smaller_graph_batch_is_named_where_it_would_do() -> None:
+    base = {**BASE, "cuda-graph-max-bs": 512, "mem-fraction-static": 0.93}
+    rows = tuple(asdict(rank(n, 0.88, draft=None, graphs=4.0)) for n in range(8))
+    measured = launch(
+        3, {**base, "mem-fraction-static": 0.88}, ledger=rows, mem_fraction=0.88, graph_batch=512
+    )
+    made = forecast("gpu1", base, [measured])
+    assert made is not None
+    assert made.fits is False
+    assert "leaves too little for the graphs" in made.text
+    assert made.workable.batch_most is not None
+    assert 0 < made.workable.batch_most < 512
+    assert made.text.endswith(f"or graphs up to batch {made.workable.batch_most}")

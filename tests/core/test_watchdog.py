@@ -241,6 +241,7 @@ def test_a_batch_line_ends_the_suspicion() -> None:
 
 def test_a_silent_log_or_a_rare_one_accuses_nobody() -> None:
     for state in (
+        replace(SERVING, server_args={"enable_http2": True}),
         replace(SERVING, batch_line=None),
         replace(SERVING, server_args={"decode_log_interval": 100_000}),
     ):

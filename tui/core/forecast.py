@@ -564,7 +564,10 @@ def _worded(
         if bounds.measured:
             lacks = (fraction - most) * max(row.before_gib or 0.0 for row in rows) if rows else None
             by = f" by about {lacks:.1f} GiB" if lacks else ""
-            return replace(made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}")
+            smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
+            return replace(
+                made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}{smaller}"
+            )
         return replace(made, text=f"{name} leaves little beside the pool{behind}")
     if made.short_gib is None:
         return replace(made, text=f"nothing was measured yet for {name}")

@@ -383,6 +383,8 @@ class Watchdog:
         spinning = self._spinning(now, self._batch_at)
         if spinning is not None:
             return replace(spinning, hard=silent > _STUCK_S[1])
+        if (startup.server_args or {}).get("enable_http2"):
+            return None  # its connections stay open without a request
         held = [end for end, since in self._held.items() if now - since >= _HELD_S]
         if not held or not self._looks or now - self._looks[-1][0] > 3 * LOOK_PERIOD_S:
             return None
