@@ -388,12 +388,21 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
 def _say_progress(state: ServerState, shown: object) -> object:
     """Says how far a start is where that is news; what was said is the next call's `shown`."""
     progress = state.startup.progress
-    key = (state.phase, state.stale, progress and progress.done * 10 // max(1, progress.total))
+    suspected, slower = state.suspected, state.slower
+    key = (
+        (state.phase, state.stale, progress and progress.done * 10 // max(1, progress.total)),
+        (suspected and (suspected.kind, suspected.hard), state.suspicion is None, slower and slower.phase),
+    )
     if key == shown:
         return shown
     line = state.phase.replace("_", " ")
     if progress:
         line += f" {progress.what} {progress.done}/{progress.total}"
+    if state.suspicion is not None:
+        evidence = f" ({'; '.join(suspected.evidence)})" if suspected and suspected.evidence else ""
+        line += f": it may hang: {state.suspicion}{evidence}"
+    elif slower is not None:
+        line += f": slower than ever here ({slower.took_s:.0f} s, at most {slower.slowest_s:.0f} s before); perhaps {slower.reasons[0]}"
     say(f"{time.strftime('%H:%M:%S')} {'link lost, was at ' if state.stale else ''}{line}")
     return key
 
