@@ -397,7 +397,7 @@ class EagleApp(App[None]):
                     log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
                 log.append(update.records)
                 outcome = str(update.state.outcome)
-                if was_alive:
+                if was_alive and before is not None and before.outcome is not update.state.outcome:
                     self._ring(update.state.run.run_id, outcome)
                 was_alive = was_alive or (update.settled and outcome in _ALIVE)
                 self.touch(soon=news)

@@ -76,3 +76,12 @@ def test_the_zone_follows_from_a_stamp_of_the_log(hours):
     stamp = fmt.clock(epoch + 12, hours * 3600)  # the first line comes some seconds after the launch
     assert fmt.utc_offset(stamp, epoch) == hours * 3600
     assert fmt.utc_offset("garbage", epoch) is None
+
+
+def test_the_age_of_a_stamp():
+    now = 1_791_318_000.0  # 20:20:00 UTC
+    assert fmt.since_stamp("20:10:00", 0.0, now) == 600.0
+    assert fmt.since_stamp("22:19:59", 7200.0, now) == 1.0
+    assert fmt.since_stamp("20:20:03", 0.0, now) == 0.0  # clocks differ
+    assert fmt.since_stamp(None, 0.0, now) > 3600
+    assert fmt.since_stamp("nonsense", 0.0, now) > 3600

@@ -193,3 +193,99 @@ async def test_a_full_buffer_lets_go_of_its_oldest_rows():
         await until(
             pilot, lambda: pilot.app.screen.query_one(LogView).current == pilot.app.board.log.first_row
         )
+
+
+def repeated(count: int, begin: int = 1) -> list[LogRecord]:
+    """A line that is said again and again, a second apart, between others."""
+    return [
+        record(begin + n, f"slow tokenizer said {n} times", time=f"20:41:{n:02d}", phase=Phase.SERVING)
+        for n in range(count)
+    ]
+
+
+async def test_a_fold_has_its_first_time_and_the_last_at_the_right():
+    records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "omega")]
+    async with await opened(with_records(*records), size=(160, 48)) as pilot:
+        await shows(pilot, "×15", "last 20:41:14")
+        row = next(row for row in screen_text(pilot.app).split("\n") if "×15" in row)
+        assert "20:41:00 TP0" in row
+        assert "said 14 times" in row  # the dashboard tells what goes on
+        await pilot.press("2")
+        await shows(pilot, "×15", "last 20:41:14")
+        row = next(row for row in screen_text(pilot.app).split("\n") if "×15" in row)
+        assert row.split()[0] == "2"
+        assert "said 0 times" in row  # the logs screen quotes the line of that number
+
+
+async def test_gutter_header_and_the_whole_line_agree_about_numbers():
+    records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "omega")]
+    async with await opened(with_records(*records), size=(120, 36)) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "×15", "following")
+        await pilot.press("k", "k")
+        await shows(pilot, "line 2 ·")
+        await pilot.press("enter")
+        await shows(pilot, "line 2", "said 0 times", "Esc back")
+
+
+async def test_the_cursor_is_there_whenever_it_does_not_follow():
+    async with await opened(with_records(*(record(n, words(n)) for n in range(1, 201)))) as pilot:
+        await shows(pilot, words(200), "following")
+        assert "▌" not in screen_text(pilot.app)
+        await pilot.press("f")  # on the dashboard, where the log has no focus
+        await shows(pilot, "not following", "▌")
+        await pilot.press("f")
+        await until(pilot, lambda: "▌" not in screen_text(pilot.app))
+        await pilot.press("2", "pageup")
+        await shows(pilot, "not following", "▌")
+        await pilot.press("pageup")
+        await shows(pilot, "▌")
+
+
+async def test_folding_keeps_the_cursor_on_its_record():
+    records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "between"), *repeated(5, begin=18)]
+    async with await opened(with_records(*records), size=(120, 36)) as pilot:
+        await pilot.press("2", "g", "j", "j")
+        await shows(pilot, "line 2 ·")
+        view = pilot.app.screen.query_one(LogView)
+        await pilot.press("z")
+        await until(pilot, lambda: not view.folded and view.current_record().number == 2)
+        await pilot.press("j", "j", "j")
+        await shows(pilot, "line 5 ·")
+        await pilot.press("z")
+        await until(pilot, lambda: view.folded and view.current_record().number == 2)
+        await pilot.press("z")
+        await shows(pilot, "line 5 ·")
+        await pilot.press("G", "k")
+        await shows(pilot, "line 22 ·")
+        await pilot.press("z")  # its fold began before the line between
+        await until(pilot, lambda: view.folded and view.current_record().number == 2)
+
+
+async def test_tab_is_told_in_the_search_field_and_escape_leaves_it():
+    async with await opened(fakes.scene("ready"), size=(80, 24)) as pilot:
+        await pilot.press("2", "slash")
+        await shows(pilot, "Tab filter", "Esc back")
+        await pilot.press("tab")
+        await shows(pilot, "Tab highlight")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.focused, LogView))
+        await shows(pilot, "/ search")
+        await pilot.press("tab")  # from the log into the field, and out again
+        await until(pilot, lambda: pilot.app.focused is not None and pilot.app.focused.id == "search")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.focused, LogView))
+
+
+async def test_a_rank_filter_is_told_where_the_list_of_ranks_has_no_room():
+    async with await opened(fakes.scene("starting"), size=(80, 24)) as pilot:
+        await pilot.press("2", "R", "R")
+        await shows(pilot, "TP0 only", "rows hidden")
+
+
+async def test_warnings_are_the_rows_that_are_marked():
+    async with await opened(fakes.scene("starting"), size=(160, 48)) as pilot:
+        await shows(pilot, "▲ 20:01:16")
+        marked = sum(1 for row in pilot.app.board.log.rows if row.record.kind == "warning")
+        await pilot.press("2")
+        await shows(pilot, f"▲ {marked} warnings · ✗ 0 errors")

@@ -1,10 +1,13 @@
 """Cells: clipping, wide characters, what is sent when something changes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui.board import Board
 from tui.core.text import sanitize
 from tui.widgets.paint import Canvas, _changed, cells, clip, clip_runs, width_of, wrap
+from tui.widgets.server_card import ServerCard
 
 
 def row(canvas: Canvas, y: int = 0) -> str:
@@ -90,3 +93,15 @@ def test_a_plot_has_gaps_where_the_data_has():
     assert canvas.chars[0][1] == canvas.chars[0][2] == " "
     assert canvas.chars[0][0] != " "
     assert canvas.chars[1][3] != " "
+
+
+@pytest.mark.parametrize(
+    ("high", "labels"), [(100.0, ("100", "50", "0")), (1600.0, ("1,600", "800")), (120_000.0, ("120,000",))]
+)
+def test_an_axis_is_as_wide_as_its_widest_label(high, labels):
+    canvas = Canvas(40, 5)
+    gutter = ServerCard(Board("gpu1"))._axis(canvas, 0, 0, 5, 0.0, high, "tok/s")
+    text = "\n".join(row(canvas, y) for y in range(5))
+    assert all(f" {label} ╌" in f" {text}".replace("\n", "\n ") for label in labels)
+    assert all(row(canvas, y)[gutter] == "╌" for y in (0, 2, 4))
+    assert gutter == max(5, len(labels[0]) + 1)

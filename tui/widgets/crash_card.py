@@ -387,10 +387,12 @@ def _pieces(rows: "Sequence[LogRow]") -> list[_Piece]:
         )
 
     def close() -> None:
-        heads = sum(1 for row in frames if _FRAME.match(row.record.text))
         raising = max((i for i, row in enumerate(frames) if _SOURCE.match(row.record.text)), default=None)
         hidden = frames[:raising] if raising is not None else frames
-        if heads < 2:
+        # The log folds frames of one file into one row: what is called tells them apart then.
+        heads = sum(1 for row in hidden if _FRAME.match(row.record.text))
+        calls = sum(1 for row in hidden if _SOURCE.match(row.record.text))
+        if max(heads, calls) < 2:
             hidden = []
         if hidden:
             lines = sum(row.count for row in hidden)
@@ -402,7 +404,7 @@ def _pieces(rows: "Sequence[LogRow]") -> list[_Piece]:
                     ("≡", "muted"),
                     None,
                     first.rank or fmt.NONE,
-                    f"  … {heads} frames",
+                    f"  … {max(heads, calls)} frames",
                     "muted",
                     note,
                 )

@@ -388,11 +388,11 @@ class ServerCard(Painted):
         what = "shards" if progress.what == "shards" else "graphs"
         runs: list[Run] = [(f"{progress.done}/{progress.total} {what}", "strong!")]
         parts: list[str] = []
-        if took and progress.done > 1:
-            parts.append(f", {fmt.decimals(took / progress.done, 1)} s each")
         left = self._bar_left(state)
         if state.eta_s is None and left is not None:
             parts.append(f", about {fmt.duration(left)} left")
+        if took and progress.done > 1:
+            parts.append(f", {fmt.decimals(took / progress.done, 1)} s each")
         if len(state.startup.ranks) > 1:
             parts.append(", by TP0's bar")
         for part in parts:
