@@ -911,6 +911,8 @@ class EagleApp(App[None]):
             action = command.action
             if action is None or (command.where not in ("everywhere", here) and action.startswith("screen.")):
                 continue
+            if command.where == "refused or lost link" and self.board.connected:
+                continue
             yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
         other = "light" if self.theme == "eagle-dark" else "dark"
         yield SystemCommand(
