@@ -47,6 +47,7 @@ SERVING = [
     b"[2026-10-06 20:01:20] Decode batch, #running-req: 2, #token: 9, accept len: 1.00, gen throughput (token/s): 3.00, #queue-req: 0",
     b"[2026-10-06 20:01:20.123 TP0] Decode batch, #running-req: 3, gen throughput (token/s): 4.00, #queue-req: 0",
     b"[2026-10-06 20:01:20 TP0] Decode batch [17], #running-req: 4, gen throughput (token/s): 5.00, #queue-req: 0",
+    b"[2026-10-06 20:01:20 TP0] Prefill batch [18], #new-seq: 1, #new-token: 6",
     b"[2026-10-06 20:01:21 DP0 TP0] Prefill batch, #new-seq: 1, #new-token: 6",
     b'[2026-10-06 20:01:22] INFO:     10.0.0.1:4242 - "POST /generate HTTP/1.1" 200 OK',
     b'[2026-10-06 20:01:22] INFO:     ::1:4242 - "GET /health HTTP/1.1" 200 OK',

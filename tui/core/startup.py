@@ -372,7 +372,10 @@ class LogTracker:
         self._decode_lines = 0
         self._batch_line: int | None = None
         self._unread: _Unread | None = None
-        self._run_pattern: tuple[int, re.Pattern[bytes] | None] | None = None  # (ranks it is for, pattern)
+        self._iterations = False  # batch lines have a number: SGLANG_LOG_FORWARD_ITERS=1
+        self._run_pattern: tuple[tuple[int, bool], re.Pattern[bytes] | None] | None = (
+            None  # (what it is for, pattern)
+        )
         self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
@@ -472,7 +475,7 @@ class LogTracker:
                     tags = raw[_MS_END if raw[20] == 0x2E else 20 : bracket]
                     if (tags in ranks or self._fast_rank(tags)) and self._means_nothing(head, raw, bracket):
                         number += 1
-                        runs = runs or self._runs()
+                        runs = self._runs()
                         continue
             if raw:
                 if self._unread is not None and (b"batch" in raw or b"slow tokenizer" in raw):
@@ -499,17 +502,20 @@ class LogTracker:
 
     def _runs(self) -> re.Pattern[bytes] | None:
         """Matches lines of the usual shapes of a serving server in a row, of the ranks known so far."""
-        count = len(self._fast_ranks)
-        if self._run_pattern is None or self._run_pattern[0] != count:
+        key = (len(self._fast_ranks), self._iterations)
+        if self._run_pattern is None or self._run_pattern[0] != key:
             tags = tuple(sorted(self._fast_ranks))
             own = not (self._tables.user_milestones or self._tables.user_failures)
-            self._run_pattern = (count, _run_pattern(tags, own) if 0 < count <= 64 else None)
+            made = _run_pattern(tags, own, self._iterations) if 0 < len(tags) <= 64 else None
+            self._run_pattern = (key, made)
         return self._run_pattern[1]
 
     def _take_run(self, text: bytes, begin: int, stop: int, number: int) -> int:
         """Takes such a run in; how many lines it has, 0 (and nothing taken) where a line may hold more than one record."""
         lines = text.count(b"\n", begin, stop)
         stamps = text.count(b"[", begin, stop)
+        if self._iterations:
+            stamps -= text.count(b" batch [", begin, stop)
         if stamps != lines:
             slow = text.count(_SLOW_TOKENIZER, begin, stop)
             blank = (text[begin] == 0x0A) + text.count(b"\n\n", begin, stop)
@@ -921,6 +927,7 @@ class LogTracker:
 
     def _on_batch(self, segment: Segment, batch: re.Match[str], number: int) -> str:
         decode = batch.group(1) == "Decode"
+        self._iterations = self._iterations or "[" in batch.group()
         if decode:
             rank = segment.rank or ""
             if rank in self._decode or len(self._decode) < _TAG_LIMIT:
@@ -1298,10 +1305,11 @@ _SLOW_TOKENIZER = b"Using a slow tokenizer."
 
 
 @lru_cache(maxsize=32)
-def _run_pattern(tags: tuple[bytes, ...], own_tables: bool) -> re.Pattern[bytes]:
+def _run_pattern(tags: tuple[bytes, ...], own_tables: bool, iterations: bool) -> re.Pattern[bytes]:
     ranks = b"(?:" + b"|".join(map(re.escape, tags)) + b")"
     stamp = rb"\[.{10} .{8}(?:\.\d{3})?"  # looser than a stamp: nothing else has these shapes behind it
-    shapes = rb"(?:(?:Decode|Prefill) batch[.,] .*|INFO:     [\da-f:].*HTTP/1.*)\n"
+    batch = rb"(?:Decode|Prefill) batch" + (rb"(?: \[\d+\])?" if iterations else b"") + rb"[.,] .*"
+    shapes = b"(?:" + batch + rb"|INFO:     [\da-f:].*HTTP/1.*)\n"
     # A warning's rest has no capital U: the phrase stands there once.
     slow = rb"/[^\n%\[\]]{0,1000}: UserWarning: Using a slow tokenizer\.[^\n%\[\]U]*\n"
     # Possessive: a run is never given back, so nothing is kept of its lines.
