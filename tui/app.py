@@ -554,7 +554,7 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="launch", exit_on_error=False)
     async def _launch_worker(self, plan: "LaunchPlan", replace: bool) -> None:
-        from tui.core.session import PreflightFailed
+        from tui.core.session import PreflightFailed, StopProgress
 
         board = self.board
         name = plan.profile.name
@@ -569,11 +569,15 @@ class EagleApp(App[None]):
                 if plan.blocked_without(run.run_id for run in leaving):
                     raise PreflightFailed(plan)
                 for run in leaving:
+                    board.stop = StopProgress("requested", f"asking {run.short_id} to stop")
+                    self.touch(soon=True)
                     async for progress in session.stop(run):
                         board.stop = progress
                         self.touch(soon=True)
                 board.busy = f"launching {name}"
                 self.touch(soon=True)
+                if leaving:  # what stood in its way is gone
+                    plan = await session.plan(plan.profile, plan.sets)
                 run = await session.launch(plan, replace=True)
             else:
                 run = await session.launch(plan)

@@ -5,6 +5,7 @@ import re
 import shlex
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import fakes
 import pytest
@@ -17,6 +18,8 @@ from tui.core.forecast import LastReady
 from tui.core.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.logs import LogRecord
 from tui.core.phases import Phase
+from tui.core.preflight import Finding, Level
+from tui.core.profiles import LaunchProfile
 from tui.core.runs import RunState
 from tui.core.session import RunUpdate, ServerState, StopProgress
 from tui.core.startup import LogTracker, Progress
@@ -566,3 +569,32 @@ async def test_applying_a_change_keeps_earlier_values_as_what_they_are(monkeypat
         await until(pilot, lambda: lines)
     assert shlex.split(lines[0])[0] == "port=32118"
     assert shlex.split(lines[0])[2] == "mem-fraction-static=0.88"
+
+
+async def test_a_replacement_is_planned_anew_once_what_stood_in_its_way_is_gone():
+    script = fakes.scene("ready")
+    script.replaced = (fakes.run(),)
+    script.findings = (Finding("gpus", Level.BLOCK, "held by run 4f9c2a", run=fakes.RUN_ID),)
+    async with panel(script).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        session = pilot.app.session
+        profile = LaunchProfile(name="next", path=Path("next.toml"))
+        plan = await session.plan(profile)
+        gate = asyncio.Event()
+        asked = []
+
+        async def stop(run, *, grace_s=20.0):
+            asked.append(run.run_id)
+            await gate.wait()
+            script.findings = ()
+            script.replaced = ()
+            yield StopProgress("done", "stopped", done=True)
+
+        session.stop = stop
+        pilot.app._launch_worker(plan, True)
+        await shows(pilot, "■ STOPPING", "asking 4f9c2a to stop")
+        gate.set()
+        await until(pilot, lambda: session.launched)
+        assert asked == [fakes.RUN_ID]
+        assert not session.launched[0][0].blocked
+        await until(pilot, lambda: pilot.app.board.run.profile == "next")
