@@ -599,8 +599,9 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
         if run is not None and follow:
             state["over"] = is_over(run)
             tasks.append(asyncio.create_task(_watch_end(opened, run, state)))
+        chunks = follow_file(opened.transport, path, ended=lambda: bool(state["over"]))
         try:
-            async for chunk in follow_file(opened.transport, path, ended=lambda: bool(state["over"])):
+            async for chunk in chunks:
                 if chunk.event == "gone" and (not follow or chunk.identity is None):
                     raise _gone(path, opened.entry.name)  # else it is being rotated, and comes again
                 if chunk.event and chunk.event != "ended":
@@ -623,6 +624,7 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
                     )
                 sys.stdout.flush()
         finally:
+            await chunks.aclose()
             for task in tasks:
                 task.cancel()
         return 0
@@ -753,8 +755,9 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
                 if follow:
                     state["over"] = is_over(run)
                     tasks.append(asyncio.create_task(_watch_end(opened, run, state)))
+            chunks = follow_file(opened.transport, target, ended=lambda: bool(state["over"]))
             try:
-                async for chunk in follow_file(opened.transport, target, ended=lambda: bool(state["over"])):
+                async for chunk in chunks:
                     if chunk.event == "gone" and (not follow or chunk.identity is None):
                         raise _gone(target, name)
                     if chunk.event in ("replaced", "truncated"):
@@ -763,6 +766,7 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
                     if follow and chunk.data and chunk.offset + len(chunk.data) >= (chunk.size or 0):
                         show(run)
             finally:
+                await chunks.aclose()
                 for task in tasks:
                     task.cancel()
             tracker.flush()

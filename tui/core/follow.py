@@ -8,7 +8,7 @@ inode and the checksum of its first 1 KiB; a file that was truncated, rotated or
 import asyncio
 import shlex
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -163,7 +163,7 @@ async def follow(
     identity: str | None = None,
     tail_from_end: bool = False,
     ended: Callable[[], bool] | None = None,
-) -> AsyncIterator[Chunk]:
+) -> AsyncGenerator[Chunk, None]:
     """The bytes of a file from `offset` on, as it grows; nothing lost or doubled, however often the link is lost.
 
     Args:

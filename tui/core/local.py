@@ -110,9 +110,12 @@ class LocalTransport:
             yield channel
         finally:
             end(channel)
-            task = asyncio.create_task(channel.reap())
-            self._reapers.add(task)
-            task.add_done_callback(self._reapers.discard)
+            if self._closed.is_set():  # the event loop may be about to end: nobody would wait for a task
+                child.close()
+            else:
+                task = asyncio.create_task(channel.reap())
+                self._reapers.add(task)
+                task.add_done_callback(self._reapers.discard)
 
     async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
         try:
@@ -186,3 +189,4 @@ class LocalTransport:
             await asyncio.wait(self._reapers, timeout=1.5)
         for task in self._reapers:
             task.cancel()
+        await asyncio.gather(*self._reapers, return_exceptions=True)
