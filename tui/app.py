@@ -132,6 +132,7 @@ class EagleApp(App[None]):
         super().__init__()
         self.board = Board(host, simulated=host == "demo")
         self.session: HostSession | None = None
+        self._connect_ended = asyncio.Event()
         self._profiles_dir = profiles_dir
         self._open_session = open_session
         self._bell = bell
@@ -220,6 +221,7 @@ class EagleApp(App[None]):
         board.started_at = time.monotonic()
         board.problem = None
         self._opened = False
+        self._connect_ended.clear()
         session: HostSession | None = None
         try:
             session = self.session = await self._open_session(board.host, self)
@@ -239,6 +241,8 @@ class EagleApp(App[None]):
         except Exception as error:
             self._set_problem(board, self.report_fault(error))
             return
+        finally:
+            self._connect_ended.set()
         self.touch()
         self._follow_facts(session, board)
         self._follow_gpus(session, board)
@@ -516,6 +520,7 @@ class EagleApp(App[None]):
         """The exact command and the findings. Raises EagletuiError."""
         from tui.core.profiles import parse_set_value
 
+        await self._connect_ended.wait()  # a key pressed while it connects is not refused for that
         session = self._live_session()
         values = {}
         for item in sets:
