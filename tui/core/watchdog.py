@@ -391,7 +391,7 @@ class Watchdog:
         requests = f"{len(held)} request{'s are' if len(held) > 1 else ' is'}"
         text = f"{requests} waiting and no batch line came for {_span(silent)}: it may be stuck"
         decode = startup.last_decode
-        evidence = [f"{len(held)} connections to the port are open for more than {_HELD_S:g} s"]
+        evidence = [f"connections to the port open for more than {_HELD_S:g} s: {len(held)}"]
         if decode is not None and decode.running:
             evidence.append(f"the last decode line had {decode.running} running")
         return Suspicion("stuck", text, (*evidence, *self._evidence(now)), silent > _STUCK_S[1])
