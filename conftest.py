@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-# Fixtures that start real servers, terminals or programs, and folders of tests that start many; the rest is `quick`.
+# Fixtures that start real servers, terminals or programs, and places of tests that start many or wait for deadlines;
+# the rest is `quick`: what may differ from one Python to the next.
 REAL_PARTS = {
     "sshd",
     "tcp_proxy",
@@ -23,7 +24,7 @@ REAL_PARTS = {
     "demo",
     "clone",
 }
-REAL_FOLDERS = {"e2e", "remote"}
+REAL_PLACES = {"e2e", "remote", "demo", "test_gpu_sampler.py", "test_flows.py", "test_odd_states.py"}
 
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_FOLDERS & set(item.path.parts)):
+        if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_PLACES & set(item.path.parts)):
             item.add_marker("quick")
 
 

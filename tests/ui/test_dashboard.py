@@ -409,6 +409,7 @@ async def test_without_history_or_bar_nothing_looks_done():
     script.updates = (RunUpdate(replace(state, startup=replace(state.startup, progress=None))),)
     async with panel(script).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "no history yet")
+        await shows(pilot, "load weights")
         assert server_row(pilot, "load weights")[70:77].strip() == ""
 
 
