@@ -25,9 +25,9 @@ from pathlib import Path
 from loopback import Loopback
 
 from tui.config import HostEntry
-from tui.core import runs
-from tui.core.hosts import open_transport
-from tui.core.scripts import Input, wrap
+from tui.core.host import runs
+from tui.core.link.hosts import open_transport
+from tui.core.link.scripts import Input, wrap
 from tui.terminal import TerminalAsker
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.link import Timing
-from tui.core.ssh_target import SshTarget
-from tui.core.transport import HostKeyQuestion, Prompt
+from tui.core.link.keeper import Timing
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import HostKeyQuestion, Prompt
 
 NO_SSHD = "no sshd: apt-get install openssh-server"
 
@@ -408,7 +408,7 @@ def fast_timing() -> Timing:
 @pytest.fixture
 async def make_ssh_transport(fast_timing: Timing, make_asker) -> AsyncIterator[Callable[..., object]]:
     """make_ssh_transport(target, asker=None, timing=None): not connected yet; closed with the test."""
-    from tui.core.ssh import SshTransport
+    from tui.core.link.ssh import SshTransport
 
     made: list[SshTransport] = []
 

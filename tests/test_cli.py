@@ -714,7 +714,7 @@ def wait_for_children(pid: int) -> None:
 
 ASKS = """
 import asyncio, sys
-from tui.core.transport import HostKeyQuestion, Prompt
+from tui.core.link.transport import HostKeyQuestion, Prompt
 from tui.terminal import TerminalAsker
 asker = TerminalAsker()
 if sys.argv[1] == "key":

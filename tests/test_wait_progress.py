@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tui.cli_commands import _say_progress
-from tui.core.phases import Outcome, Phase
-from tui.core.runs import Run, RunState
-from tui.core.startup import StartupState
+from tui.core.host.runs import Run, RunState
+from tui.core.log.phases import Outcome, Phase
+from tui.core.log.startup import StartupState
 from tui.core.watch import ServerState
 from tui.core.watchdog import Slower, Suspicion
 

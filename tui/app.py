@@ -20,17 +20,17 @@ from textual.widgets import Input
 from tui import format as fmt
 from tui.board import Board, run_name
 from tui.core.errors import EagletuiError, HostError
-from tui.core.transport import Asker, HostKeyQuestion, LinkState, Prompt
+from tui.core.link.transport import Asker, HostKeyQuestion, LinkState, Prompt
 from tui.screens.base import Mode
 from tui.theme import THEMES, textual_theme
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tui.core.logs import LogRecord
-    from tui.core.profiles import LaunchProfile, ProfileEntry
+    from tui.core.host.runs import Run
+    from tui.core.launch.profiles import LaunchProfile, ProfileEntry
+    from tui.core.log.logs import LogRecord
     from tui.core.records import PhaseHistory
-    from tui.core.runs import Run
     from tui.core.session import HostSession, LaunchPlan
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
@@ -362,7 +362,7 @@ class EagleApp(App[None]):
 
     def watch_run(self, run: "Run") -> None:
         """Shows a run and follows its log."""
-        from tui.core.logs import LogBuffer
+        from tui.core.log.logs import LogBuffer
 
         self.board.watch_run(run, LogBuffer())
         self._seen_runs = {run.run_id, *(known.run_id for known in self.board.runs)}
@@ -416,8 +416,8 @@ class EagleApp(App[None]):
             self._set_problem(board, self.report_fault(error))
 
     def _marker(self, text: str, stamp: str | None) -> "LogRecord":
-        from tui.core.logs import LogRecord
-        from tui.core.phases import Phase
+        from tui.core.log.logs import LogRecord
+        from tui.core.log.phases import Phase
 
         last = self.board.log.records[-1].phase if self.board.log and self.board.log.records else Phase.LAUNCH
         return LogRecord(0, 0, stamp if stamp != fmt.NONE else None, None, text, "marker", last)
@@ -501,13 +501,13 @@ class EagleApp(App[None]):
 
     def profile_entries(self) -> "list[ProfileEntry]":
         """Every profile found, broken ones too."""
-        from tui.core.profiles import discover
+        from tui.core.launch.profiles import discover
 
         return discover(self.profile_dirs())
 
     async def load_profile(self, name: str, sets: Sequence[str]) -> "LaunchProfile":
         """A launch profile with overrides. Raises UsageError."""
-        from tui.core.profiles import load_launch
+        from tui.core.launch.profiles import load_launch
 
         return load_launch(name, self.profile_dirs(), sets)
 
@@ -518,7 +518,7 @@ class EagleApp(App[None]):
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles import parse_set_value
+        from tui.core.launch.profiles import parse_set_value
 
         await self._connect_ended.wait()  # a key pressed while it connects is not refused for that
         session = self._live_session()
@@ -663,7 +663,7 @@ class EagleApp(App[None]):
             self.say("Nothing to apply: no change is suggested here")
             return
         from tui.core import records
-        from tui.core.profiles import parse_set_value, toml_value
+        from tui.core.launch.profiles import parse_set_value, toml_value
 
         known = records.read(state.run.run_id)
         earlier = known.sets if known else state.run.extra.get("sets") or {}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
-from tui.core.gpus import Gpu, GpuSample, HostFacts
-from tui.core.phases import Outcome, Phase
+from tui.core.host.gpus import Gpu, GpuSample, HostFacts
+from tui.core.link.transport import LinkState, LinkStatus
+from tui.core.log.phases import Outcome, Phase
 from tui.core.text import one_line
-from tui.core.transport import LinkState, LinkStatus
 
 if TYPE_CHECKING:
-    from tui.core.logs import LogBuffer
-    from tui.core.runs import Run
+    from tui.core.host.runs import Run
+    from tui.core.log.logs import LogBuffer
     from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
 
 HISTORY_S = 60.0

@@ -8,21 +8,19 @@ to stderr. Exit codes: 0 done; 1 the thing asked about failed; 2 unknown run, pr
 import contextlib
 import errno
 import io
-import json
 import math
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from tui import __version__
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.text import one_line, sanitize
-
-T = TypeVar("T")
+from tui.output import emit, say
 
 EXIT_INTERRUPTED = 130
 _MAX_SECONDS = 1e8  # three years: beyond that, somebody mistyped
@@ -46,37 +44,6 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-
-def default_host() -> str:
-    """HOST where none is named: EAGLETUI_HOST, then default_host of config.toml, then this machine."""
-    from tui.config import load_settings
-
-    return os.environ.get("EAGLETUI_HOST") or load_settings().default_host
-
-
-def emit(document: object) -> None:
-    """One JSON document (or one line of a stream) on stdout."""
-    text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
-    # A file name that is no UTF-8 comes as lone surrogates; in JSON these are written as escapes.
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
-    sys.stdout.flush()
-
-
-def say(text: str) -> None:
-    """A message, on stderr; nobody reading it is no reason to end."""
-    with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
-
-
-def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's coroutine on a fresh event loop."""
-    import asyncio
-    import logging
-
-    # What libraries log about broken links would stand between our lines; we say what matters ourselves.
-    logging.getLogger().addHandler(logging.NullHandler())
-    return asyncio.run(main)
 
 
 class _Seconds(click.ParamType[float]):
@@ -132,6 +99,8 @@ def _open_panel(host: str | None, profiles: Path | None) -> int:
             "for scripts there are eagletui launch, ps, wait, logs",
             slug="no_terminal",
         )
+    from tui.config import default_host
+
     name = host or default_host()
     from tui.app import run_panel
 

@@ -12,18 +12,26 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tui.cli import default_host, emit, run_async, say
-from tui.config import config_dir, data_dir, load_settings, profile_dirs, shipped_profiles_dir, state_dir
+from tui.config import (
+    config_dir,
+    data_dir,
+    default_host,
+    load_settings,
+    profile_dirs,
+    shipped_profiles_dir,
+    state_dir,
+)
 from tui.core import records
-from tui.core.diagnosis import Diagnosis
 from tui.core.errors import EagletuiError, TimedOut, UsageError
-from tui.core.logs import LogRecord
-from tui.core.runs import Run
+from tui.core.host.runs import Run
+from tui.core.link.transport import LinkState
+from tui.core.log.diagnosis import Diagnosis
+from tui.core.log.logs import LogRecord
+from tui.core.log.startup import Outcome
 from tui.core.session import HostSession, ServerState, open_session
-from tui.core.startup import Outcome
 from tui.core.text import one_line, sanitize
-from tui.core.transport import LinkState
 from tui.core.watch import RunUpdate, is_over, outcome_of_files
+from tui.output import emit, run_async, say
 from tui.terminal import TerminalAsker, interactive, read_line
 
 _EXIT_FOLLOWS_S = 15.0
@@ -112,8 +120,8 @@ def run_json(run: Run, outcome: str, phase: str | None, cause: str | None) -> di
 
 def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
     """`eagletui gpus`: exit code 1 where the host gave an error instead of GPUs."""
-    from tui.core.gpu_csv import parse_smi, smi_text
-    from tui.core.gpus import GpuSample, gpu_table, gpus_json, sample_error
+    from tui.core.host.gpu_csv import parse_smi, smi_text
+    from tui.core.host.gpus import GpuSample, gpu_table, gpus_json, sample_error
 
     def show(sample: GpuSample, samples: int) -> None:
         if as_json:
@@ -145,7 +153,7 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
 
     async def sample_session() -> int:
         nonlocal count
-        from tui.core import gpu_sampler
+        from tui.core.host import gpu_sampler
 
         async with session(host or default_host()) as opened:
             if not watch:
@@ -168,7 +176,7 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
 
 def profiles_list(directory: Path | None, as_json: bool) -> int:
     """`eagletui profiles list`."""
-    from tui.core.profiles import discover
+    from tui.core.launch.profiles import discover
 
     entries = discover(profile_dirs(directory))
     if as_json:
@@ -202,8 +210,8 @@ def profiles_show(
     directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
 ) -> int:
     """`eagletui profiles show`: the command for the host's SGLang where it was seen before, else for the newest."""
-    from tui.core import facts_cache
-    from tui.core.profiles import build_command, load_launch, render_command
+    from tui.core.host import facts_cache
+    from tui.core.launch.profiles import build_command, load_launch, render_command
 
     profile = load_launch(name, profile_dirs(directory), sets)
     where = host or profile.host or default_host()
@@ -228,8 +236,8 @@ def profiles_show(
 
 def profiles_import(file: Path, save_as: str | None, as_json: bool) -> int:
     """`eagletui profiles import`."""
-    from tui.core.profiles import save_profile
-    from tui.core.shell_command import import_command
+    from tui.core.launch.profiles import save_profile
+    from tui.core.launch.shell_command import import_command
 
     try:
         posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -270,7 +278,7 @@ def launch_command(
     as_json: bool,
 ) -> int:
     """`eagletui launch`."""
-    from tui.core.profiles import load_launch
+    from tui.core.launch.profiles import load_launch
 
     profile = load_launch(name, profile_dirs(directory), sets)
 
@@ -320,7 +328,7 @@ def _tell(state: ServerState) -> None:
 
 def _launch_again(run: Run, change: Mapping[str, object]) -> str:
     """The command that launches a run's profile as it was, with a change; secrets of the first launch are left out."""
-    from tui.core.profiles import MASK, toml_value
+    from tui.core.launch.profiles import MASK, toml_value
 
     known = records.read(run.run_id)
     sets = {**(known.sets if known else {}), **change}
@@ -573,7 +581,7 @@ async def _run_or_no_file(opened: HostSession, what: str) -> Run:
 
 def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     """`eagletui logs`: the bytes as they are where stdout is no terminal, except that secrets are masked."""
-    from tui.core.follow import follow as follow_file
+    from tui.core.host.follow import follow as follow_file
     from tui.core.masking import SecretMask
 
     mask = SecretMask()
@@ -591,7 +599,7 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
             sys.stdout.flush()
 
     async def copy(opened: HostSession, path: str, run: Run | None) -> int:
-        from tui.core.startup import LogTracker
+        from tui.core.log.startup import LogTracker
 
         tracker = LogTracker()
         state = {"over": not follow}
@@ -673,7 +681,7 @@ def _record_json(record: LogRecord) -> dict[str, object]:
 
 
 async def _watch_end(opened: HostSession, run: Run, state: dict[str, bool]) -> None:
-    from tui.core import runs
+    from tui.core.host import runs
 
     while not state["over"]:
         with contextlib.suppress(EagletuiError):
@@ -684,10 +692,10 @@ async def _watch_end(opened: HostSession, run: Run, state: dict[str, bool]) -> N
 
 def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool = False) -> int:
     """`eagletui diagnose`: 0 whenever it could read; with `follow` a report at each change, until the run is over."""
-    from tui.core.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
     from tui.core.forecast import prefer_worked
-    from tui.core.patterns import patterns
-    from tui.core.startup import LogTracker, StartupState
+    from tui.core.log.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
+    from tui.core.log.patterns import patterns
+    from tui.core.log.startup import LogTracker, StartupState
     from tui.core.watch import exit_evidence
 
     for problem in patterns().problems:
@@ -742,7 +750,7 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
         path = os.path.abspath(path)
 
     async def read_there() -> int:
-        from tui.core.follow import follow as follow_file
+        from tui.core.host.follow import follow as follow_file
 
         name = where or ("local" if is_file else _host_of(what, host))
         async with session(name) as opened:

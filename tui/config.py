@@ -200,3 +200,8 @@ def load_settings() -> Settings:
     if not isinstance(raw.get("bell", True), bool):
         raise wrong("bell", "true or false")
     return Settings(default_host, hosts, raw.get("theme", "dark"), raw.get("bell", True))
+
+
+def default_host() -> str:
+    """HOST where none is named: EAGLETUI_HOST, then default_host of config.toml, then this machine."""
+    return os.environ.get("EAGLETUI_HOST") or load_settings().default_host

@@ -5,7 +5,7 @@ import os
 import sys
 import termios
 
-from tui.core.transport import HostKeyQuestion, Prompt
+from tui.core.link.transport import HostKeyQuestion, Prompt
 
 
 def interactive() -> bool:

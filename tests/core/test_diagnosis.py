@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose, report
-from tui.core.memory import fraction_window, lowered_fraction
-from tui.core.patterns import patterns
-from tui.core.startup import LedgerRow, LogTracker, Outcome, Phase
+from tui.core.log.diagnosis import Diagnosis, ExitEvidence, diagnose, report
+from tui.core.log.memory import fraction_window, lowered_fraction
+from tui.core.log.patterns import patterns
+from tui.core.log.startup import LedgerRow, LogTracker, Outcome, Phase
 
 DATA = Path(__file__).parent.parent / "data" / "logs"
 T = "[2026-10-06 20:01:0{} TP0] "

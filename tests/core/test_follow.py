@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tui.core import follow as follow_module
 from tui.core.errors import HostError, UsageError
-from tui.core.follow import TAIL_BYTES, Chunk, file_info, follow, read_range
-from tui.core.local import LocalTransport
+from tui.core.host import follow as follow_module
+from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow, read_range
+from tui.core.link.local import LocalTransport
 
 
 @pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
@@ -32,7 +32,7 @@ async def host(request, tmp_path, monkeypatch):
         for tool in ("dd", "ls", "sleep", "printf"):
             (directory / tool).symlink_to(found)
         env["PATH"] = str(directory)
-    monkeypatch.setattr("tui.core.local.COMMAND", f"{directory}/sh -s")
+    monkeypatch.setattr("tui.core.link.local.COMMAND", f"{directory}/sh -s")
     transport = LocalTransport(env=env)
     yield transport
     await transport.close()

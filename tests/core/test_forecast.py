@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tui.core.diagnosis import Diagnosis, diagnose
 from tui.core.forecast import (
     findings,
     forecast,
@@ -15,8 +14,9 @@ from tui.core.forecast import (
     workable,
     workable_now,
 )
+from tui.core.log.diagnosis import Diagnosis, diagnose
+from tui.core.log.startup import LedgerRow, LogTracker, StartupState
 from tui.core.records import LaunchRecord
-from tui.core.startup import LedgerRow, LogTracker, StartupState
 
 BASE = {
     "model-path": "/data/models/Kimi-K2.5",

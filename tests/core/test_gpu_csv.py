@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.gpu_csv import parse_smi, smi_text, throttle_words
-from tui.core.gpus import gpu_table, gpus_json, sample_error
+from tui.core.host.gpu_csv import parse_smi, smi_text, throttle_words
+from tui.core.host.gpus import gpu_table, gpus_json, sample_error
 
 DATA = Path(__file__).parent.parent / "data" / "smi"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text().splitlines()]

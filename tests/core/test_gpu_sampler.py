@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.core.errors import LinkLost
-from tui.core.gpu_sampler import Feed, SamplerTiming, one_sample, sample_gpus, sampler_script
-from tui.core.host_facts import host_facts
-from tui.core.local import LocalTransport
-from tui.core.transport import LinkState, LinkStatus
+from tui.core.host.gpu_sampler import Feed, SamplerTiming, one_sample, sample_gpus, sampler_script
+from tui.core.host.host_facts import host_facts
+from tui.core.link.local import LocalTransport
+from tui.core.link.transport import LinkState, LinkStatus
 
 TESTS = Path(__file__).parent.parent
 FAST = SamplerTiming(stall_after_s=0.3, first_after_s=20.0, replace_after_s=1.0, retry_s=0.1, restart_s=0.05)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.host_facts import host_facts, read_facts
-from tui.core.local import LocalTransport
+from tui.core.host.host_facts import host_facts, read_facts
+from tui.core.link.local import LocalTransport
 
 TESTS = Path(__file__).parent.parent
 NO_NVML = str(TESTS / "nvml" / "missing")

@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
-from tui.core import http
 from tui.core.errors import HostError, LinkLost, TimedOut
-from tui.core.local import LocalTransport
+from tui.core.link import http
+from tui.core.link.local import LocalTransport
 
 
 @pytest.fixture

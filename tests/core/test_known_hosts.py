@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tui.core import known_hosts
-from tui.core.known_hosts import Verdict
+from tui.core.link import known_hosts
+from tui.core.link.known_hosts import Verdict
 
 
 def blob(seed: int, kind: str = "ssh-ed25519") -> bytes:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tui.core.errors import HostError, LinkLost
-from tui.core.link import Keeper, Timing
-from tui.core.transport import LinkState
+from tui.core.link.keeper import Keeper, Timing
+from tui.core.link.transport import LinkState
 
 
 class FakeLink:

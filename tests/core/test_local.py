@@ -7,11 +7,11 @@ import stat
 import pytest
 
 from tui.config import HostEntry
-from tui.core import scripts
 from tui.core.errors import HostError, LinkLost, TimedOut
-from tui.core.hosts import open_transport
-from tui.core.local import LocalTransport
-from tui.core.transport import LinkState, SilentAsker
+from tui.core.link import scripts
+from tui.core.link.hosts import open_transport
+from tui.core.link.local import LocalTransport
+from tui.core.link.transport import LinkState, SilentAsker
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.logs import LINE_LIMIT, LineSplitter, LogBuffer, LogRecord, LogRow, rank_label
-from tui.core.phases import Phase
-from tui.core.startup import LogTracker
+from tui.core.log.logs import LINE_LIMIT, LineSplitter, LogBuffer, LogRecord, LogRow, rank_label
+from tui.core.log.phases import Phase
+from tui.core.log.startup import LogTracker
 
 DATA = Path(__file__).parent.parent / "data" / "logs"
 

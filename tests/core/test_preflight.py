@@ -13,13 +13,13 @@ import pytest
 
 from tui.config import HostEntry
 from tui.core.errors import LinkLost, TimedOut
-from tui.core.gpus import Gpu, GpuProcess, GpuSample, HostFacts
-from tui.core.local import LocalTransport
-from tui.core.preflight import Finding, Level, preflight
-from tui.core.profiles import LaunchProfile, build_command
-from tui.core.runs import PortHolder, Run, RunState
-from tui.core.sglang import flags_of
-from tui.core.transport import Completed
+from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.host.preflight import Finding, Level, preflight
+from tui.core.host.runs import PortHolder, Run, RunState
+from tui.core.launch.profiles import LaunchProfile, build_command
+from tui.core.launch.sglang import flags_of
+from tui.core.link.local import LocalTransport
+from tui.core.link.transport import Completed
 
 FACTS = HostFacts(
     gpu_names=("NVIDIA RTX PRO 6000",) * 8,

@@ -7,7 +7,7 @@ import pytest
 
 from tui.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
-from tui.core.profiles import (
+from tui.core.launch.profiles import (
     LaunchProfile,
     ProfileBroken,
     build_command,
@@ -19,7 +19,7 @@ from tui.core.profiles import (
     render_command,
     save_profile,
 )
-from tui.core.sglang import flags_of
+from tui.core.launch.sglang import flags_of
 
 HOST = HostEntry("gpu1", "gpu1", "/opt/sglang/bin/python", {"HF_HOME": "/data/hf"})
 BASE = """

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tui.core import readiness, runs
-from tui.core.local import LocalTransport
+from tui.core import readiness
+from tui.core.host import runs
+from tui.core.host.runs import LaunchRequest, Run, RunState
+from tui.core.link.local import LocalTransport
+from tui.core.log.startup import StartupState
 from tui.core.readiness import ReadinessProbe, model_served
-from tui.core.runs import LaunchRequest, Run, RunState
-from tui.core.startup import StartupState
 
 pytestmark = pytest.mark.timeout(120)
 

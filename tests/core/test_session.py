@@ -11,11 +11,11 @@ import pytest
 from tui.config import shipped_profiles_dir
 from tui.core import records
 from tui.core.errors import UsageError
-from tui.core.profiles import load_launch
-from tui.core.runs import Run, RunBusy, RunState
+from tui.core.host.runs import Run, RunBusy, RunState
+from tui.core.launch.profiles import load_launch
+from tui.core.link.transport import SilentAsker
+from tui.core.log.startup import Outcome, Phase
 from tui.core.session import HostSession, PreflightFailed, ServerState, claimed_gpus, open_session
-from tui.core.startup import Outcome, Phase
-from tui.core.transport import SilentAsker
 from tui.demo.client import stop_demo
 
 pytestmark = pytest.mark.timeout(180)

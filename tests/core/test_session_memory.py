@@ -9,13 +9,14 @@ from contextlib import aclosing
 import pytest
 
 from tui.config import shipped_profiles_dir
-from tui.core import records, runs, watch, watchdog
-from tui.core.local import LocalTransport
-from tui.core.profiles import load_launch
-from tui.core.runs import LaunchRequest, RunState
+from tui.core import records, watch, watchdog
+from tui.core.host import runs
+from tui.core.host.runs import LaunchRequest, RunState
+from tui.core.launch.profiles import load_launch
+from tui.core.link.local import LocalTransport
+from tui.core.link.transport import SilentAsker
+from tui.core.log.startup import Outcome
 from tui.core.session import HostSession, LaunchPlan, ServerState, open_session
-from tui.core.startup import Outcome
-from tui.core.transport import SilentAsker
 from tui.core.watch import RunWatcher
 from tui.demo.client import stop_demo
 

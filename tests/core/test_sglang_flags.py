@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tui.config import HostEntry, state_dir
-from tui.core.local import LocalTransport
-from tui.core.sglang import (
+from tui.core.launch.sglang import (
     flag_table,
     flags_of,
     learn_flags,
@@ -19,6 +18,7 @@ from tui.core.sglang import (
     unknown_flags,
     version_matches,
 )
+from tui.core.link.local import LocalTransport
 
 HELP = Path(__file__).parent.parent / "data" / "commands" / "help_0_5_23.txt"
 NEWEST = flags_of("0.5.23")

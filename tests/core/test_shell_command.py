@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.profiles import discover
-from tui.core.shell_command import ImportedCommand, import_command
-from tui.core.shell_words import Shell
+from tui.core.launch.profiles import discover
+from tui.core.launch.shell_command import ImportedCommand, import_command
+from tui.core.launch.shell_words import Shell
 
 DATA = Path(__file__).parent.parent / "data" / "commands"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]

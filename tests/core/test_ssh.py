@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 
-from tui.core import http
 from tui.core.errors import HostError, LinkLost, TimedOut
-from tui.core.link import Timing
-from tui.core.ssh import generate_key, serve
-from tui.core.ssh_target import SshTarget
-from tui.core.transport import LinkState
+from tui.core.link import http
+from tui.core.link.keeper import Timing
+from tui.core.link.ssh import generate_key, serve
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import LinkState
 
 
 async def test_status_and_outputs(ssh_transport):

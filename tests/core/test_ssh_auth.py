@@ -9,9 +9,9 @@ import asyncssh
 import pytest
 
 from tui.core.errors import HostError
-from tui.core.link import Timing
-from tui.core.ssh_target import SshTarget
-from tui.core.transport import LinkState
+from tui.core.link.keeper import Timing
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import LinkState
 
 
 async def denied(transport) -> HostError:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tui.config import HostEntry
-from tui.core import ssh_config
 from tui.core.errors import HostError
-from tui.core.hosts import open_transport
-from tui.core.ssh_config import HostSpec, resolve
-from tui.core.ssh_target import HostKeyPolicy
-from tui.core.transport import SilentAsker
+from tui.core.link import ssh_config
+from tui.core.link.hosts import open_transport
+from tui.core.link.ssh_config import HostSpec, resolve
+from tui.core.link.ssh_target import HostKeyPolicy
+from tui.core.link.transport import SilentAsker
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh: apt-get install openssh-client")
 
@@ -287,7 +287,7 @@ async def test_a_broken_configuration_is_a_refusal_that_mending_ends(sshd, confi
 def test_only_ssh_imports_asyncssh():
     import subprocess
 
-    code = "import sys, tui.core.hosts, tui.core.local, tui.core.ssh_config, tui.core.http; print('asyncssh' in sys.modules)"
+    code = "import sys, tui.core.link.hosts, tui.core.link.local, tui.core.link.ssh_config, tui.core.link.http; print('asyncssh' in sys.modules)"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )

@@ -14,9 +14,9 @@ import asyncssh
 import pytest
 
 from tui.core.errors import HostError, LinkLost
-from tui.core.link import Timing
-from tui.core.ssh_target import SshTarget
-from tui.core.transport import LinkState
+from tui.core.link.keeper import Timing
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import LinkState
 
 
 def target(port: int, **changes) -> SshTarget:
@@ -313,7 +313,7 @@ def open_files() -> int:
 
 
 async def test_cancelled_connects_leave_nothing_behind(sshd, make_asker, fast_timing, until):
-    from tui.core.ssh import SshTransport
+    from tui.core.link.ssh import SshTransport
 
     rng = random.Random(1)
     to = sshd.target()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tui.core.errors import HostError
-from tui.core.ssh_target import HostKeyPolicy
-from tui.core.transport import HostKeyChanged, LinkState
+from tui.core.link.ssh_target import HostKeyPolicy
+from tui.core.link.transport import HostKeyChanged, LinkState
 
 
 def shown(sshd) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tui.core.diagnosis import diagnose, read_file_report, report, report_text
-from tui.core.startup import LogTracker, Outcome, Phase
+from tui.core.log.diagnosis import diagnose, read_file_report, report, report_text
+from tui.core.log.startup import LogTracker, Outcome, Phase
 
 DATA = Path(__file__).parent.parent / "data" / "logs"
 CASES = [json.loads(line) for line in (DATA / "corpus" / "cases.jsonl").read_text().splitlines()]

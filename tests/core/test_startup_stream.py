@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.diagnosis import ExitEvidence, diagnose, report
-from tui.core.logs import LINE_LIMIT, LogBuffer, LogRecord
-from tui.core.startup import LogTracker, Outcome, Phase, StartupState
+from tui.core.log.diagnosis import ExitEvidence, diagnose, report
+from tui.core.log.logs import LINE_LIMIT, LogBuffer, LogRecord
+from tui.core.log.startup import LogTracker, Outcome, Phase, StartupState
 
 DATA = Path(__file__).parent.parent / "data" / "logs"
 LOGS = {path.name: path.read_bytes() for path in sorted((DATA / "corpus").glob("*.log"))}

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tui.core import records, runs
+from tui.core import records
 from tui.core.errors import HostError
-from tui.core.local import LocalTransport
+from tui.core.host import runs
+from tui.core.host.runs import LaunchRequest, Run, RunState
+from tui.core.link.local import LocalTransport
+from tui.core.log.startup import Outcome, Phase
 from tui.core.records import LaunchRecord
-from tui.core.runs import LaunchRequest, Run, RunState
-from tui.core.startup import Outcome, Phase
 from tui.core.watch import RunUpdate, RunWatcher, outcome_of_files
 
 pytestmark = pytest.mark.timeout(120)

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from tui.core.gpus import Gpu, GpuSample
-from tui.core.local import LocalTransport
-from tui.core.phases import Outcome, Phase
+from tui.core.host.gpus import Gpu, GpuSample
+from tui.core.link.local import LocalTransport
+from tui.core.log.phases import Outcome, Phase
+from tui.core.log.startup import DecodeFigures, LogTracker, Progress, StartupState
 from tui.core.records import PhaseHistory
-from tui.core.startup import DecodeFigures, LogTracker, Progress, StartupState
 from tui.core.watchdog import (
     HostLook,
     Process,

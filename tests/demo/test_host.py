@@ -18,7 +18,7 @@ import pytest
 
 from tui.config import state_dir
 from tui.core.errors import HostError
-from tui.core.ssh import SshTransport
+from tui.core.link.ssh import SshTransport
 from tui.demo import place
 from tui.demo.client import demo_env, demo_label, ensure_demo, stop_demo
 from tui.demo.gpus import process_start

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tui.core.gpu_csv import parse_smi
+from tui.core.host.gpu_csv import parse_smi
 from tui.demo import gpus, place
 
 

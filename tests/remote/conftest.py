@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.local import LocalTransport
+from tui.core.link.local import LocalTransport
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -65,7 +65,7 @@ async def make_host(
             **environment,
         }
         if shell is not None:
-            monkeypatch.setattr("tui.core.local.COMMAND", f"{shell} -s")
+            monkeypatch.setattr("tui.core.link.local.COMMAND", f"{shell} -s")
             env["ER_SH"] = shell
         made.append(LocalTransport(env={name: value for name, value in env.items() if value}))
         return made[-1]

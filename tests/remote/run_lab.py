@@ -8,8 +8,8 @@ import socket
 import time
 from pathlib import Path
 
-from tui.core import runs
-from tui.core.runs import LaunchRequest, Run, RunState, new_run_id
+from tui.core.host import runs
+from tui.core.host.runs import LaunchRequest, Run, RunState, new_run_id
 
 
 async def until(condition, what: str, deadline_s: float = 60):

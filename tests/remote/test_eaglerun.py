@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from run_lab import exited, free_port, record, request, seen, sh, stop_over, until, write_record
 
-from tui.core import runs, scripts
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.runs import InRunDir, LaunchRequest, Run, RunBusy, RunState, launch, new_run_id
+from tui.core.host import runs
+from tui.core.host.runs import InRunDir, LaunchRequest, Run, RunBusy, RunState, launch, new_run_id
+from tui.core.link import scripts
 
 HOSTILE = [
     "",

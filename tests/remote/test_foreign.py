@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from run_lab import free_port, request, until
 
-from tui.core import runs
-from tui.core.runs import RunState, launch
+from tui.core.host import runs
+from tui.core.host.runs import RunState, launch
 
 # A server by its command line: `python .../sglang serve --port N`, with a rank under a title as setproctitle makes it.
 SERVER = """

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from run_lab import exited, free_port, kill_all, request, seen, sh, stop_over, until
 
-from tui.core import runs
-from tui.core.follow import follow
-from tui.core.runs import RunState, launch
+from tui.core.host import runs
+from tui.core.host.follow import follow
+from tui.core.host.runs import RunState, launch
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from run_lab import exited, record, request, seen, sh, stop_over, until, write_record
 
-from tui.core import runs
 from tui.core.errors import UsageError
-from tui.core.runs import RunState, launch
+from tui.core.host import runs
+from tui.core.host.runs import RunState, launch
 
 # A tree as a server's can become: a child that ignores SIGTERM, one in a session of its own, one that was forked twice
 # and belongs to nobody, one with a name made to confuse a parser of /proc, and one that cleared its environment.

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tui.config import HostEntry
-from tui.core.diagnosis import Diagnosis, Evidence
-from tui.core.gpus import Gpu, GpuProcess, GpuSample, HostFacts
-from tui.core.preflight import Finding, Level
-from tui.core.profiles import LaunchCommand, LaunchProfile
-from tui.core.records import PhaseHistory
-from tui.core.runs import Run, RunState
-from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
-from tui.core.startup import (
+from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.host.preflight import Finding, Level
+from tui.core.host.runs import Run, RunState
+from tui.core.launch.profiles import LaunchCommand, LaunchProfile
+from tui.core.link.transport import LinkState, LinkStatus
+from tui.core.log.diagnosis import Diagnosis, Evidence
+from tui.core.log.startup import (
     DecodeFigures,
     LedgerRow,
     LogTracker,
@@ -25,7 +24,8 @@ from tui.core.startup import (
     RankState,
     StartupState,
 )
-from tui.core.transport import LinkState, LinkStatus
+from tui.core.records import PhaseHistory
+from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
 
 GIB = 1024.0
 RUN_ID = "kimi-k2.5-eagle3-mem088-20261006T200103Z-4f9c2a"

@@ -8,7 +8,7 @@ from driving import shows, until
 from rich.console import Console
 
 from tui.app import EagleApp
-from tui.core.gpus import GpuSample
+from tui.core.host.gpus import GpuSample
 from tui.widgets.gpu_panel import GpuPanel
 from tui.widgets.tight import TightUpdate
 

@@ -13,17 +13,17 @@ from driving import screen_text, shows, until
 
 from tui.app import EagleApp
 from tui.board import Board
-from tui.core.diagnosis import Diagnosis
 from tui.core.forecast import LastReady
-from tui.core.gpus import Gpu, GpuProcess, GpuSample, HostFacts
-from tui.core.logs import LogRecord
-from tui.core.phases import Phase
-from tui.core.preflight import Finding, Level
-from tui.core.profiles import LaunchProfile
-from tui.core.runs import RunState
+from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.host.preflight import Finding, Level
+from tui.core.host.runs import RunState
+from tui.core.launch.profiles import LaunchProfile
+from tui.core.link.transport import LinkState
+from tui.core.log.diagnosis import Diagnosis
+from tui.core.log.logs import LogRecord
+from tui.core.log.phases import Phase
+from tui.core.log.startup import LogTracker, Progress
 from tui.core.session import RunUpdate, ServerState, StopProgress
-from tui.core.startup import LogTracker, Progress
-from tui.core.transport import LinkState
 from tui.core.watchdog import Slower, Suspicion
 from tui.widgets.server_card import phase_rows
 

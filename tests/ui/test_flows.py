@@ -12,8 +12,8 @@ from driving import screen_text, shows, until
 from tui.app import EagleApp
 from tui.core import records
 from tui.core.errors import HostError
-from tui.core.preflight import Finding, Level
-from tui.core.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
+from tui.core.host.preflight import Finding, Level
+from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
 from tui.screens.dashboard import Dashboard
 from tui.screens.dialogs import Confirm
 

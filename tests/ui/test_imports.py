@@ -7,7 +7,7 @@ import sys
 def test_the_panel_starts_without_ssh_profiles_and_sessions():
     program = (
         "import sys, tui.app, tui.screens.dashboard\n"
-        "heavy = {'asyncssh', 'cryptography', 'pydantic', 'plotext', 'tomlkit', 'tui.core.session', 'tui.core.startup', 'h11'}\n"
+        "heavy = {'asyncssh', 'cryptography', 'pydantic', 'plotext', 'tomlkit', 'tui.core.session', 'tui.core.log.startup', 'h11'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

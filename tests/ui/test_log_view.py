@@ -4,9 +4,9 @@ import fakes
 from driving import screen_text, shows, until
 
 from tui.app import EagleApp
-from tui.core.logs import LogRecord
+from tui.core.log.logs import LogRecord
+from tui.core.log.startup import Phase
 from tui.core.session import RunUpdate
-from tui.core.startup import Phase
 from tui.widgets.log_view import LogView
 
 

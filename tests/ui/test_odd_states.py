@@ -7,12 +7,11 @@ import pytest
 from driving import screen_text, until
 
 from tui.app import EagleApp
-from tui.core.diagnosis import Diagnosis
-from tui.core.gpus import GpuSample
-from tui.core.preflight import Finding, Level
-from tui.core.runs import RunState
-from tui.core.session import RunUpdate
-from tui.core.startup import (
+from tui.core.host.gpus import GpuSample
+from tui.core.host.preflight import Finding, Level
+from tui.core.host.runs import RunState
+from tui.core.log.diagnosis import Diagnosis
+from tui.core.log.startup import (
     DecodeFigures,
     LedgerRow,
     Outcome,
@@ -22,6 +21,7 @@ from tui.core.startup import (
     RankState,
     StartupState,
 )
+from tui.core.session import RunUpdate
 
 BARE = StartupState()
 NO_ADVICE = Diagnosis("unknown", "It died and the log does not say why. " * 4, None, None, None)

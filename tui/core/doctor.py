@@ -5,13 +5,13 @@ import shutil
 from collections.abc import Callable
 
 from tui.config import data_dir, load_settings
-from tui.core import gpu_sampler
 from tui.core.errors import EagletuiError
-from tui.core.patterns import patterns
-from tui.core.preflight import Finding, Level
+from tui.core.host import gpu_sampler
+from tui.core.host.preflight import Finding, Level
+from tui.core.link.transport import Asker
+from tui.core.log.patterns import patterns
 from tui.core.session import HostSession, open_session
 from tui.core.text import one_line
-from tui.core.transport import Asker
 
 _MIN_FREE_BYTES = 1_000_000
 

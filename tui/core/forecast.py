@@ -1,7 +1,7 @@
 """Memory before a launch, from earlier starts of the same model on the same host; and what worked there before.
 
 SGLang's budget is `fraction x memory free before the load`; weights, draft model and KV pool come out of it, CUDA graphs
-and activations live beside it (tui/core/memory.py). What a rank needs is measured by each start, a crashed one included,
+and activations live beside it (tui/core/log/memory.py). What a rank needs is measured by each start, a crashed one included,
 and kept in this machine's record of launches. Nothing here asks a host.
 """
 
@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from tui.core.diagnosis import Diagnosis
-from tui.core.memory import fraction_window
-from tui.core.preflight import Finding, Level
+from tui.core.host.preflight import Finding, Level
+from tui.core.launch.sglang import flag_table
+from tui.core.log.diagnosis import Diagnosis
+from tui.core.log.memory import fraction_window
+from tui.core.log.startup import LedgerRow, StartupState
 from tui.core.records import LaunchRecord
-from tui.core.sglang import flag_table
-from tui.core.startup import LedgerRow, StartupState
 from tui.core.text import one_line
 
 _MARGIN_SHARE, _MARGIN_LIMIT_GIB = (

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 
 from tui.core.errors import EagletuiError
-from tui.core.http import request
-from tui.core.runs import Run, RunState, port_belongs_to
-from tui.core.startup import StartupState
-from tui.core.transport import Transport
+from tui.core.host.runs import Run, RunState, port_belongs_to
+from tui.core.link.http import request
+from tui.core.link.transport import Transport
+from tui.core.log.startup import StartupState
 
 HTTP_PROBE_PERIOD_S = 2.0
 _TALKING_LOG_PERIOD_S = 15.0

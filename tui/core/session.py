@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tui.config import HostEntry, load_settings
-from tui.core import facts_cache, forecast, gpu_sampler, preflight, records, runs, sglang
+from tui.core import forecast, records
 from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
-from tui.core.gpus import GpuSample, HostFacts
-from tui.core.hosts import open_transport
-from tui.core.preflight import Finding, Level
-from tui.core.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
+from tui.core.host import facts_cache, gpu_sampler, preflight, runs
+from tui.core.host.gpus import GpuSample, HostFacts
+from tui.core.host.preflight import Finding, Level
+from tui.core.host.runs import LaunchRequest, Run, RunState
+from tui.core.launch import sglang
+from tui.core.launch.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
+from tui.core.link.hosts import open_transport
+from tui.core.link.transport import Asker, LinkState, LinkStatus, Transport
 from tui.core.records import LaunchRecord, PhaseHistory
-from tui.core.runs import LaunchRequest, Run, RunState
 from tui.core.text import one_line
-from tui.core.transport import Asker, LinkState, LinkStatus, Transport
 from tui.core.watch import LogGap, RunUpdate, RunWatcher, ServerState
 
 __all__ = [

@@ -7,18 +7,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 
-from tui.core import forecast, records, runs
-from tui.core.diagnosis import Diagnosis, ExitEvidence, diagnose
+from tui.core import forecast, records
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
-from tui.core.follow import Chunk, file_info, follow
 from tui.core.forecast import LastReady
-from tui.core.gpus import GpuSample
-from tui.core.logs import LogRecord
+from tui.core.host import runs
+from tui.core.host.follow import Chunk, file_info, follow
+from tui.core.host.gpus import GpuSample
+from tui.core.host.runs import Run, RunState
+from tui.core.link.transport import LinkState, Transport
+from tui.core.log.diagnosis import Diagnosis, ExitEvidence, diagnose
+from tui.core.log.logs import LogRecord
+from tui.core.log.startup import LogTracker, Outcome, Phase, StartupState
 from tui.core.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
 from tui.core.records import PhaseHistory
-from tui.core.runs import Run, RunState
-from tui.core.startup import LogTracker, Outcome, Phase, StartupState
-from tui.core.transport import LinkState, Transport
 from tui.core.watchdog import (
     LOOK_PERIOD_S,
     KernelWords,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-from tui.core.diagnosis import Diagnosis, Evidence
-from tui.core.gpus import GpuSample
-from tui.core.phases import Outcome, Phase
+from tui.core.host.gpus import GpuSample
+from tui.core.link.transport import Transport
+from tui.core.log.diagnosis import Diagnosis, Evidence
+from tui.core.log.phases import Outcome, Phase
+from tui.core.log.startup import StartupState
 from tui.core.records import PhaseHistory
-from tui.core.startup import StartupState
 from tui.core.text import one_line
-from tui.core.transport import Transport
 
 LOOK_PERIOD_S = 15.0
 _LOOK_AFTER_S = 30.0  # of silence: before that nobody asks the host

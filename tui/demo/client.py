@@ -15,7 +15,7 @@ from typing import Any
 from tui import __version__
 from tui.config import state_dir
 from tui.core.errors import HostError
-from tui.core.ssh_target import HostKeyPolicy, SshTarget
+from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
 
 SPEED, SEED = "EAGLETUI_DEMO_SPEED", "EAGLETUI_DEMO_SEED"

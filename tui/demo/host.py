@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tui import __version__
-from tui.core.ssh import generate_key, serve
+from tui.core.link.ssh import generate_key, serve
 from tui.demo import place
 from tui.demo.gpus import process_start
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # eaglerun: starts, watches and stops runs on a host. POSIX sh, /proc, and
 # cat chmod date grep id ln ls mkdir mv printf readlink rm sleep tr (setsid and find where there are any).
-# It is sent on the standard input of "/bin/sh -s"; tui/core/runs.py sends it and reads its answers, docs/runs.md
+# It is sent on the standard input of "/bin/sh -s"; tui/core/host/runs.py sends it and reads its answers, docs/runs.md
 # describes the files. Answers are lines of tab-separated fields, the first one names the kind of line.
 # Only functions here: what runs is the one call that the sender puts behind them.
 # The sender drops comment lines and indentation, so no text over several lines may begin a line with a blank or '#'.

@@ -1,5 +1,5 @@
 # Sends a growing file in frames, byte for byte, and says when it was truncated, replaced or removed.
-# POSIX sh with dd, sleep, stat (or ls); sent by tui/core/follow.py, which sets:
+# POSIX sh with dd, sleep, stat (or ls); sent by tui/core/host/follow.py, which sets:
 #   EF_PATH    the file
 #   EF_OFFSET  first byte wanted
 #   EF_TAIL    instead of an offset: so many bytes before the end, or empty

@@ -1,7 +1,7 @@
 """GPU probe: runs on the GPU host, in the Python that has SGLang, and prints one JSON object a line.
 
 Sent as `python -u - PERIOD_S PROCESS_PERIOD_S`; needs Python 3.8 and the module `pynvml` (nvidia-ml-py, which SGLang and
-torch bring along). Units are NVML's own: bytes, milliwatts, KiB/s; `tui.core.gpu_sampler` turns them into ours.
+torch bring along). Units are NVML's own: bytes, milliwatts, KiB/s; `tui.core.host.gpu_sampler` turns them into ours.
 
 Lines: {"t": host time, "gpus": [...]}; {"fatal": NVML code, "text": words}; {"stalled": seconds, "in": function} while
 the driver does not return from a call. A GPU has only the keys that the driver reported; `na` holds the NVML code of

@@ -8,7 +8,7 @@ from textual.containers import Container
 
 from tui.board import Board
 from tui.commands import keys
-from tui.core.phases import Outcome
+from tui.core.log.phases import Outcome
 from tui.screens.base import Mode
 from tui.widgets.crash_card import CrashCard
 from tui.widgets.footer import Keys

@@ -15,8 +15,8 @@ from textual.widgets import Input
 
 from tui.commands import COMMANDS
 from tui.core.errors import HostError
+from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkStatus, Prompt
 from tui.core.text import one_line
-from tui.core.transport import HostKeyChanged, HostKeyQuestion, LinkStatus, Prompt
 from tui.widgets.paint import Canvas, Painted, Run, cells, width_of, wrap
 
 T = TypeVar("T")

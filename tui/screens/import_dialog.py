@@ -16,7 +16,7 @@ from tui.core.text import one_line
 from tui.screens.dialogs import Dialog, Folded, Line, Lines, key_row
 
 if TYPE_CHECKING:
-    from tui.core.shell_command import ImportedCommand
+    from tui.core.launch.shell_command import ImportedCommand
 
 
 class ImportDialog(Dialog[Path]):
@@ -70,7 +70,7 @@ class ImportDialog(Dialog[Path]):
         if not text.strip():
             result.set_lines([[]])
             return None
-        from tui.core.shell_command import import_command
+        from tui.core.launch.shell_command import import_command
 
         try:
             imported = import_command(text, str(Path.home()))
@@ -98,7 +98,7 @@ class ImportDialog(Dialog[Path]):
             self.query_one(Input).focus()
             self.app.notify("Give the profile a name", markup=False, severity="warning")
             return
-        from tui.core.profiles import save_profile
+        from tui.core.launch.profiles import save_profile
 
         directory = config_dir() / "profiles"
         try:
@@ -129,8 +129,8 @@ def masked_profile(text: str) -> str:
     """A profile's TOML with its secrets masked."""
     import tomli
 
-    from tui.core.profiles import MASK, is_secret_env
-    from tui.core.sglang import flag_table
+    from tui.core.launch.profiles import MASK, is_secret_env
+    from tui.core.launch.sglang import flag_table
 
     table = tomli.loads(text)
     names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]

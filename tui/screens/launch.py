@@ -22,9 +22,9 @@ from tui.widgets.paint import Run, clip, join, wrap
 
 if TYPE_CHECKING:
     from tui.app import EagleApp
-    from tui.core.preflight import Finding
-    from tui.core.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
-    from tui.core.runs import Run as HostRun
+    from tui.core.host.preflight import Finding
+    from tui.core.host.runs import Run as HostRun
+    from tui.core.launch.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
     from tui.core.session import LaunchPlan
 
 _SETTLE_S = 0.25  # after the last key in the override line
@@ -126,9 +126,9 @@ def _sections(*sections: Sequence[Line]) -> list[Line]:
 def known_command(eagle: "EagleApp", profile: "LaunchProfile") -> "LaunchCommand | None":
     """What would run, from what is known of the host without asking it; None where that is nothing."""
     from tui.config import load_settings
-    from tui.core import facts_cache
-    from tui.core.profiles import build_command
-    from tui.core.sglang import flags_of
+    from tui.core.host import facts_cache
+    from tui.core.launch.profiles import build_command
+    from tui.core.launch.sglang import flags_of
 
     try:
         entry = eagle.session.entry if eagle.session is not None else load_settings().host(eagle.board.host)
@@ -323,7 +323,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     def _command(
         self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()
     ) -> list[Line]:
-        from tui.core.profiles import render_command
+        from tui.core.launch.profiles import render_command
 
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
         lines: list[Line] = [title_line("Command", width, hint)]
@@ -446,7 +446,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
     @staticmethod
     def _differences(bare: "LaunchProfile", profile: "LaunchProfile") -> "Sequence[DiffLine]":
-        from tui.core.profiles import profile_difference
+        from tui.core.launch.profiles import profile_difference
 
         return profile_difference(bare, profile)
 
@@ -499,7 +499,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     def action_copy(self) -> None:
         """The command as text."""
         if self._plan is not None:
-            from tui.core.profiles import render_command
+            from tui.core.launch.profiles import render_command
 
             self.eagle.copy_text(render_command(self._plan.command), "command")
 

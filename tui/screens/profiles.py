@@ -38,10 +38,10 @@ from tui.widgets.footer import Keys
 from tui.widgets.paint import Canvas, Painted, Run, clip_runs, width_of, wrap
 
 if TYPE_CHECKING:
-    from tui.core.preflight import Finding
-    from tui.core.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
+    from tui.core.host.preflight import Finding
+    from tui.core.host.runs import Run as HostRun
+    from tui.core.launch.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
     from tui.core.records import LaunchRecord
-    from tui.core.runs import Run as HostRun
     from tui.core.session import LaunchPlan
 
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
@@ -434,7 +434,7 @@ class Profiles(Mode):
             self.update()
 
     def _load(self, name: str) -> None:
-        from tui.core.profiles import load_launch, profile_difference
+        from tui.core.launch.profiles import load_launch, profile_difference
 
         try:
             self._profile = load_launch(name, self.eagle.profile_dirs())
@@ -524,7 +524,7 @@ class Profiles(Mode):
     def _command_lines(
         self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]"
     ) -> list[Line]:
-        from tui.core.profiles import render_command
+        from tui.core.launch.profiles import render_command
 
         hint: list[Run] = [
             (f"on {self.board.host}, as it will run · no shell reads it · ", "muted"),
@@ -697,7 +697,7 @@ class Profiles(Mode):
         command = self._plan.command if self._plan is not None else self._known
         if command is None:
             return None
-        from tui.core.profiles import render_command
+        from tui.core.launch.profiles import render_command
 
         return render_command(command), "command"
 

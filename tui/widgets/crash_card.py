@@ -13,9 +13,9 @@ from tui.widgets.reasons import reasons, written
 from tui.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
-    from tui.core.logs import LogRow
+    from tui.core.log.logs import LogRow
+    from tui.core.log.startup import LedgerRow
     from tui.core.session import ServerState
-    from tui.core.startup import LedgerRow
 
 _LOOK_BACK = 400  # rows before the evidence: a traceback of eight ranks, in fives of frames
 _FRAME = re.compile(r'\s+File ".{1,400}", line \d+')

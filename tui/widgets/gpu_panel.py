@@ -4,8 +4,8 @@ import time
 
 from tui import format as fmt
 from tui.board import HISTORY_S, Board, GpuPoint, gpu_key
-from tui.core.gpus import Gpu
-from tui.core.phases import Outcome
+from tui.core.host.gpus import Gpu
+from tui.core.log.phases import Outcome
 from tui.widgets.paint import Canvas, Painted, Run
 
 _ERRORS = {

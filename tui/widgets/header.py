@@ -4,7 +4,7 @@ import time
 
 from tui import format as fmt
 from tui.board import Board
-from tui.core.transport import LinkState
+from tui.core.link.transport import LinkState
 from tui.widgets.paint import Canvas, Painted, Run, clip_runs, width_of
 
 MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))

@@ -11,12 +11,12 @@ from textual.message import Message
 
 from tui import format as fmt
 from tui.board import Board
-from tui.core.phases import Phase
+from tui.core.log.phases import Phase
 from tui.widgets.paint import Canvas, Painted, Run, cells, clip, width_of, wrap
 from tui.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
-    from tui.core.logs import LogBuffer, LogRecord, LogRow
+    from tui.core.log.logs import LogBuffer, LogRecord, LogRow
 
 _GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {

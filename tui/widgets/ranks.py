@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board
-from tui.core.phases import Outcome, Phase
+from tui.core.log.phases import Outcome, Phase
 from tui.widgets.paint import Canvas, Painted, Run
 from tui.widgets.server_card import LONG, SHORT, phase_rows
 
 if TYPE_CHECKING:
-    from tui.core.startup import LedgerRow
+    from tui.core.log.startup import LedgerRow
 
 
 class RanksPanel(Painted):

@@ -31,7 +31,7 @@ def reasons(state: "ServerState", host: str) -> tuple[str, ...]:
 def _worked(host: str, run_id: str, change: tuple[tuple[str, str], ...]) -> int:
     """Starts on the host that reached ready with the change, same model and draft. Cached: it is asked while painting."""
     from tui.core import records
-    from tui.core.sglang import flag_table
+    from tui.core.launch.sglang import flag_table
 
     canonical = flag_table().canonical
     own = records.read(run_id)

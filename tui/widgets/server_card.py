@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board, argument, overrides_of, run_name
-from tui.core.phases import Outcome, Phase
+from tui.core.log.phases import Outcome, Phase
 from tui.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def expected_order(version: str | None) -> tuple[Phase, ...]:
 
     Earlier versions bring up the target whole, with its graphs, and the draft model after it.
     """
-    from tui.core.sglang import version_at_least
+    from tui.core.launch.sglang import version_at_least
 
     order: list[Phase] = [phase for phase in _STARTUP if phase is not Phase.DRAFT_MODEL]
     earlier = version is not None and not version_at_least(version, "0.5.14")

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tui.core.lineshape import Bar, Segment, segments
-from tui.core.logs import LineSplitter, LogRecord, Piece
-from tui.core.patterns import Failure, Milestone, Patterns, patterns
-from tui.core.phases import Outcome, Phase
-from tui.core.server_args import parse_server_args
+from tui.core.log.lineshape import Bar, Segment, segments
+from tui.core.log.logs import LineSplitter, LogRecord, Piece
+from tui.core.log.patterns import Failure, Milestone, Patterns, patterns
+from tui.core.log.phases import Outcome, Phase
+from tui.core.log.server_args import parse_server_args
 
 __all__ = [
     "Clue",

@@ -15,9 +15,9 @@ from importlib import resources
 from secrets import token_hex
 
 from tui.core.errors import HostError, LinkLost, UsageError
-from tui.core.scripts import shell_path
+from tui.core.link.scripts import shell_path
+from tui.core.link.transport import ByteStream, Transport
 from tui.core.text import one_line
-from tui.core.transport import ByteStream, Transport
 
 TAIL_BYTES = 262_144  # where a huge log is opened
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded

@@ -8,9 +8,17 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 from tui.core.errors import HostError, LinkLost, TimedOut
-from tui.core.processes import Child
-from tui.core.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
-from tui.core.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
+from tui.core.link.processes import Child
+from tui.core.link.scripts import (
+    COMMAND,
+    ScriptStream,
+    end,
+    put_script,
+    raise_for_put,
+    run_script,
+    shell_path,
+)
+from tui.core.link.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
 
 
 class _ProcessChannel:

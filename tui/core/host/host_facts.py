@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 
-from tui.core.gpus import MIB, HostFacts
-from tui.core.scripts import shell_path
+from tui.core.host.gpus import MIB, HostFacts
+from tui.core.link.scripts import shell_path
+from tui.core.link.transport import Transport
 from tui.core.text import one_line, sanitize
-from tui.core.transport import Transport
 
 TIMEOUT_S = 120.0
 _MARK = "@@eagletui "

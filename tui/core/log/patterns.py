@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from tui.config import config_dir
-from tui.core.phases import Phase
+from tui.core.log.phases import Phase
 
 EVENTS = frozenset(
     (

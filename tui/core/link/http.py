@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import h11
 
 from tui.core.errors import HostError, TimedOut
+from tui.core.link.transport import Connection, HttpResponse, Transport
 from tui.core.text import one_line
-from tui.core.transport import Connection, HttpResponse, Transport
 
 _READ_BYTES = 65_536
 _MAX_HEAD_BYTES = 131_072

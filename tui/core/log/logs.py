@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tui.core.phases import Phase
+from tui.core.log.phases import Phase
 
 LINE_LIMIT = 65_536  # bytes of one line that are kept
 

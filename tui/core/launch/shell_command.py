@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from tui.core.errors import UsageError
-from tui.core.profiles import flag_words, is_secret_env, toml_value
-from tui.core.sglang import flag_table, normalise, unabbreviate
-from tui.core.shell_words import Command, Shell
+from tui.core.launch.profiles import flag_words, is_secret_env, toml_value
+from tui.core.launch.sglang import flag_table, normalise, unabbreviate
+from tui.core.launch.shell_words import Command, Shell
+from tui.core.launch.yaml_commands import yaml_calls
 from tui.core.text import one_line, sanitize
-from tui.core.yaml_commands import yaml_calls
 
 _MODULE = "sglang.launch_server"
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")

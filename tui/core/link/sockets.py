@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from tui.core.errors import HostError
-from tui.core.processes import Child
+from tui.core.link.processes import Child
 from tui.core.text import one_line
 
 USER_TIMEOUT_MS = 20_000  # unacknowledged data: the kernel gives up after this

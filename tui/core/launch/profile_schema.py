@@ -1,6 +1,6 @@
 """The shape of profile files, checked by pydantic so that all errors of a file are found at once.
 
-Only `tui.core.profiles` imports this, and only when a file is read: pydantic takes a tenth of a second to load.
+Only `tui.core.launch.profiles` imports this, and only when a file is read: pydantic takes a tenth of a second to load.
 """
 
 import difflib
@@ -120,7 +120,7 @@ def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str
         near = difflib.get_close_matches(location[-1], fields, n=1, cutoff=0.6)
         if near:
             return key, "unknown key", f"did you mean {near[0]}?"
-        from tui.core.sglang import flag_table
+        from tui.core.launch.sglang import flag_table
 
         if kind == "launch" and flag_table().known(location[-1]):
             return key, "unknown key", "flags belong under [args]"

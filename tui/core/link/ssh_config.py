@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tui.core.errors import HostError
-from tui.core.ssh_target import HostKeyPolicy, SshTarget
+from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
 
 _TIMEOUT_S = 10.0  # Match exec may take its time
@@ -235,7 +235,7 @@ async def _settings(spec: HostSpec) -> Settings:
     ssh = shutil.which("ssh")
     if ssh is not None:
         return await _ask_ssh(ssh, spec)
-    from tui.core.ssh import parse_config
+    from tui.core.link.ssh import parse_config
 
     file = _config_file() or Path(os.environ.get("HOME") or _account_home()) / ".ssh" / "config"
     found = await asyncio.to_thread(parse_config, file, spec.host, spec.user, spec.port)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tui.config import HostEntry, state_dir, write_whole
-from tui.core.gpus import HostFacts
-from tui.core.host_facts import host_facts
-from tui.core.transport import Transport
+from tui.core.host.gpus import HostFacts
+from tui.core.host.host_facts import host_facts
+from tui.core.link.transport import Transport
 
 
 def _path(entry: HostEntry) -> Path:

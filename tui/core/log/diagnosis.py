@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.errors import UsageError
-from tui.core.memory import fraction_window, lowered_fraction
-from tui.core.patterns import patterns
-from tui.core.phases import Outcome, Phase
-from tui.core.startup import Clue, LogTracker, StartupState
+from tui.core.log.memory import fraction_window, lowered_fraction
+from tui.core.log.patterns import patterns
+from tui.core.log.phases import Outcome, Phase
+from tui.core.log.startup import Clue, LogTracker, StartupState
 from tui.core.text import one_line
 
 

@@ -1,6 +1,6 @@
 """Logging in: keys of the agent and of files, passphrases, passwords, two factors, and the deadline for all that.
 
-Knows nothing of the SSH library: `tui.core.ssh` mixes `Login` into its client and lends it `KeyTools`.
+Knows nothing of the SSH library: `tui.core.link.ssh` mixes `Login` into its client and lends it `KeyTools`.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tui.core.host_identity import HostCheck, OfferedKey
-from tui.core.ssh_target import SshTarget
+from tui.core.link.host_identity import HostCheck, OfferedKey
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import Asker, Prompt
 from tui.core.text import one_line, sanitize
-from tui.core.transport import Asker, Prompt
 
 _TRIES = 3  # passphrase, password, keyboard-interactive
 _BANNER_CHARS = 4000

@@ -23,8 +23,8 @@ from enum import Enum
 from typing import Protocol
 
 from tui.core.errors import HostError, LinkLost
+from tui.core.link.transport import Completed
 from tui.core.text import one_line
-from tui.core.transport import Completed
 
 COMMAND = "/bin/sh -s"  # the only command ever asked for: every login shell parses it alike
 READ_BYTES = 262_144

@@ -15,12 +15,12 @@ from importlib import resources
 from shlex import quote
 
 from tui.core.errors import TimedOut
-from tui.core.gpus import Gpu, GpuProcess, GpuSample, HostFacts
-from tui.core.profiles import LaunchCommand, LaunchProfile
-from tui.core.runs import PortHolder, Run, listener
-from tui.core.sglang import flag_table, normalise, unknown_flags, version_at_least, version_matches
+from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.host.runs import PortHolder, Run, listener
+from tui.core.launch.profiles import LaunchCommand, LaunchProfile
+from tui.core.launch.sglang import flag_table, normalise, unknown_flags, version_at_least, version_matches
+from tui.core.link.transport import Transport
 from tui.core.text import one_line
-from tui.core.transport import Transport
 
 _IDLE_MIB = 300.0  # what a display server or a driver keeps on a GPU is no reason to refuse a launch
 _LOW_DISK_BYTES = 5_000_000_000

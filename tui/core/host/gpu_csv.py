@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tui.core.gpus import Gpu, GpuSample
+from tui.core.host.gpus import Gpu, GpuSample
 from tui.core.text import one_line
 
 # Field names of all eras to ours; a field that is not here is read over.

@@ -14,10 +14,10 @@ from shlex import quote
 from typing import Any
 
 from tui.config import HostEntry
-from tui.core import profile_checks
 from tui.core.errors import UsageError
-from tui.core.profile_checks import Problem, did_you_mean, is_number
-from tui.core.sglang import flag_table, map_args, normalise, takes_config
+from tui.core.launch import profile_checks
+from tui.core.launch.profile_checks import Problem, did_you_mean, is_number
+from tui.core.launch.sglang import flag_table, map_args, normalise, takes_config
 from tui.core.text import one_line
 
 DEFAULT_PORT = 30000
@@ -224,7 +224,7 @@ class _Library:
 def _read_file(path: Path) -> _File:
     import tomli
 
-    from tui.core import profile_schema
+    from tui.core.launch import profile_schema
 
     entry = _File(path.stem, path, {}, [])
 

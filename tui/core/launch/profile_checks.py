@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from typing import Any
 
-from tui.core.sglang import flag_table, normalise, parse_specifier
+from tui.core.launch.sglang import flag_table, normalise, parse_specifier
 from tui.core.text import one_line
 
 Problem = tuple[str, str, str | None]

@@ -1,6 +1,6 @@
 """Keeps one link to a host: makes it, watches it, renews it with back-off, and tells about its state.
 
-What a link is made of is the business of `tui.core.ssh`; here is when to try, when to wait and when to stop.
+What a link is made of is the business of `tui.core.link.ssh`; here is when to try, when to wait and when to stop.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from tui.core.errors import HostError, LinkLost
+from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.text import one_line
-from tui.core.transport import LinkState, LinkStatus
 
 # No retry without a person: the same question would be answered the same way, or the account be locked.
 FINAL = frozenset(

@@ -4,11 +4,11 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.core import known_hosts
 from tui.core.errors import HostError
-from tui.core.known_hosts import HostKeys, KnownKey, Verdict, fingerprint
-from tui.core.ssh_target import SshTarget
-from tui.core.transport import HostKeyChanged, HostKeyQuestion
+from tui.core.link import known_hosts
+from tui.core.link.known_hosts import HostKeys, KnownKey, Verdict, fingerprint
+from tui.core.link.ssh_target import SshTarget
+from tui.core.link.transport import HostKeyChanged, HostKeyQuestion
 
 # What OpenSSH prefers for a host it does not know; asyncssh alone would store an RSA key where ssh stores another.
 _PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")

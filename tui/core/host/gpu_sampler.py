@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 
 from tui.core.errors import HostError
-from tui.core.gpu_csv import (
+from tui.core.host.gpu_csv import (
     SmiColumns,
     SmiRow,
     error_of,
@@ -28,10 +28,10 @@ from tui.core.gpu_csv import (
     throttle_words,
     with_reserved,
 )
-from tui.core.gpus import MIB, Gpu, GpuProcess, GpuSample
-from tui.core.scripts import shell_path
+from tui.core.host.gpus import MIB, Gpu, GpuProcess, GpuSample
+from tui.core.link.scripts import shell_path
+from tui.core.link.transport import ByteStream, LinkState, Transport
 from tui.core.text import one_line
-from tui.core.transport import ByteStream, LinkState, Transport
 
 PROCESS_PERIOD_S = 5.0
 MAX_LINE_BYTES = 1 << 20

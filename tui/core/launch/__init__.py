@@ -1,0 +1,1 @@
+"""What to launch: profiles, SGLang's flags by version, posted commands. Knows no host."""

@@ -1,0 +1,1 @@
+"""Reaching a host: what every host offers, this machine, SSH, and HTTP through either."""

@@ -1,0 +1,1 @@
+"""What a log says: lines, phases, figures, and why a server died. Knows no host."""

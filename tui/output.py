@@ -1,0 +1,33 @@
+"""What commands print: documents on stdout, messages on stderr."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def emit(document: object) -> None:
+    """One JSON document (or one line of a stream) on stdout."""
+    text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+    # A file name that is no UTF-8 comes as lone surrogates; in JSON these are written as escapes.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """A message, on stderr; nobody reading it is no reason to end."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def run_async(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's coroutine on a fresh event loop."""
+    import asyncio
+    import logging
+
+    # What libraries log about broken links would stand between our lines; we say what matters ourselves.
+    logging.getLogger().addHandler(logging.NullHandler())
+    return asyncio.run(main)
