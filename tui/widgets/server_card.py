@@ -549,16 +549,14 @@ class ServerCard(Painted):
         rows = self._phases(state)
         spent = sum(row.took_s or 0.0 for row in rows)
         label = self._progress(state)[:2]
-        bar = canvas.width - 24
+        bar = canvas.width - 1 - max(24, sum(len(text) for text, _ in label) + len(label))
         if state.eta_s is not None:
             canvas.bar(0, 1, bar, spent / (spent + state.eta_s) if spent + state.eta_s > 0 else 0.0, "accent")
         elif state.startup.progress and state.startup.progress.total:
             canvas.bar(0, 1, bar, state.startup.progress.done / state.startup.progress.total, "accent")
         else:
             canvas.put(0, 1, LONG.get(state.phase, str(state.phase)), "strong!", bar)
-        canvas.right_runs(
-            canvas.width, 1, [(text.replace(", ", " at ").replace(" each", ""), spec) for text, spec in label]
-        )
+        canvas.right_runs(canvas.width, 1, [(text.replace(", ", " · "), spec) for text, spec in label])
         x = 0
         for row in rows:
             now = row.mark == "◐"
