@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -147,7 +148,7 @@ async def test_a_launch_that_is_fine(local, model, tmp_path):
     assert blocks(found) == []
     assert text(found, "gpus") == "all 8 are free (NVIDIA RTX PRO 6000, 95.6 GiB each)"
     assert text(found, "port") == "30000 is free"
-    assert text(found, "model") == f"{model}: config.json and 3 of 3 shards, 6.0 GB"
+    assert text(found, "model").startswith(f"{model}: config.json and 3 of 3 shards, 6.0 GB")
     assert text(found, "draft") == f"{draft}: LlamaForCausalLMEagle3"
     assert text(found, "python") == "python3 has sglang 0.5.23"
     assert text(found, "flags") == "all 6 known to 0.5.23"
@@ -282,6 +283,18 @@ async def test_port_of_our_run(local, model):
 # Model and draft -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not shutil.which("fincore"), reason="needs fincore: apt-get install util-linux")
+@pytest.mark.parametrize(("written", "warm"), [(True, True), (False, False)])
+async def test_a_model_in_the_page_cache_is_told_from_one_on_disk(local, model, written, warm):
+    for shard in model.glob("*.safetensors"):
+        if written:
+            shard.write_bytes(bytes(200_000))  # what was just written is in memory
+    found = await look(local, profile(model))
+    assert [finding.warm for finding in found if finding.check == "model"] == [warm]
+    ending = "in the page cache" if warm else "to be read from disk"
+    assert text(found, "model").endswith(ending)
+
+
 async def test_missing_shards_are_counted_and_named(local, model):
     (model / "model-00002-of-00003.safetensors").unlink()
     (model / "model-00003-of-00003.safetensors").unlink()
@@ -303,9 +316,8 @@ async def test_what_is_wrong_with_a_model_directory(local, model, tmp_path):
     dummy = await look(local, profile(bare, args={"load-format": "dummy"}))
     assert blocks(dummy) == []
     (bare / "model.safetensors").write_bytes(b"x" * 5000)
-    assert (
-        text(await look(local, profile(bare)), "model", Level.OK)
-        == f"{bare}: config.json and 1 weight file, 5 kB"
+    assert text(await look(local, profile(bare)), "model", Level.OK).startswith(
+        f"{bare}: config.json and 1 weight file, 5 kB"
     )
     gguf = tmp_path / "m.gguf"
     gguf.write_bytes(b"x" * 2_000_000)
@@ -379,7 +391,7 @@ async def test_a_repository_of_hugging_face(local, tmp_path):
     write_model(repository / "snapshots" / "abc", 2)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("abc")
-    assert text(await look(local, wanted), "model", Level.OK) == (
+    assert text(await look(local, wanted), "model", Level.OK).startswith(
         "Qwen/Qwen3-0.6B (cached): config.json and 2 of 2 shards, 4.0 GB"
     )
 

@@ -105,3 +105,16 @@ def test_history_of_the_same_version_comes_first():
     assert median("0.5.22") == (610.0, 2)
     assert median("0.5.24") == (620.0, 3)  # better than nothing
     assert median(None) == (620.0, 3)
+
+
+def test_a_warm_start_is_compared_with_warm_ones():
+    for number, warm, seconds in ((1, True, 120.0), (2, False, 700.0), (3, None, 400.0)):
+        records.write(launched(number, warm=warm, ready_after_s=seconds))
+
+    def median(warm):
+        total = records.usual("gpu1", "base", warm=warm)[1]
+        return total and (total.median_s, total.n)
+
+    assert median(True) == (120.0, 1)
+    assert median(False) == (700.0, 1)
+    assert median(None) == (400.0, 3)  # not known: all of them

@@ -30,6 +30,7 @@ class LaunchRecord:
     args: Mapping[str, object] = field(default_factory=dict)  # without secrets
     sglang: str | None = None
     port: int | None = None
+    warm: bool | None = None  # whether the model was in the host's page cache at the launch
     outcome: str | None = None
     cause: str | None = None
     phase: str | None = None  # the last one begun
@@ -147,13 +148,18 @@ def _configuration(sets: Mapping[str, object]) -> dict[str, str]:
 
 
 def usual(
-    host: str, profile: str, sets: Mapping[str, object] | None = None, sglang: str | None = None
+    host: str,
+    profile: str,
+    sets: Mapping[str, object] | None = None,
+    sglang: str | None = None,
+    warm: bool | None = None,
 ) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
     """Durations of each phase, and from launch to ready, over the last ten such starts here that reached ready.
 
     Args:
         sets: overrides of the profile; a start with others is another configuration.
         sglang: starts with this version count alone, where there are any.
+        warm: so do starts with the model in the page cache, or not in it.
     """
     wanted = _configuration(sets or {})
     ready = [
@@ -164,7 +170,11 @@ def usual(
         and _configuration(record.sets) == wanted
         and record.ready_after_s is not None
     ]
-    ready = ([record for record in ready if record.sglang == sglang] or ready)[:10] if sglang else ready[:10]
+    if sglang is not None:
+        ready = [record for record in ready if record.sglang == sglang] or ready
+    if warm is not None:
+        ready = [record for record in ready if record.warm == warm] or ready
+    ready = ready[:10]
     phases: dict[str, list[float]] = {}
     for record in ready:
         for phase, took in record.phase_took_s.items():

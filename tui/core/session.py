@@ -231,6 +231,7 @@ class HostSession:
                 args=plan.profile.public_args,
                 sglang=plan.facts.sglang,
                 port=plan.command.port,
+                warm=next((f.warm for f in plan.findings if f.warm is not None), None),
             )
         )
         return dataclasses.replace(await runs.launch(self.transport, request), host=self.entry.name)

@@ -181,7 +181,11 @@ class RunWatcher:
         self._clock: HostClock | None = None
         known = records.read(run.run_id)
         usual, self._usual_total = records.usual(
-            run.host, run.profile or "", run.extra.get("sets"), known.sglang if known else None
+            run.host,
+            run.profile or "",
+            run.extra.get("sets"),
+            known.sglang if known else None,
+            known.warm if known else None,
         )
         self._usual = {phase: usual[phase] for phase in Phase if phase in usual}
         self._diagnosed: tuple[int, str, Diagnosis | None, tuple[Diagnosis, ...]] | None = None

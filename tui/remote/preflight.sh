@@ -90,6 +90,15 @@ model() {
     break
   done
   ls -lLn -- "$path" 2>/dev/null | sed "s|^|$key.ls$PF_TAB|"
+  # How much of the first and the last weight file the page cache holds; fincore (util-linux) reads nothing of them.
+  first='' last=''
+  for file in "$path"/*.safetensors; do
+    [ -f "$file" ] || continue
+    last=$file first=${first:-$file}
+  done
+  if [ -n "$first" ] && command -v fincore >/dev/null 2>&1; then
+    fincore -b -n -r -o RES,SIZE "$first" "$last" 2>/dev/null | sed "s|^|$key.cache$PF_TAB|"
+  fi
   for file in "$path"/*.safetensors "$path"/*.bin "$path"/*.gguf "$path/config.json"; do
     [ -e "$file" ] && [ ! -r "$file" ] && fact "$key.closed" "${file##*/}"
   done

@@ -39,6 +39,7 @@ class Finding:
     level: Level
     text: str  # sanitised, one line
     run: str | None = None  # our run that is in the way: the finding goes away with it
+    warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
 
 
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
@@ -137,8 +138,10 @@ class _Look:
     runs: Mapping[str, Run]
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, check: str, level: Level, text: str, run: str | None = None) -> None:
-        self.findings.append(Finding(check, level, one_line(text), run))
+    def add(
+        self, check: str, level: Level, text: str, run: str | None = None, warm: bool | None = None
+    ) -> None:
+        self.findings.append(Finding(check, level, one_line(text), run, warm))
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -376,7 +379,10 @@ class _Look:
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
-            self.add(key, Level.OK, f"{where}: config.json and {count}{plural}, {_size(weights.values())}")
+            warm = _warm(seen.all(f"{key}.cache"))
+            cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
+            text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
+            self.add(key, Level.OK, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 
@@ -577,6 +583,16 @@ def _bytes(count: float) -> str:
 
 def _size(sizes: Iterable[int]) -> str:
     return _bytes(float(sum(sizes)))
+
+
+def _warm(lines: Iterable[str]) -> bool | None:
+    """Whether at least half of the looked-at weight files is in memory, from lines of `fincore -o RES,SIZE` (bytes)."""
+    pairs = [line.split() for line in lines]
+    numbers = [
+        (int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(map(str.isdigit, pair))
+    ]
+    total = sum(size for _, size in numbers)
+    return sum(resident for resident, _ in numbers) * 2 >= total if total else None
 
 
 def _disk(line: str | None) -> tuple[float, int, str] | None:
