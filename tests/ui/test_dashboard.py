@@ -602,3 +602,12 @@ async def test_a_replacement_is_planned_anew_once_what_stood_in_its_way_is_gone(
         assert asked == [fakes.RUN_ID]
         assert not session.launched[0][0].blocked
         await until(pilot, lambda: pilot.app.board.run.profile == "next")
+
+
+async def test_a_ready_server_says_which_memory_fractions_fit():
+    async with panel(fakes.scene("ready")).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "● READY", "GiB free after start; SGLang advises 5 to 8; fraction 0.")
+        text = screen_text(pilot.app)
+        line = next(row for row in text.split("\n") if "SGLang advises" in row)
+        least, most = line.split("fraction ")[1].split(" fits")[0].split(" to ")
+        assert 0 < float(least) <= 0.88 <= float(most) < 1  # the fraction in force is inside

@@ -10,6 +10,17 @@ from tui.widgets.server_card import LONG, SHORT, phase_rows
 
 if TYPE_CHECKING:
     from tui.core.log.startup import LedgerRow
+    from tui.core.watch import ServerState
+
+
+def workable_text(state: "ServerState") -> str:
+    """The window of mem-fraction-static that this start's own figures leave; empty where they do not say."""
+    from tui.core.forecast import workable_now
+
+    bounds = workable_now(state.startup, ready=True)
+    if bounds.fraction_least is None or bounds.fraction_most is None or bounds.impossible:
+        return ""
+    return f"; fraction {bounds.fraction_least:.2f} to {bounds.fraction_most:.2f} fits"
 
 
 class RanksPanel(Painted):
@@ -91,7 +102,7 @@ class RanksPanel(Painted):
             canvas.put(
                 0,
                 y + 5,
-                f"{fmt.gib_of(row.free_gib)} GiB free after start; SGLang advises 5 to 8",
+                f"{fmt.gib_of(row.free_gib)} GiB free after start; SGLang advises 5 to 8{workable_text(state)}",
                 "muted",
                 canvas.width,
             )
