@@ -22,7 +22,7 @@ from tui.config import (
     state_dir,
 )
 from tui.core import records
-from tui.core.errors import EagletuiError, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, TimedOut, UsageError
 from tui.core.host.runs import Run
 from tui.core.link.transport import LinkState
 from tui.core.log.diagnosis import Diagnosis
@@ -35,6 +35,7 @@ from tui.output import emit, run_async, say
 from tui.terminal import TerminalAsker, interactive, read_line
 
 _EXIT_FOLLOWS_S = 15.0
+_DROPPED_WAIT_S = 15.0
 _LOOK_S = 10.0  # how long a look at a run may take
 
 
@@ -43,10 +44,26 @@ async def session(host: str) -> AsyncIterator[HostSession]:
     """A connected session, closed at the end."""
     opened = await open_session(host, TerminalAsker())
     try:
-        await opened.open()
+        try:
+            await opened.open()
+        except HostError as error:
+            if error.slug != "dropped" or not await _link_comes_up(opened):
+                raise
         yield opened
     finally:
         await opened.close()
+
+
+async def _link_comes_up(opened: HostSession) -> bool:
+    """sshd drops new connections at random while many are under way (MaxStartups); the link is tried again by itself."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DROPPED_WAIT_S):
+            async for status in opened.link():
+                if status.state is LinkState.UP:
+                    return True
+                if status.state in (LinkState.REFUSED, LinkState.WAITING):
+                    return False
+    return False
 
 
 def _host_of(run: str, host: str | None) -> str:

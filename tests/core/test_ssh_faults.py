@@ -83,9 +83,9 @@ async def test_no_answer_at_all(make_ssh_transport):
         (None, "not_ssh"),  # takes connections and says nothing
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not_ssh"),
         (b"220 mail\x1b[2J ESMTP\r\n", "not_ssh"),
-        (b"", "no_answer"),  # closes at once
-        (b"Exceeded MaxStartups\r\n", "no_answer"),
-        (b"SSH-2.0-Fake\r\n", "no_answer"),  # and closes
+        (b"", "dropped"),  # closes at once
+        (b"Exceeded MaxStartups\r\n", "dropped"),
+        (b"SSH-2.0-Fake\r\n", "dropped"),  # and closes
         (b"SSH-2.0-Fake\r\ngarbage of no protocol at all\r\n" * 50, "not_ssh"),
     ],
 )

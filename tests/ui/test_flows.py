@@ -597,7 +597,8 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited(monkeypatch, own_
         await pilot.press("3", "slash", *"nccl-tree", "enter", "e")
         copy = own_home / "eagletui" / "config" / "profiles" / "kimi-k2.5-nccl-tree.toml"
         await until(pilot, lambda: edited == [str(copy)])
-        await shows(pilot, "stays as it is; your copy of it is")
+        said = "stays as it is; your copy of it is"
+        await until(pilot, lambda: any(said in toast.message for toast in app._notifications))
         await until(pilot, lambda: app.screen.chosen_entry().path == copy)
         await pilot.press("e")
         await until(pilot, lambda: edited == [str(copy)] * 2)

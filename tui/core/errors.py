@@ -38,7 +38,7 @@ class UsageError(EagletuiError):
 class HostError(EagletuiError):
     """The host cannot be reached or used (exit code 3).
 
-    Slugs: host_unknown, refused, no_answer, unreachable, not_ssh, auth_failed, host_key_unknown,
+    Slugs: host_unknown, refused, no_answer, dropped, unreachable, not_ssh, auth_failed, host_key_unknown,
     host_key_changed, host_key_revoked, link_lost, proxy_failed, ssh_config, unsupported_host, no_python.
     """
 

@@ -38,8 +38,8 @@ def connect_error(error: OSError, where: str) -> HostError:
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return HostError(
             f"{where} closed the connection at once",
-            "it may be limiting new connections (MaxStartups) or barring this address; it is tried again",
-            slug="no_answer",
+            "it may be limiting new connections (MaxStartups) or barring this address; try again",
+            slug="dropped",
         )
     said = os.strerror(error.errno) if error.errno else one_line(str(error))
     return HostError(

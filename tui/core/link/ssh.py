@@ -524,10 +524,8 @@ class SshTransport:
         if isinstance(error, OSError):
             return connect_error(error, where)
         if isinstance(error, asyncssh.Error):
-            slug = "no_answer" if isinstance(error, asyncssh.ConnectionLost) else "not_ssh"
-            return HostError(
-                f"{who}: the connection ended while logging in: {words}", "it is tried again", slug=slug
-            )
+            slug = "dropped" if isinstance(error, asyncssh.ConnectionLost) else "not_ssh"
+            return HostError(f"{who}: the connection ended while logging in: {words}", "try again", slug=slug)
         return HostError(f"{who}: {type(error).__name__}: {words}", "ssh -v shows more", slug="ssh_config")
 
     @staticmethod
