@@ -111,7 +111,7 @@ async def test_a_server_that_stops_in_the_middle_of_the_login(sshd, make_tcp_pro
     proxy = await make_tcp_proxy(sshd.port)
     proxy.cut_after(1500)
     transport = make_ssh_transport(sshd.target(proxy.port))
-    await fails(transport, "no_answer")
+    await fails(transport, "dropped")
     assert (await transport.run("echo at last", timeout_s=60)).stdout == b"at last\n"
 
 
