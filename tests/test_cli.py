@@ -812,3 +812,22 @@ def test_nobody_is_asked_without_a_terminal(shell: Shell) -> None:
         )
         assert done.stdout in ("answered False\n", "answered None\n")
         assert done.stderr == ""
+
+
+async def test_a_command_outlasts_a_connection_that_sshd_drops(
+    sshd, make_tcp_proxy, make_ssh_transport, monkeypatch
+) -> None:
+    from tui import cli_commands
+    from tui.config import HostEntry
+    from tui.core.session import HostSession
+
+    proxy = await make_tcp_proxy(sshd.port)
+    proxy.cut_after(1500)  # in the middle of the first login
+    transport = make_ssh_transport(sshd.target(proxy.port))
+
+    async def opened(name: str, asker: object) -> HostSession:
+        return HostSession(HostEntry(name, name), transport)
+
+    monkeypatch.setattr(cli_commands, "open_session", opened)
+    async with cli_commands.session("gpu1") as session:
+        assert (await session.transport.run("echo at last")).stdout == b"at last\n"

@@ -852,7 +852,8 @@ class EagleApp(App[None]):
         self.workers.cancel_all()
         if self.session is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self.session.close(), 2.5)
+                async with asyncio.timeout(2.5):
+                    await self.session.close()
         self.exit(message=_plain(message) if message else None)
 
     # -- what screens ask of the app -------------------------------------------------------------------------------

@@ -796,14 +796,6 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
   er_each er_record
 }
 
-er_oom() { # the kernel's words about processes it killed for memory, where the log of the kernel can be read
-  dmesg 2>/dev/null | grep -iE 'out of memory|oom-kill|killed process' | {
-    _last=
-    while IFS= read -r _line; do _last=$_line; done
-    [ -z "$_last" ] || printf 'oom\t%s\n' "$_last"
-  }
-}
-
 er_main() { # command args...
   er_init
   _cmd=$1
@@ -819,7 +811,6 @@ er_main() { # command args...
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;
     foreign) er_foreign ;;
-    oom) er_oom ;;
     *) er_die usage "$_cmd" ;;
   esac
   printf 'end\n'

@@ -745,12 +745,6 @@ async def _stop_answer(transport: Transport, answer: _Answer) -> StopState:
     return StopState(runs[0], step, by, requested, pids)
 
 
-async def oom_evidence(transport: Transport) -> str | None:
-    """The newest line of the kernel's log about a process killed for memory, None where there is none or no right."""
-    lines = (await _call(transport, "oom")).of("oom")
-    return one_line(lines[-1][1]) if lines and len(lines[-1]) > 1 else None
-
-
 # -- other people's servers, and ports ----------------------------------------------------------------------------
 
 
