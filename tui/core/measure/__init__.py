@@ -1,0 +1,1 @@
+"""Measuring and deciding: load, figures, guards, results, verdicts, the economics of speculation."""

@@ -1,0 +1,371 @@
+"""What a benchmark is, what it measured and what that says: the frozen dataclasses that cross boundaries.
+
+Missing is None, never 0. Times are seconds, latencies milliseconds, memory MiB, rates tokens a second. `Result` is the
+record that is stored (docs/measuring.md has every definition); metrics can be recomputed from the raw rows beside it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """One load: so many users at once (closed loop), or so many requests a second (open loop)."""
+
+    concurrency: int | None = None
+    rate: float | None = None  # requests a second
+
+    @property
+    def label(self) -> str:
+        """ "c4" or "r2.5": part of a result id."""
+        return f"c{self.concurrency}" if self.concurrency is not None else f"r{self.rate:g}"
+
+
+@dataclass(frozen=True)
+class BenchProfile:
+    """A `kind = "bench"` profile."""
+
+    name: str
+    points: tuple[LoadPoint, ...]
+    driver: str = "eagletui"  # eagletui, sglang (the referee), command
+    dataset: str = "prompts"  # prompts, random-ids, or a path ending in .jsonl
+    input_len: int | None = None  # tokens, of random-ids
+    output_len: int = 512  # tokens at most
+    duration_s: float = 60.0  # of the measured window
+    runs: int = 3  # on each launch, at each point
+    command: tuple[str, ...] = ()
+    description: str | None = None
+    hypothesis: str | None = None
+    known: str | None = None
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of one latency over the requests that count, milliseconds; p95 needs 100 of them, p99 a thousand, else None."""
+
+    n: int
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What measured."""
+
+    name: str  # eagletui, sglang, vllm, command
+    version: str | None = None
+    backend: str | None = None  # generate, chat; of others as they name it
+    sha: str | None = None  # of the load generator's file
+
+
+@dataclass(frozen=True)
+class SpecConfig:
+    """Speculative decoding as the server resolved it."""
+
+    algorithm: str
+    steps: int | None = None
+    topk: int | None = None
+    draft_tokens: int | None = None
+    draft_model: str | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredServer:
+    """The server that was measured. The launch is the unit of replication: `run_id` names it."""
+
+    host: str
+    profile: str | None = None  # None: not launched by us
+    run_id: str | None = None
+    launched_at: str | None = None  # ISO 8601 UTC
+    url: str | None = None
+    sets: Mapping[str, object] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    args: Mapping[str, object] = field(default_factory=dict)  # as the server resolved them, without secrets
+    args_sha: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)  # NCCL_*, SGLANG_*, CUDA_* and the like
+    model: str | None = None
+    version: str | None = None  # of SGLang (or of the other server)
+    gpus: tuple[str, ...] = ()  # names
+    driver: str | None = None
+    spec: SpecConfig | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was asked of the server."""
+
+    kind: str  # closed, open
+    concurrency: int | None
+    rate: float | None
+    dataset: str
+    dataset_sha: str | None = None
+    seed: int | None = None
+    requests: int | None = None  # begun, warm-up not counted
+    input_len: int | None = None
+    output_len: int | None = None
+    ignore_eos: bool | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The span that counts, seconds since the run began: all users busy, neither ramp nor drain."""
+
+    begin_s: float
+    end_s: float
+    kind: str = "steady"  # steady, full
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.begin_s
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Over the whole run but warm-up, idle to idle."""
+
+    ok: int | None = None
+    errors: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None  # as each reply said
+    server_output_tokens: int | None = None  # difference of the server's own counter
+    cached_tokens: int | None = None
+    chunks: int | None = None
+    begun_in_window: int | None = None
+    tokens_in_window: int | None = None
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Rates; `per_user_tok_s` is the headline: tokens after the first chunk over the time they took."""
+
+    per_user_tok_s: float | None = None
+    output_tok_s: float | None = None  # in the window
+    output_tok_s_full: float | None = None  # over the whole run, ramp and drain included: what referees print
+    input_tok_s: float | None = None
+    total_tok_s: float | None = None
+    req_s: float | None = None
+    output_tok_s_per_gpu: float | None = None
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """TTFT, TPOT, chunk gap and end-to-end; the gap is between chunks, TPOT is per token."""
+
+    ttft: Distribution | None = None
+    tpot: Distribution | None = None
+    gap: Distribution | None = None
+    e2e: Distribution | None = None
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Stored as counts, so that every rate can be derived; tau counts the bonus token (plain decoding is 1.00)."""
+
+    verify_steps: int | None = None
+    correct_drafts: int | None = None
+    proposed_drafts: int | None = None
+    tau: float | None = None
+    cycle_ms: float | None = None
+    server_accept_length: float | None = None  # the server's own figure, under its own definition
+    counter_accept_length: float | None = None  # difference of its counters: tokens by verify calls
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """Of the server's GPUs during the window."""
+
+    power_w: float | None = None  # sum over GPUs, mean over time
+    energy_j: float | None = None
+    joules_per_token: float | None = None
+    utilization_pct: float | None = None
+    memory_peak_mib: float | None = None  # of the fullest GPU
+    throttle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClientLoad:
+    """Whether the load generator itself was the bottleneck."""
+
+    cpu_fraction: float | None = None  # of one core
+    loop_lag_p99_ms: float | None = None
+    send_lag_p99_ms: float | None = None
+    rss_mib: float | None = None
+
+
+class GuardStatus(StrEnum):
+    """What became of a guard."""
+
+    OK = "ok"
+    FAILED = "failed"
+    NOT_APPLICABLE = "not_applicable"  # its input does not exist here
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One condition without which a run does not count."""
+
+    id: str
+    status: GuardStatus
+    text: str  # one sentence with the figure and the limit
+    value: float | str | None = None
+    limit: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured run at one load on one launch, as it is stored."""
+
+    result_id: str  # <bench run id>-<point label>-<run number>, so that collecting twice writes one file
+    bench: str  # name of the bench profile
+    started_at: str  # ISO 8601 UTC
+    tool: Tool
+    server: MeasuredServer
+    load: Load
+    run_index: int = 1  # from 1, within this launch and point
+    bench_run_id: str | None = None  # the run of the load generator
+    window: Window | None = None
+    duration_s: float | None = None  # first request sent to last reply ended
+    counts: Counts = field(default_factory=Counts)
+    throughput: Throughput = field(default_factory=Throughput)
+    latencies: Latencies = field(default_factory=Latencies)
+    speculation: Speculation | None = None
+    gpu: GpuUse | None = None
+    client: ClientLoad | None = None
+    guards: tuple[Guard, ...] = ()
+    valid: bool = True
+    suspicious: tuple[str, ...] = ()  # what a reader should know although it counts
+    experiment: str | None = None  # id
+    arm: str | None = None  # letter
+    launch_number: int | None = None  # place in the experiment's order, from 1
+    posted: Mapping[str, object] = field(
+        default_factory=dict
+    )  # figures of an import, as its source names them
+    notes: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+    @property
+    def point(self) -> LoadPoint:
+        return LoadPoint(self.load.concurrency, self.load.rate)
+
+
+class VerdictKind(StrEnum):
+    """What a comparison says."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    INDISTINCT = "indistinct"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True)
+class ArmFigure:
+    """One side of a comparison."""
+
+    ref: str  # as the user named it
+    tok_s: float | None  # geometric mean over launches of the metric
+    launches: int
+    runs: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """B against A: the level of replication is always stated."""
+
+    metric: str
+    a: ArmFigure
+    b: ArmFigure
+    ratio: float | None  # b / a
+    ci: tuple[float, float] | None  # of the ratio, 95 % unless the profile asks for looks
+    n_pairs: int
+    level: str  # L0, L1, L2
+    verdict: VerdictKind
+    text: str  # worded by docs/measuring.md
+    point: LoadPoint | None = None
+    reasons: tuple[str, ...] = ()  # why invalid, or why the level is no higher
+    mde: float | None = None  # smallest effect that so many pairs find, as a share
+    noise_floor: float | None = None  # of the host, from A/A, as a share
+    result_ids: tuple[str, ...] = ()
+
+
+# --- live -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LiveRun:
+    """A run that is being measured, as the generator's last aggregate says (4 Hz or less)."""
+
+    point: LoadPoint
+    run_index: int  # from 1
+    phase: str  # warmup, window, drain
+    tok_s: float | None = None  # output tokens a second, over the last second
+    series: tuple[float | None, ...] = ()  # of it, one a second, newest last
+    ttft_ms: float | None = None  # median so far
+    tpot_ms: float | None = None
+    accept_length: float | None = None
+    power_w: float | None = None
+    memory_used_mib: float | None = None
+    active: int | None = None
+    completed: int = 0
+    errors: int = 0
+    left_s: float | None = None
+
+
+class ArmStatus(StrEnum):
+    """Where an arm is."""
+
+    QUEUED = "queued"
+    LAUNCHING = "launching"
+    RUNNING = "running"
+    MEASURED = "measured"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class ArmState:
+    """One configuration of a comparison."""
+
+    letter: str
+    profile: str
+    sets: Mapping[str, object] = field(default_factory=dict)
+    against: str | None = None  # letter of the arm it is compared with, None for the reference
+    status: ArmStatus = ArmStatus.QUEUED
+    phase: str | None = None  # of the launch that is under way
+    cause: str | None = None  # slug of a failure
+    reason: str | None = None  # one sentence of it
+    launches_done: int = 0
+    launches_total: int = 1
+    results: tuple[Result, ...] = ()
+    live: LiveRun | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentState:
+    """A comparison under way or done; a bench of one running server is one with a single arm."""
+
+    experiment_id: str
+    name: str
+    host: str
+    bench: BenchProfile
+    arms: tuple[ArmState, ...]
+    order: tuple[str, ...] = ()  # letters, one a launch
+    at: int = 0  # launches done
+    pairs: int = 1
+    hypothesis: str | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    left_s: float | None = None
+    paused: bool = False
+    finished: bool = False
+    message: str | None = None  # what it waits for, or how it ended
+    started_at: str | None = None
