@@ -67,7 +67,7 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file of ours under a temporary name and renames it, creating its directory; whole or not at all.
 
     Raises OSError that names `path`.
@@ -76,7 +76,7 @@ def write_whole(path: Path, text: str) -> None:
     try:
         private_dir(path.parent)
         try:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
