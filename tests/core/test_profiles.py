@@ -13,6 +13,7 @@ from tui.core.launch.profiles import (
     build_command,
     discover,
     is_secret_env,
+    load_experiment,
     load_launch,
     profile_difference,
     public_sets,
@@ -111,6 +112,14 @@ def test_all_errors_at_once_with_key_and_what_was_meant(folder):
     }
 
 
+def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -> str:
+    """An experiment with so many arms; `keys`, `first` and `last` are lines of it and of its first and last arm."""
+    lines = ["", *[""] * (arms - 2), ""]
+    lines[0], lines[-1] = first, last
+    tables = "".join(f'[[arms]]\nprofile = "base"\n{line}\n' for line in lines)
+    return f'kind = "experiment"\nbench = "b"\n{keys}\n{tables}'
+
+
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
@@ -130,6 +139,16 @@ def test_all_errors_at_once_with_key_and_what_was_meant(folder):
         ('kind = "bench"\nconcurrency = [0]', "concurrency.0", "at least 1"),
         ('kind = "bench"\nruns = "3"', "runs", "must be a whole number"),
         ('kind = "experiment"\nbench = "nowhere"\narms = [{profile = "x"}]', "arms", "at least 2"),
+        (experiment(arms=5), "arms", "room for 4"),
+        (experiment("looks = [3, 3]"), None, "looks must grow"),
+        (experiment("looks = [2, 5]"), "looks.0", "at least 3"),
+        (experiment("looks = [3, 5]\npairs = 4"), None, "the last look is at 5"),
+        (experiment("margin = 1.0"), "margin", "less than 1"),
+        (experiment("budget_h = 0"), "budget_h", "more than 0"),
+        (experiment(first='against = "B"'), None, "arm A is the reference"),
+        (experiment(last='against = "C"'), None, "arm B can be compared with an earlier arm only, not with 'C'"),
+        (experiment(last='against = ""'), None, "not with ''"),
+        (experiment(last='againts = "A"'), "arms.1.againts", "unknown key"),
     ],
 )  # fmt: skip
 def test_one_error_of_each_sort(folder, text, key, words):
@@ -178,6 +197,40 @@ def test_experiments_name_what_they_need(folder):
     assert found["bench"] == ('there is no bench profile "bb"', "did you mean b?")
     assert found["arms.0.profile"][1] == "did you mean base?"
     assert "did you mean cuda-graph-max-bs" in found["arms.1.set"][0]
+
+
+def test_an_experiment_is_read_with_its_defaults(folder):
+    text = """
+    kind = "experiment"
+    hypothesis = "h"
+    bench = "b"
+    looks = [3, 5, 8]
+    margin = 0.01
+    budget_h = 6
+    [[arms]]
+    profile = "base"
+    [[arms]]
+    profile = "base"
+    set = { cuda-graph-max-bs = 128 }
+    [[arms]]
+    profile = "base"
+    set = { tp = 4 }
+    against = "B"
+    """
+    directory = folder(b='kind = "bench"\nconcurrency = [1]', base=BASE, x=text, plain=experiment())
+    found = load_experiment("x", [directory])
+    assert [(arm.letter, arm.against) for arm in found.arms] == [("A", None), ("B", "A"), ("C", "B")]
+    assert found.arms[1].sets == {"cuda-graph-max-bs": 128}
+    assert (found.pairs, found.looks, found.margin, found.budget_h) == (8, (3, 5, 8), 0.01, 6.0)
+    plain = load_experiment("plain", [directory])
+    assert (plain.pairs, plain.looks, plain.margin, plain.budget_h) == (3, (), 0.02, None)
+    with pytest.raises(UsageError) as caught:
+        load_experiment("base", [directory])
+    assert caught.value.slug == "wrong_kind"
+    assert caught.value.hint == "use eagletui launch base"
+    broken = folder("broken", b='kind = "bench"\nconcurrency = [1]', x=experiment())
+    with pytest.raises(ProfileBroken, match='no launch profile "base"'):
+        load_experiment("x", [broken])
 
 
 # Finding and merging ---------------------------------------------------------------------------------------------
@@ -473,6 +526,9 @@ def test_the_shipped_profiles_are_those_of_the_design():
     assert set(LAUNCH) == {f"kimi-k2.5-{name}" for name in kimi.split()} | {"qwen3-0.6b-one-gpu"}
     bench = {entry.name for entry in SHIPPED if entry.kind == "bench"}
     assert bench == {"decode-bs1", "concurrency-sweep", "speculation-real-prompts", "prefill-heavy"}
+    experiments = {entry.name for entry in SHIPPED if entry.kind == "experiment"}
+    assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay"}
+    assert all(load_experiment(name, [shipped_profiles_dir()]).hypothesis for name in experiments)
     assert [str(error) for entry in SHIPPED for error in entry.errors] == []
     assert all(entry.description for entry in SHIPPED)
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tui.core.measure.model import ARM_LETTERS
+
 Text = Annotated[str, Field(strict=True)]
 Words = list[Text]
 Whole = Annotated[int, Field(strict=True, ge=1)]
@@ -74,6 +76,7 @@ class Arm(BaseModel):
 
     profile: Text
     set: dict[str, Any] = Field(default_factory=dict)
+    against: Text | None = None
 
 
 class Experiment(_Common):
@@ -81,9 +84,33 @@ class Experiment(_Common):
 
     kind: Literal["experiment"]
     bench: Text
-    pairs: Whole = 3
+    pairs: Whole | None = None
+    looks: Annotated[list[Annotated[int, Field(strict=True, ge=3)]], Field(min_length=1)] | None = None
+    margin: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.02
     budget_h: Positive | None = None
-    arms: Annotated[list[Arm], Field(min_length=2)]
+    arms: Annotated[list[Arm], Field(min_length=2, max_length=len(ARM_LETTERS))]
+
+    @model_validator(mode="after")
+    def _together(self) -> "Experiment":
+        if self.looks is not None:
+            if sorted(set(self.looks)) != self.looks:
+                raise ValueError("looks must grow, each number once|write looks = [3, 5, 8]")
+            if self.pairs is not None and self.pairs != self.looks[-1]:
+                raise ValueError(
+                    f"pairs is {self.pairs}, but the last look is at {self.looks[-1]}|leave pairs out"
+                )
+        for number, arm in enumerate(self.arms):
+            earlier = ARM_LETTERS[:number]
+            if arm.against is None or arm.against in tuple(earlier):
+                continue
+            letter = ARM_LETTERS[number]
+            if not earlier:
+                raise ValueError("arm A is the reference: it has no against|remove it")
+            raise ValueError(
+                f"arm {letter} can be compared with an earlier arm only, not with {arm.against!r}"
+                f"|write against = {' or '.join(repr(other) for other in earlier)}"
+            )
+        return self
 
 
 KINDS: dict[str, type[_Common]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
@@ -132,6 +159,9 @@ def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str
         return key, message, suggestion or None
     if sort == "literal_error":
         return key, f"must be {context.get('expected', '')}", None
+    if sort in ("less_than_equal", "less_than"):
+        bound = context.get("le", context.get("lt"))
+        return key, f"must be {'at most' if 'le' in context else 'less than'} {bound:g}", None
     if sort in ("greater_than_equal", "greater_than"):
         bound = context.get("ge", context.get("gt"))
         least = f"at least {bound:g}" if "ge" in context else f"more than {bound:g}"
@@ -139,6 +169,8 @@ def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str
     if sort == "too_short":
         least = context.get("min_length", 1)
         return key, "must not be empty" if least == 1 else f"needs at least {least} entries", None
+    if sort == "too_long":
+        return key, f"has room for {context['max_length']} entries", None
     message, suggestion = _WANTED.get(sort, (item["msg"], None))
     if sort == "list_type" and kind != "experiment":
         value = table.get(location[0])

@@ -18,8 +18,10 @@ from tui.core.errors import UsageError
 from tui.core.launch import profile_checks
 from tui.core.launch.profile_checks import Problem, did_you_mean, is_number
 from tui.core.launch.sglang import flag_table, map_args, normalise, takes_config
+from tui.core.measure.model import ARM_LETTERS, ExperimentArm, ExperimentProfile
 from tui.core.text import one_line
 
+KINDS = ("launch", "bench", "experiment")
 DEFAULT_PORT = 30000
 MASK = "••••••••"
 SETS = Path("--set")  # where errors of `--set` are said to be
@@ -281,7 +283,7 @@ def discover(dirs: Iterable[Path]) -> list[ProfileEntry]:
         found.append(
             ProfileEntry(
                 name,
-                entry.kind if entry.kind in ("launch", "bench", "experiment") else None,
+                entry.kind if entry.kind in KINDS else None,
                 entry.path,
                 one_line(description) if isinstance(description, str) else None,
                 tuple(errors),
@@ -336,16 +338,7 @@ def load_launch(
         UsageError: unknown name (slug unknown_profile), not a launch profile, or broken (ProfileBroken, every error).
     """
     library = _Library(dirs)
-    entry = library.first(name)
-    if entry is None:
-        near = did_you_mean(name, library.paths)
-        hint = near or "eagletui profiles lists what there is"
-        raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug="unknown_profile")
-    if entry.kind in ("bench", "experiment"):
-        verb = "eagletui bench" if entry.kind == "bench" else "eagletui experiment"
-        raise UsageError(
-            f"{name} is a profile of kind {entry.kind}, not launch", f"use {verb} {name}", slug="wrong_kind"
-        )
+    entry = _named(library, name, "launch")
     errors = library.chain(entry)[1]
     set_errors: list[ProfileError] = []
     items = _parse_sets(sets, set_errors)
@@ -359,6 +352,59 @@ def load_launch(
     if everything or profile is None:
         raise ProfileBroken(name, everything)
     return profile
+
+
+def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
+    """An experiment, with the bench and launch profiles that it names looked at too.
+
+    Raises:
+        UsageError: unknown name (slug unknown_profile), no experiment, or broken (ProfileBroken, every error).
+    """
+    library = _Library(dirs)
+    entry = _named(library, name, "experiment")
+    errors = entry.errors or _check_experiment(library, entry)
+    if errors:
+        raise ProfileBroken(name, errors)
+    table = entry.table
+    looks = tuple(table.get("looks", ()))
+    arms = zip(ARM_LETTERS, table["arms"], strict=False)
+    return ExperimentProfile(
+        name=name,
+        bench=table["bench"],
+        arms=tuple(
+            ExperimentArm(
+                letter=letter,
+                profile=arm["profile"],
+                sets=dict(arm.get("set", {})),
+                against=arm.get("against", "A") if letter != "A" else None,
+            )
+            for letter, arm in arms
+        ),
+        pairs=table.get("pairs", looks[-1] if looks else 3),
+        looks=looks,
+        margin=float(table.get("margin", 0.02)),
+        budget_h=table.get("budget_h"),
+        hypothesis=table.get("hypothesis"),
+        description=table.get("description"),
+        known=table.get("known"),
+        path=entry.path,
+    )
+
+
+def _named(library: _Library, name: str, kind: str) -> _File:
+    """The file of a profile by name. Raises UsageError where there is none, or it is of another kind."""
+    entry = library.first(name)
+    if entry is None:
+        near = did_you_mean(name, library.paths)
+        hint = near or "eagletui profiles lists what there is"
+        raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug="unknown_profile")
+    if entry.kind in KINDS and entry.kind != kind:
+        raise UsageError(
+            f"{name} is a profile of kind {entry.kind}, not {kind}",
+            f"use eagletui {entry.kind} {name}",
+            slug="wrong_kind",
+        )
+    return entry
 
 
 def _parse_sets(

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 SCHEMA = 1
+ARM_LETTERS = "ABCD"  # as many arms as the panel shows side by side
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,33 @@ class BenchProfile:
     command: tuple[str, ...] = ()
     description: str | None = None
     hypothesis: str | None = None
+    known: str | None = None
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentArm:
+    """One configuration of an experiment: a launch profile with overrides."""
+
+    letter: str  # A is the reference
+    profile: str
+    sets: Mapping[str, object] = field(default_factory=dict)
+    against: str | None = None  # letter of the arm it is compared with, None for the reference
+
+
+@dataclass(frozen=True)
+class ExperimentProfile:
+    """A `kind = "experiment"` profile."""
+
+    name: str
+    bench: str  # name of the bench profile
+    arms: tuple[ExperimentArm, ...]
+    pairs: int = 3  # launches of each arm, interleaved
+    looks: tuple[int, ...] = ()  # numbers of pairs after which it may stop early; the last one is `pairs`
+    margin: float = 0.02  # "equivalent" means within this share
+    budget_h: float | None = None  # hours of launches and measuring
+    hypothesis: str | None = None
+    description: str | None = None
     known: str | None = None
     path: Path | None = None
 
