@@ -275,6 +275,7 @@ class Result:
     experiment: str | None = None  # id
     arm: str | None = None  # letter
     launch_number: int | None = None  # place in the experiment's order, from 1
+    pair_number: int | None = None  # the round of the experiment that the launch belongs to, from 1
     posted: Mapping[str, object] = field(
         default_factory=dict
     )  # figures of an import, as its source names them
@@ -284,6 +285,17 @@ class Result:
     @property
     def point(self) -> LoadPoint:
         return LoadPoint(self.load.concurrency, self.load.rate)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much launches of one configuration differ on a host, and runs on one launch: standard deviations of logs."""
+
+    launch_cv: float  # between launches, the runs' own spread taken out
+    run_cv: float | None  # between runs on one launch; None: no launch has two
+    launches: int
+    df: int  # launches less configurations: what the figure rests on
+    measured_at: str | None = None  # ISO 8601 UTC, of the newest run
 
 
 class VerdictKind(StrEnum):
@@ -322,7 +334,9 @@ class Verdict:
     point: LoadPoint | None = None
     reasons: tuple[str, ...] = ()  # why invalid, or why the level is no higher
     mde: float | None = None  # smallest effect that so many pairs find, as a share
-    noise_floor: float | None = None  # of the host, from A/A, as a share
+    noise_floor: float | None = None  # of the host: how far two launches of the same are apart, as a share
+    confidence: float = 0.95  # of `ci`
+    facts: tuple[str, ...] = ()  # what was measured and how, one line each
     result_ids: tuple[str, ...] = ()
 
 
