@@ -162,6 +162,22 @@ async def test_files_are_private_and_hold_no_secret(make_host, shell, state):
     assert not (directory / "secret.yaml").exists()
 
 
+async def test_files_of_a_launch_are_there_before_the_start(make_host, shell):
+    files = {f"file{at}.txt": text.encode() for at, text in enumerate([*HOSTILE, "no end of line", "\n\n"])}
+    files |= {"program.sh": b'ls -l >&2; cat "$1"; pwd', "big.json": ("é'" * 300_000).encode()}
+    host = make_host(shell)
+    argv = ("sh", InRunDir("program.sh"), InRunDir("file1.txt"))
+    run = await exited(host, await launch(host, request(argv, files=files)))
+    assert run.exit_code == 0
+    directory = Path(run.directory)
+    for name, data in files.items():
+        assert (directory / name).read_bytes() == data, name
+        assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
+    said = Path(run.log_path).read_text()
+    assert "big.json" in said  # there when it started, in its working directory
+    assert said.endswith(f"plain{directory}\n")
+
+
 async def test_a_secret_inside_another_value_is_masked_in_cmd_json(make_host):
     host = make_host()
     run = await launch(
@@ -253,6 +269,12 @@ async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_h
         ({"argv": ("a",), "cwd": "relative"}, "cwd 'relative' is no absolute path"),
         ({"argv": ("a",), "port": 65536}, "port 65536"),
         ({"argv": (InRunDir("../x"),)}, "bad file name"),
+        ({"argv": ("a",), "files": {"../x": b""}}, "bad file name '../x'"),
+        ({"argv": ("a",), "files": {"cmd.json": b""}}, "bad file name 'cmd.json'"),
+        ({"argv": ("a",), "files": {"stop.grace": b""}}, "bad file name 'stop.grace'"),
+        ({"argv": ("a",), "files": {"x": b"\xff"}}, "the file x is no UTF-8 text"),
+        ({"argv": ("a",), "files": {"x": b"a\0b"}}, "the file x is no UTF-8 text"),
+        ({"argv": ("a",), "files": {"x": b"x" * (4 << 20), "y": b"y"}}, "at most 4194304 are sent"),
     ],
 )
 async def test_values_that_cannot_be_passed_are_refused_here_by_name(make_host, fields, named):
@@ -319,7 +341,9 @@ async def test_an_upload_cut_anywhere_has_no_effect(make_host, shell, state, mon
             raise EagletuiError("only recorded")
 
     with pytest.raises(EagletuiError, match="only recorded"):
-        await launch(Recorder(), request(sh("exec sleep 300"), port=free_port(), gpus=(0,)))
+        await launch(
+            Recorder(), request(sh("exec sleep 300"), port=free_port(), gpus=(0,), files={"a": b"it's\n"})
+        )
     whole = scripts.wrap(sent[0], "et" + "0" * 32, scripts.Input.LINE_ENDS)
     env = {"PATH": os.environ["PATH"], "HOME": "/", "EAGLETUI_STATE": str(state), "ER_SH": shell}
     for size in _cut_points(len(whole)):
@@ -364,6 +388,9 @@ async def test_a_full_disk_at_launch_starts_nothing(make_host, tmpfs, shell):
     marker = disk.parent / "started"
     with pytest.raises(EagletuiError) as caught:
         await launch(host, request(sh(f"touch {marker}"), env={"BIG": "x" * 30_000}))
+    assert caught.value.slug in ("disk_full", "no_state_dir")
+    with pytest.raises(EagletuiError) as caught:
+        await launch(host, request(sh(f"touch {marker}"), files={"big": b"x" * 30_000}))
     assert caught.value.slug in ("disk_full", "no_state_dir")
     assert not marker.exists()
     assert await runs.list_runs(host) == ()

@@ -397,7 +397,7 @@ er_conflict() { # dir id : a live run that has the port or one of the GPUs of th
   C_LINE="busy${ER_TAB}what=$C_WHAT${ER_TAB}run=$2${ER_TAB}gpus=${K_GPUS#-}${ER_TAB}port=${K_PORT#-}${ER_TAB}stop=$_st${ER_TAB}by=$_w"
 }
 
-er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD. Repeat it as you like: one start an id.
+er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
   N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6
   if er_find "$N_ID" && [ -d "$D/claim" ]; then
     er_state "$D" "$N_ID"
@@ -447,7 +447,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD.
 er_start() { # writes the files and starts the supervisor; C_LINE where it could not
   if er_put "$D/meta" "1 $N_KIND $N_PORT $N_GPUS $N_PROFILE" && er_put "$D/cmd.json" "$ER_CMD" && er_put "$D/spec" "$ER_SPEC" &&
     { [ -z "$ER_SECRET" ] || er_put "$D/secret" "$ER_SECRET"; } &&
-    { [ -z "$ER_ARGS" ] || er_put "$D/secret.yaml" "$ER_ARGS"; } && ( : >> "$D/log" ) 2>/dev/null; then
+    { [ -z "$ER_ARGS" ] || er_put "$D/secret.yaml" "$ER_ARGS"; } && er_files && ( : >> "$D/log" ) 2>/dev/null; then
     er_detach sup "$D" "$N_ID"
     _i=0
     while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ $_i -lt 50 ]; do
@@ -458,6 +458,14 @@ er_start() { # writes the files and starts the supervisor; C_LINE where it could
   fi
   rm -f "$D/secret" "$D/secret.yaml"
   C_LINE="error${ER_TAB}write-failed${ER_TAB}$D"
+}
+
+er_files() { # ER_FILES: names; ER_FILE_1, ER_FILE_2, ...: their bytes, which are written as they are
+  _i=0
+  for _f in $ER_FILES; do
+    _i=$((_i + 1))
+    eval "( printf %s \"\$ER_FILE_$_i\" > \"\$D/\$_f\" )" 2>/dev/null || return 1
+  done
 }
 
 er_detach() { # args... : this program in a session of its own, through a pipe: that works on a full disk too

@@ -29,7 +29,11 @@ from tui.core.text import one_line, sanitize
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
 _MAX_TOTAL_BYTES = 1_000_000  # below what Linux takes for all of them with an 8 MiB stack (2 MiB)
+_MAX_FILE_BYTES = (
+    4 << 20
+)  # of the files of a launch, together: they travel in the script, and a shell holds them
 _CALL_TIMEOUT_S = 45.0  # a launch may wait 12 s for each of its locks
+_SLOW_LINK_BYTES_S = 50_000
 _RETRY_S = 0.3
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Shells keep these to themselves (assigning them fails, or they do not survive), and two are ours.
@@ -50,6 +54,11 @@ _ENV_RESERVED = frozenset(
         "EAGLETUI_RUN",
         "SPT_NOENV",
     ]
+)
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+# Names in a run's directory that are not to be had: docs/runs.md.
+_FILES_RESERVED = re.compile(
+    r"(cmd\.json|meta|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed)(\.t\d+)?|stop\.grace|(launch|stopper)\..*"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")  # newline and tab are legitimate in a value
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9._@+-]+")
@@ -132,7 +141,10 @@ class LaunchRequest:
         kind: server or bench.
         argv: an `InRunDir` becomes a path in the run's directory. Where `secret_args` are given and no argument names
             `SECRET_ARGS_FILE`, `--config <that file>` is put at the end.
-        cwd: a leading `~/` is the home directory there; without it, the home directory.
+        cwd: a leading `~/` is the home directory there; without it, the home directory, or the run's own directory
+            where there are `files`.
+        files: text by name, put into the run's directory before the start; UTF-8, at most 4 MiB together. An
+            `InRunDir` argument names one.
         secret_env: set for the process, in no file once it runs.
         secret_args: SGLang flags (no dashes) that go into the file passed by `--config`; the file is there until the
             run ends.
@@ -155,6 +167,7 @@ class LaunchRequest:
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     hide: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -296,6 +309,24 @@ def _check(request: LaunchRequest) -> None:
             "put long values into a file on the host",
             slug="bad_value",
         )
+    for name, data in request.files.items():
+        if not _FILE_NAME.fullmatch(name) or _FILES_RESERVED.fullmatch(name):
+            raise UsageError(
+                f"bad file name {one_line(name, 60)!r}",
+                "letters, digits, dots; none of the run's own files",
+                slug="bad_value",
+            )
+        try:
+            if "\0" in data.decode():
+                raise ValueError
+        except ValueError:
+            raise UsageError(f"the file {name} is no UTF-8 text", "give text", slug="bad_value") from None
+    if (sent := sum(map(len, request.files.values()))) > _MAX_FILE_BYTES:
+        raise UsageError(
+            f"the files of the run are {sent} bytes long; at most {_MAX_FILE_BYTES} are sent",
+            "make them smaller",
+            slug="bad_value",
+        )
     if request.cwd is not None:
         _check_value("cwd", request.cwd)
         if "\n" in request.cwd or not request.cwd.startswith(("/", "~/")):
@@ -323,6 +354,8 @@ def _spec(request: LaunchRequest) -> str:
     lines = ["set -- " + " ".join(word(arg) for arg in request.argv)]
     if request.cwd is not None:
         lines.append(f"ER_CWD={shell_path(request.cwd)}")
+    elif request.files:
+        lines.append("ER_CWD=$ER_DIR")
     return "\n".join(lines + _exports(request.env))
 
 
@@ -471,7 +504,8 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
 async def _call(
     transport: Transport, command: str, *args: str, variables: Mapping[str, str] | None = None
 ) -> _Answer:
-    done = await transport.run(helper_script(command, *args, variables=variables), timeout_s=_CALL_TIMEOUT_S)
+    script = helper_script(command, *args, variables=variables)
+    done = await transport.run(script, timeout_s=_CALL_TIMEOUT_S + len(script) / _SLOW_LINK_BYTES_S)
     return _Answer(transport.host, done.stdout)
 
 
@@ -595,6 +629,8 @@ async def launch(
         # JSON strings are YAML strings.
         "ER_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
         "ER_CMD": _command_json(request, who),
+        "ER_FILES": " ".join(request.files),
+        **{f"ER_FILE_{at}": data.decode() for at, data in enumerate(request.files.values(), 1)},
     }
     arguments = (
         request.run_id,
