@@ -1,0 +1,87 @@
+"""The all-reduce micro-benchmark in a real torch: gloo, as there is no GPU here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tui.remote
+
+PROGRAM = Path(tui.remote.__file__).with_name("allreduce.py")
+
+
+def start(python: str, *words: str, mark: str = "") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [python, str(PROGRAM), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "EAGLETUI_TEST_MARK": mark},
+    )
+
+
+def run(python: str, *words: str) -> tuple[int, dict]:
+    process = start(python, *words)
+    out, err = process.communicate(timeout=200)
+    assert not err, err
+    return process.returncode, json.loads(out)
+
+
+def test_figures_for_each_size(sglang_cpu):
+    words = ("--model", sglang_cpu.model("tiny-llama"), "--ranks", "3", "--seconds", "1")
+    code, found = run(sglang_cpu.python, *words, "--draft-tokens", "2,4", "--batches", "1,2")
+    assert code == 0
+    assert (found["backend"], found["mode"], found["ranks"]) == ("gloo", "eager", 3)
+    config = json.loads(Path(sglang_cpu.model("tiny-llama"), "config.json").read_text())
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    assert (found["hidden"], found["layers"]) == (hidden, layers)
+    sizes = [(p["what"], p["batch"], p["draft_tokens"], p["tokens"]) for p in found["points"]]
+    assert sizes == [
+        ("decode", 1, None, 1),
+        ("decode", 2, None, 2),
+        ("verify", 1, 2, 2),
+        ("verify", 2, 2, 4),
+        ("verify", 1, 4, 4),
+        ("verify", 2, 4, 8),
+    ]
+    for point in found["points"]:
+        assert point["bytes"] == point["tokens"] * hidden * 2
+        assert point["samples"] >= 100
+        assert 0 < point["min_us"] <= point["median_us"] <= point["p99_us"]
+        assert point["step_ms"] == pytest.approx(2 * layers * point["median_us"] / 1000, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("words", "slug", "text"),
+    [
+        (["--hidden", "64", "--layers", "2", "--ranks", "1"], "too_few_gpus", "one rank reduces nothing"),
+        (["--hidden", "64"], "no_shape", "are not known"),
+        (["--model", "/nowhere"], "bad_model_path", "/nowhere/config.json"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(sglang_cpu, words, slug, text):
+    code, found = run(sglang_cpu.python, *words)
+    assert code == 1
+    assert (found["event"], found["slug"]) == ("error", slug)
+    assert text in found["text"]
+    assert found["hint"]
+
+
+def test_a_python_without_torch_is_named():
+    code, found = run(sys.executable, "--hidden", "64", "--layers", "2")
+    assert (code, found["slug"]) == (1, "no_torch")
+    assert sys.executable in found["text"]
+
+
+def test_a_stop_takes_the_ranks_along(sglang_cpu, wait_until):
+    words = ("--hidden", "64", "--layers", "2", "--seconds", "600")
+    process = start(sglang_cpu.python, *words, mark=sglang_cpu.mark)
+    wait_until(lambda: len(sglang_cpu.processes()) == 3, 60, lambda: f"only {sglang_cpu.processes()}")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert sglang_cpu.processes() == []
