@@ -185,8 +185,10 @@ class HostSession:
             findings = tuple(sorted(findings, key=lambda finding: _ORDER[finding.level]))
         return LaunchPlan(profile, command, findings, facts, sets)
 
-    async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
+    async def launch(self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None) -> Run:
         """Starts it at most once. Raises PreflightFailed where the plan is blocked.
+
+        `run_id` is from `runs.new_run_id`, for a caller that must know it before the answer is there.
 
         With `replace`, our servers in its way are stopped first, unless something else blocks it all the same: a server
         is never stopped for a launch that cannot happen.
@@ -202,7 +204,7 @@ class HostSession:
         if plan.blocked:
             raise PreflightFailed(plan)
         now = datetime.now(UTC)
-        run_id = runs.new_run_id(plan.profile.name, now.timestamp())
+        run_id = run_id or runs.new_run_id(plan.profile.name, now.timestamp())
         request = LaunchRequest(
             run_id=run_id,
             kind="server",
