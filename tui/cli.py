@@ -275,6 +275,52 @@ def diagnose(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     return diagnose_command(what, host, as_json, follow=follow)
 
 
+def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose among stored results."""
+    for name, text in (
+        ("profile", "Of this launch profile."),
+        ("bench", "Of this bench."),
+        ("host", "Of H."),
+    ):
+        command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
+    return json_option(command)
+
+
+@cli.group(invoke_without_command=True)
+@click.pass_context
+@_chosen
+def results(
+    ctx: click.Context, host: str | None, bench: str | None, profile: str | None, as_json: bool
+) -> None:
+    """What was measured: list, import, export."""
+    if ctx.invoked_subcommand is None:
+        from tui.cli_results import results_list
+
+        ctx.exit(results_list(host, bench, profile, as_json))
+
+
+@results.command(name="list")
+@_chosen
+def list_results(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
+    """Stored results, newest first."""
+    from tui.cli_results import results_list
+
+    return results_list(host, bench, profile, as_json)
+
+
+@results.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Store nothing.")
+@click.option("--host", metavar="H", help="Where it was measured.")
+@click.option("--profile", metavar="P", help="The launch profile that it measured.")
+@json_option
+def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
+    """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
+    from tui.cli_results import results_import
+
+    return results_import(file, dry_run, host, profile, as_json)
+
+
 @cli.command()
 @click.argument("host", required=False)
 @json_option

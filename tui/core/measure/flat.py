@@ -48,7 +48,7 @@ def flat(result: Result) -> dict[str, object]:
         "topk": spec.topk,
         "num_draft_tokens": spec.draft_tokens,
         "load": load.kind,
-        "dataset": load.dataset,
+        "dataset": load.dataset or None,
         "request_rate": load.rate if load.rate is not None else "inf" if load.kind == "closed" else None,
         "max_concurrency": load.concurrency,
         "num_prompts": load.requests,
