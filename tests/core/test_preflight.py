@@ -151,7 +151,7 @@ async def test_a_launch_that_is_fine(local, model, tmp_path):
     assert text(found, "model").startswith(f"{model}: config.json and 3 of 3 shards, 6.0 GB")
     assert text(found, "draft") == f"{draft}: LlamaForCausalLMEagle3"
     assert text(found, "python") == "python3 has sglang 0.5.23"
-    assert text(found, "flags") == "all 6 known to 0.5.23"
+    assert text(found, "flags") == "all 7 known to 0.5.23"
     assert text(found, "requires") == "all 4 met"
     assert "free for logs" in text(found, "disk")
 

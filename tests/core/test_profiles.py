@@ -8,6 +8,7 @@ import pytest
 from tui.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.launch.profiles import (
+    METRICS_NOTE,
     LaunchProfile,
     ProfileBroken,
     build_command,
@@ -266,6 +267,7 @@ def test_extends_merges_tables_replaces_scalars_and_knows_aliases(folder):
     assert command(profile).argv[3:] == (
         "--model-path", "/m", "--tensor-parallel-size", "4", "--cuda-graph-max-bs-decode", "64",
         "--json-model-override-args", '{"rope":{"factor":2.0,"kind":"yarn"},"b":2}', "--port", "30000",
+        "--enable-metrics",
     )  # fmt: skip
     # Words about one file are not words about another.
     assert profile.description is None
@@ -360,13 +362,28 @@ def test_the_command_of_a_profile(folder):
     assert built.argv == (
         "/opt/sglang/bin/python", "-m", "sglang.launch_server", "--model-path", "/m", "--tp", "8",
         "--cuda-graph-max-bs-decode", "512", "--json-model-override-args", '{"rope":{"factor":2.0}}',
-        "--trust-remote-code", "--port", "30000",
+        "--trust-remote-code", "--port", "30000", "--enable-metrics",
     )  # fmt: skip
     assert built.env == {
         "HF_HOME": "/data/hf", "NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }  # fmt: skip
     assert built.port == 30000
     assert "cuda-graph-max-bs is called --cuda-graph-max-bs-decode since SGLang 0.5.20" in built.notes[0]
+
+
+def test_metrics_are_switched_on_unless_the_profile_says_otherwise(folder):
+    newest = flags_of("0.5.23")
+
+    def flags(sets=(), known=newest, version="0.5.23", text=BASE):
+        built = build_command(load_launch("x", [folder(x=text)], sets), HOST, version, known)
+        return built.argv.count("--enable-metrics"), METRICS_NOTE in built.notes
+
+    assert flags() == (1, True)
+    assert flags(known=None, version=None) == (1, True)  # every version read has it
+    assert flags(known=frozenset({"model-path", "tp", "port"})) == (0, False)
+    assert flags(["enable-metrics=true"]) == (1, False)
+    assert flags(["enable_metrics=false"]) == (0, False)
+    assert flags(text='kind = "launch"\ncommand = ["vllm", "serve", "/m"]') == (0, False)
 
 
 def test_values_are_handed_over_byte_for_byte(folder):

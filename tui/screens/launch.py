@@ -58,6 +58,18 @@ def marked(glyph: str, color: str, text: str, width: int) -> list[Line]:
     ]
 
 
+def note_lines(command: "LaunchCommand", findings: "Sequence[Finding]", width: int) -> list[Line]:
+    """What a command says about itself, where no finding says it."""
+    from tui.core.launch.profiles import METRICS_NOTE
+
+    lines: list[Line] = []
+    for note in command.notes:
+        if not any(note.startswith(finding.text) for finding in findings):
+            glyph, color = ("·", "muted") if note == METRICS_NOTE else ("▲", "warn")
+            lines += marked(glyph, color, note, width)
+    return lines
+
+
 def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
     """Findings, those that block first."""
     order = {"block": 0, "warn": 1, "ok": 2}
@@ -328,10 +340,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
         lines: list[Line] = [title_line("Command", width, hint)]
         lines += command_lines(render_command(command, width - 4), width)
-        for note in command.notes:
-            if not any(note.startswith(finding.text) for finding in findings):
-                lines += marked("▲", "warn", note, width)
-        return lines
+        return lines + note_lines(command, findings, width)
 
     def _expected(self, plan: "LaunchPlan") -> list[Line]:
         usual = self.eagle.usual_total(plan.profile.name)

@@ -31,6 +31,7 @@ from tui.screens.launch import (
     finding_lines,
     known_command,
     marked,
+    note_lines,
     run_words,
     title_line,
 )
@@ -535,10 +536,7 @@ class Profiles(Mode):
         for line in command_lines(render_command(command, width - 6), width - 1, "/surface"):
             used = sum(len(text) for text, _ in line) + 1
             lines.append([(" ", "text/surface"), *line, (" " * max(0, width - used), "text/surface")])
-        for note in command.notes:
-            if not any(note.startswith(finding.text) for finding in findings):
-                lines += marked("▲", "warn", note, width)
-        return lines
+        return lines + note_lines(command, findings, width)
 
     def _outlook(self, plan: "LaunchPlan", width: int, *, airy: bool) -> list[Line]:
         """How long a start takes here, and the key that makes it, where it can be made."""

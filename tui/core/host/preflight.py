@@ -17,7 +17,7 @@ from shlex import quote
 from tui.core.errors import TimedOut
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.host.runs import PortHolder, Run, listener
-from tui.core.launch.profiles import LaunchCommand, LaunchProfile
+from tui.core.launch.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
 from tui.core.launch.sglang import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.link.transport import Transport
 from tui.core.text import one_line
@@ -417,7 +417,8 @@ class _Look:
             hint = f": did you mean --{near}?" if near and near != normalise(name) else ""
             self.add("flags", Level.BLOCK, f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
-            self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
+            if note != METRICS_NOTE:
+                self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
         if host_flags is None:
             if self.facts.sglang:
                 self.add(
@@ -425,6 +426,8 @@ class _Look:
                 )
         elif not unknown:
             self.add("flags", Level.OK, f"all {len(names)} known to {self.facts.sglang}")
+        if METRICS_NOTE in self.command.notes:
+            self.add("flags", Level.OK, METRICS_NOTE)
 
     def speculation(self) -> None:
         algorithm = self.profile.arg("speculative-algorithm")

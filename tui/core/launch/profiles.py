@@ -24,6 +24,10 @@ from tui.core.text import one_line
 KINDS = ("launch", "bench", "experiment")
 DEFAULT_PORT = 30000
 MASK = "••••••••"
+METRICS_NOTE = (
+    "--enable-metrics is added: a measurement holds its counts against the server's "
+    "(enable-metrics = false leaves it out)"
+)
 SETS = Path("--set")  # where errors of `--set` are said to be
 
 _SECRET_NAME = re.compile(
@@ -641,7 +645,7 @@ def build_command(
             (normalise_free(name), value) for name, value in profile.args.items()
         )
         port = _port_of(profile.command)
-        config = False
+        config = metrics = False
     else:
         mapped = map_args(profile.args, sglang_version, host_flags)
         notes += mapped.notes
@@ -653,6 +657,8 @@ def build_command(
         argv = [*profile.wrapper, "python3" if container else python, "-m", "sglang.launch_server"]
         port = None
         config = takes_config(sglang_version, host_flags) and not container and profile.arg("config") is None
+        said = any(table.canonical(name) == "enable-metrics" for name in profile.args)
+        metrics = not said and (host_flags is None or "enable-metrics" in host_flags)
     for name, value in pairs:
         if value is False:
             continue
@@ -667,6 +673,9 @@ def build_command(
         port = DEFAULT_PORT
         if not profile.command:
             argv += ["--port", str(port)]
+    if metrics:
+        argv.append("--enable-metrics")
+        notes.append(METRICS_NOTE)
     plain = {name: value for name, value in env.items() if not is_secret_env(name, value)}
     hidden = {name: value for name, value in env.items() if name not in plain}
     for name in () if config else secrets:
