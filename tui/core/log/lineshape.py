@@ -7,6 +7,8 @@ compose, kubectl, CRI, journald, CI runners, Ray, mpirun and Python loggers.
 
 import json
 import re
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from tui.core.text import sanitize
@@ -53,6 +55,31 @@ class Segment(NamedTuple):
     body: str  # sanitised
     bar: Bar | None
     at: int  # characters from the beginning of the line
+
+
+_DATED = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d) )?(\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?")
+
+
+@lru_cache(maxsize=4)  # lines of one second have one stamp, whatever tags follow it
+def _second(text: str) -> float | None:
+    match = _DATED.search(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = match.group(1, 2, 3, 4, 5, 6)
+    if year is None:
+        value = int(hour) * 3600.0 + int(minute) * 60 + int(second)
+    else:
+        try:
+            date = datetime(int(year), int(month), int(day), tzinfo=UTC).timestamp()
+        except ValueError:
+            return None
+        value = date + int(hour) * 3600 + int(minute) * 60 + int(second)
+    return value + int(match.group(7)) / 1000 if match.group(7) else value
+
+
+def stamp_seconds(stamp: str | None) -> float | None:
+    """A stamp read as UTC, seconds since the epoch; since midnight where it has no date (always below 86,460)."""
+    return _second(stamp[:25]) if stamp else None
 
 
 def segments(raw: bytes) -> list[Segment]:

@@ -14,22 +14,24 @@ from tui.core.log.phases import Phase
 LINE_LIMIT = 65_536  # bytes of one line that are kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One line of a log, ready to be shown; a progress bar's newer frame has the number of the frame it replaces."""
 
-    number: int  # 1-based line of the file; 0 for lines of ours ([eagletui] ...), which are not in the file
+    number: int  # 1-based line of what was read (`LogWindow.number_of` makes it one of the file); 0 for lines of ours
     offset: int  # byte offset of its first byte
     time: str | None  # "20:01:03" as the line says
     rank: str | None  # "TP3", "DP1 TP0"; "main" for a stamped line without tag, None for a line without stamp
     text: str  # sanitised, without stamp and tags; at most 64 KiB
     kind: str  # plain, phase, warning, error, bar, note (known harmless), marker (ours)
-    phase: Phase | None  # in force at this line; begun by it where kind is "phase"
+    phase: Phase | None  # in force at this line, begun by it where kind is "phase"; None = not known
     cut_bytes: int = 0  # bytes of an overlong line left out
     key: int = -1  # a record whose key (>= 0) is known replaces that one: newer bar frame, completed tail
     frames: int = 1  # frames of a bar so far
     provisional: bool = False  # an unterminated tail; gone as soon as anything newer comes
-    stamp_s: float | None = None  # its stamp read as UTC, seconds since the epoch; below 86,400 where it has no date
+    stamp_s: float | None = (
+        None  # its stamp read as UTC, seconds since the epoch; below 86,400 where it has no date
+    )
 
 
 class Piece(NamedTuple):
@@ -48,9 +50,10 @@ class LineSplitter:
     Memory is bounded: of a longer line the first LINE_LIMIT bytes are kept and the rest counted.
     """
 
-    def __init__(self) -> None:
-        self.number = 1  # of the line being read
-        self.offset = 0  # of the first byte of `tail`
+    def __init__(self, offset: int = 0, number: int = 1) -> None:
+        self.number = number  # of the line being read
+        self.line_offset = offset  # of its first byte
+        self.offset = offset  # of the first byte of `tail`
         self.tail = b""  # what is read of the piece that has no terminator yet
         self.tail_cut = 0  # bytes of it left out
         self._touched = False  # a piece of the line being read was given out already
@@ -75,6 +78,7 @@ class LineSplitter:
                 return None
         end = text.rfind(b"\n") + 1
         self.offset += end
+        self.line_offset = self.offset
         self.tail = text[end:]
         return text[:end] if self.tail else text
 
@@ -89,8 +93,13 @@ class LineSplitter:
             self.offset += len(self.tail) + self.tail_cut + 1
             self.tail, self.tail_cut, self._touched = b"", 0, False
             self.number += 1
+            self.line_offset = self.offset
             self._extend(line, pieces)
         return pieces
+
+    def skip(self, count: int) -> None:
+        """Passes over bytes of the line being read that nobody needs: they count as left out."""
+        self.tail_cut += count
 
     def flush(self) -> list[Piece]:
         """The unterminated tail as a piece: the stream has ended."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tui.core.log.lineshape import Bar, Segment, segments
+from tui.core.log.lineshape import Bar, Segment, segments, stamp_seconds
 from tui.core.log.logs import LineSplitter, LogRecord, Piece
 from tui.core.log.patterns import Failure, Milestone, Patterns, patterns
 from tui.core.log.phases import Outcome, Phase
@@ -336,17 +336,22 @@ class LogTracker:
     Args:
         records: make a LogRecord of every line (for a view). Without, `feed` returns nothing and steady decode lines cost
             next to nothing.
+        offset, number: byte and line where the first bytes fed stand in the file. Other than at the beginning, the phase
+            is not known before a line tells it.
     """
 
-    def __init__(self, records: bool = True) -> None:
+    def __init__(self, records: bool = True, *, offset: int = 0, number: int = 1) -> None:
         self._want = records
+        self._place = (offset, number)
         self._tables: Patterns = patterns()
         self._harmless: set[tuple[Phase, str]] = set()  # lines that no failure pattern matches
         self.reset()
 
     def reset(self) -> None:
         """Another file, or the same one replaced: everything starts again."""
-        self._splitter = LineSplitter()
+        self._splitter = LineSplitter(*self._place)
+        self._fragment = self._place[0] > 0
+        self._place = (0, 1)
         self._restarts = 0
         self._begin()
 
@@ -416,6 +421,25 @@ class LogTracker:
             self._piece(piece, out)
         out.extend(self._provisional())
         return tuple(out)
+
+    @property
+    def line_offset(self) -> int:
+        """Byte of the file where the line being read begins."""
+        return self._splitter.line_offset
+
+    @property
+    def line_number(self) -> int:
+        """Number of the line being read."""
+        return self._splitter.number
+
+    @property
+    def within_line(self) -> bool:
+        """Whether records of the line being read, other than a provisional one, were given out already."""
+        return self._splitter.begun
+
+    def skip(self, count: int) -> None:
+        """Passes over bytes in the middle of an overlong line."""
+        self._splitter.skip(count)
 
     def flush(self) -> tuple[LogRecord, ...]:
         """The writer is gone: the unterminated tail is a line, and an open traceback is final."""
@@ -597,7 +621,7 @@ class LogTracker:
         if piece.raw:
             self._line(piece.raw, piece.number, piece.offset, piece.cut, out)
         elif self._want:
-            out.append(LogRecord(piece.number, piece.offset, None, None, "", "plain", self._phase, piece.cut))
+            out.append(LogRecord(piece.number, piece.offset, None, None, "", "plain", self._known, piece.cut))
 
     def _provisional(self) -> list[LogRecord]:
         tail = self._splitter.tail
@@ -615,14 +639,23 @@ class LogTracker:
             rank = segment.rank or ("main" if segment.rank is not None else None)
             kind = "bar" if segment.bar is not None else self._level(segment.body[:_MATCHED])
             at = offset + segment.at
+            stamp_s = stamp_seconds(segment.stamp)
             out.append(
-                LogRecord(number, at, segment.time, rank, body, kind, self._phase, cut, provisional=True)
+                LogRecord(
+                    *(number, at, segment.time, rank, body, kind, self._known, cut),
+                    provisional=True,
+                    stamp_s=stamp_s,
+                )
             )
         return out
 
     def _bar_record(self, bar: _Bar, body: str, cut: int, frames: int) -> LogRecord:
         rank = "TP0" if "TP0" in self._tags else None
-        return LogRecord(bar.number, bar.key, None, rank, body, "bar", self._phase, cut, bar.key, frames)
+        return LogRecord(bar.number, bar.key, None, rank, body, "bar", self._known, cut, bar.key, frames)
+
+    @property
+    def _known(self) -> Phase | None:
+        return None if self._fragment and self._position == 0 else self._phase
 
     # ---- one line -----------------------------------------------------------------------------------------------------
 
@@ -640,7 +673,10 @@ class LogTracker:
             if out is not None and self._want:
                 rank = segment.rank or ("main" if segment.rank is not None else None)
                 at, body = offset + segment.at, _masked(segment.body)
-                out.append(LogRecord(number, at, segment.time, rank, body, kind, self._phase, cut))
+                stamp_s = stamp_seconds(segment.stamp)
+                out.append(
+                    LogRecord(number, at, segment.time, rank, body, kind, self._known, cut, stamp_s=stamp_s)
+                )
 
     def _seconds(self) -> float | None:
         """The newest stamp in the log's own clock, seconds from the first one that was asked for."""
@@ -940,8 +976,11 @@ class LogTracker:
         if self._position == _SERVING:
             return "plain"
         if self._fired_up or self._serves(decode):
+            begun = (
+                self._position > 0 or not self._fragment
+            )  # a fragment of a serving server's log begins nothing
             self._advance(None, Phase.SERVING, _SERVING)
-            return "phase" if self._begins(Phase.SERVING) else "plain"
+            return "phase" if self._begins(Phase.SERVING) and begun else "plain"
         return "plain"
 
     def _serves(self, decode: bool) -> bool:
@@ -965,6 +1004,7 @@ class LogTracker:
     def _new_run(self) -> None:
         lines, stamp, text = self._lines, self._newest_stamp, self._stamp_text
         self._restarts += 1
+        self._fragment = False
         self._begin()
         self._lines, self._newest_stamp, self._stamp_text = lines, stamp, text
         self._seconds()
