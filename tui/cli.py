@@ -322,6 +322,24 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
 
 
 @cli.command()
+@click.argument("name")
+@host_option
+@click.option(
+    "--resume", is_flag=True, help="Go on with the newest unfinished one of this name on that host."
+)
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Decides which arm begins.")
+@json_option
+@click.pass_obj
+def experiment(
+    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool
+) -> int:
+    """Launch, wait, measure, record, next: unattended; ends with verdicts."""
+    from tui.cli_experiment import experiment_command
+
+    return experiment_command(directory, name, host, resume, seed, as_json)
+
+
+@cli.command()
 @click.argument("host", required=False)
 @json_option
 def doctor(host: str | None, as_json: bool) -> int:

@@ -145,7 +145,9 @@ def read(experiment_id: str) -> ExperimentRecord | None:
 def read_all() -> list[ExperimentRecord]:
     """All experiments of this machine that can be read, newest first."""
     try:
-        paths = [path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
+        paths = [
+            path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."
+        ]
     except OSError:
         return []
     found = [record for path in paths if (record := _read(path))]

@@ -1,0 +1,210 @@
+"""The record of an experiment, and the state that is read from it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tui.core.errors import EagletuiError, UsageError
+from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
+from tui.core.measure import experiment_record
+from tui.core.measure.experiment import begin, take_up
+from tui.core.measure.experiment_record import Cell, ExperimentRecord
+from tui.core.measure.experiment_state import Timing, UnderWay, knocked_out, left_s, state_of
+from tui.core.measure.model import (
+    ArmStatus,
+    BenchProfile,
+    ExperimentArm,
+    ExperimentProfile,
+    LiveRun,
+    LoadPoint,
+)
+from tui.core.records import PhaseHistory
+
+BENCH = BenchProfile("b", (LoadPoint(1),), duration_s=60.0, runs=3)
+PROFILE = ExperimentProfile(
+    "x",
+    "b",
+    (
+        ExperimentArm("A", "base"),
+        ExperimentArm("B", "base", {"tp": 4, "api-key": "sk-secret"}, against="A"),
+        ExperimentArm("C", "base", {"tp": 2}, against="A"),
+    ),
+    budget_h=2.0,
+)
+
+
+@pytest.fixture
+def launches(tmp_path) -> dict[str, LaunchProfile]:
+    (tmp_path / "base.toml").write_text('kind = "launch"\n[args]\nmodel-path = "/m"\n')
+    return {arm.letter: load_launch("base", [tmp_path], arm.sets) for arm in PROFILE.arms}
+
+
+@pytest.fixture
+def record(launches) -> ExperimentRecord:
+    return begin(PROFILE, BENCH, launches, "gpu1", seed=1)
+
+
+def with_status(record: ExperimentRecord, *statuses: ArmStatus, **changes: object) -> ExperimentRecord:
+    """The first launches with these statuses."""
+    for cell, status in zip(record.cells, statuses, strict=False):
+        record = record.with_cell(replace(cell, status=status, **changes))
+    return record
+
+
+def test_it_reads_back_as_it_was_written(record):
+    cell = Cell(
+        1, "A", 1, ArmStatus.FAILED, "run-1", "bench-1", spent_s=3.5, cause="oom_kv_pool", change={"tp": 8}
+    )
+    record = record.with_cell(cell)
+    experiment_record.write(record)
+    assert experiment_record.read(record.experiment_id) == record
+    assert experiment_record.read_all() == [record]
+
+
+def test_each_round_has_every_arm_once(record):
+    assert sorted(record.order[:3]) == ["A", "B", "C"]
+    assert record.order[3:6] == record.order[:3][::-1]
+    assert [cell.pair for cell in record.cells] == [1] * 3 + [2] * 3 + [3] * 3
+    assert [cell.number for cell in record.cells] == list(range(1, 10))
+
+
+def test_no_secret_is_written(record):
+    experiment_record.write(record)
+    (path,) = experiment_record.experiments_dir().iterdir()
+    assert "sk-secret" not in path.read_text()
+    assert record.profile.arms[1].sets == {"tp": 4, "api-key": MASK}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 2}', '{"experiment_id": 1}', '{"experiment_id": "half", "host": "h"}']
+)
+def test_a_broken_file_hides_no_other(record, text):
+    experiment_record.write(record)
+    (experiment_record.experiments_dir() / "half.json").write_text(text)
+    assert experiment_record.read_all() == [record]
+    assert experiment_record.read("half") is None
+
+
+def test_only_the_newest_of_a_name_and_host_is_taken_up(record):
+    early = replace(record, experiment_id="x-1", started_at="2026-01-01T00:00:00Z")
+    late = replace(record, experiment_id="x-2", started_at="2026-01-02T00:00:00Z")
+    for one in (early, late):
+        experiment_record.write(one)
+    assert experiment_record.unfinished("x", "gpu1") == late
+    assert experiment_record.unfinished("x", "gpu2") is None
+    assert experiment_record.unfinished("y", "gpu1") is None
+    experiment_record.write(replace(late, outcome="done"))
+    assert experiment_record.unfinished("x", "gpu1") is None
+
+
+def test_one_process_a_host(record):
+    with experiment_record.only_one("gpu1"):
+        with (
+            pytest.raises(EagletuiError, match=rf"runs on gpu1 already \(PID {os.getpid()} here\)") as caught,
+            experiment_record.only_one("gpu1"),
+        ):
+            pass
+        assert caught.value.slug == "busy"
+        with experiment_record.only_one("gpu2"):
+            pass
+    # Whoever is killed lets go.
+    script = "from tui.core.measure.experiment_record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 9
+    with experiment_record.only_one("gpu1"):
+        pass
+
+
+def test_it_is_taken_up_only_where_it_still_measures_the_same(record, launches, tmp_path):
+    ended = replace(record, outcome="budget", ended_at="2026-01-01T00:00:00Z", message="no room")
+    again = take_up(
+        ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches
+    )
+    assert (again.outcome, again.ended_at, again.message) == ("running", None, None)
+    assert again.profile.budget_h == 9.0
+    assert again.cells == record.cells
+    other = {**launches, "B": load_launch("base", [tmp_path], {"tp": 8, "api-key": "sk-secret"})}
+    with pytest.raises(UsageError, match="arm B") as caught:
+        take_up(ended, PROFILE, BENCH, other)
+    assert caught.value.slug == "changed"
+    with pytest.raises(UsageError, match="the bench b"):
+        take_up(ended, PROFILE, replace(BENCH, runs=5), launches)
+    # Another key is no other configuration.
+    same = {**launches, "B": load_launch("base", [tmp_path], {"tp": 4, "api-key": "sk-new"})}
+    take_up(ended, PROFILE, BENCH, same)
+
+
+def test_an_arm_is_out_after_a_certain_failure_or_the_second_of_a_cause(record):
+    mine = [cell for cell in record.cells if cell.arm == "B"]
+
+    def failed(*causes: str) -> ExperimentRecord:
+        found = record
+        for cell, cause in zip(mine, causes, strict=False):
+            found = found.with_cell(replace(cell, status=ArmStatus.FAILED, cause=cause))
+        return found
+
+    assert knocked_out(record, "B") is None
+    assert knocked_out(failed("oom_kv_pool"), "B") is not None
+    assert knocked_out(failed("nccl"), "B") is None
+    assert knocked_out(failed("nccl", "timeout"), "B") is None
+    assert knocked_out(failed("nccl", "nccl"), "B") is not None
+    assert knocked_out(failed("oom_kv_pool"), "A") is None
+
+
+def test_the_state_of_each_arm(record):
+    first = record.order[0]
+    others = [letter for letter in "ABC" if letter != first]
+    record = with_status(record, ArmStatus.MEASURED, spent_s=100.0)
+    state = state_of(record, {}, UnderWay(2, 0.0, phase="load_weights"))
+    arms = {arm.letter: arm for arm in state.arms}
+    assert state.at == 1
+    assert (arms[first].status, arms[first].launches_done, arms[first].launches_total) == ("queued", 1, 3)
+    second = arms[record.order[1]]
+    assert (second.status, second.phase) == ("launching", "load_weights")
+    live = LiveRun(LoadPoint(1), 1, "window", left_s=30.0)
+    running = state_of(record, {}, UnderWay(2, 0.0, live=live))
+    assert {arm.letter: arm.status for arm in running.arms}[record.order[1]] == "running"
+    failed = with_status(
+        record, ArmStatus.FAILED, cause="oom_kv_pool", reason="the pool fails", phase="memory_pool"
+    )
+    told = {arm.letter: arm for arm in state_of(failed, {}).arms}[first]
+    assert (told.status, told.cause, told.reason, told.phase) == (
+        "failed",
+        "oom_kv_pool",
+        "the pool fails",
+        "memory_pool",
+    )
+    assert {told.letter for told in state_of(failed, {}).arms if told.status == "queued"} == set(others)
+
+
+def test_the_time_that_is_left(record):
+    nothing = Timing()
+    assert left_s(record, None, nothing) is None
+    # Nothing measured yet: starts before this experiment, and the length of the bench.
+    history = PhaseHistory(600.0, 590.0, 610.0, 4)
+    usual = Timing(dict.fromkeys("ABC", history))
+    bench_s = 10.0 + 3 * 64.0
+    assert left_s(record, None, usual) == pytest.approx(9 * (600.0 + bench_s + 10.0))
+    # Measured launches say it better.
+    record = with_status(record, ArmStatus.MEASURED, ArmStatus.MEASURED, ArmStatus.MEASURED, spent_s=700.0)
+    assert left_s(record, None, usual) == pytest.approx(6 * 700.0)
+    starting = UnderWay(4, 0.0, phase="load_weights", eta_s=120.0)
+    assert left_s(record, starting, usual) == pytest.approx(120.0 + bench_s + 10.0 + 5 * 700.0)
+    measuring = UnderWay(4, 0.0, live=LiveRun(LoadPoint(1), 1, "window", left_s=90.0))
+    assert left_s(record, measuring, usual) == pytest.approx(90.0 + 10.0 + 5 * 700.0)
+    # An arm that is out takes no time.
+    letter = record.order[3]
+    out = record.with_cell(replace(record.cells[3], status=ArmStatus.FAILED, cause="bad_flag"))
+    assert left_s(out, None, usual) == pytest.approx(
+        700.0 * sum(cell.arm != letter for cell in record.cells[3:])
+    )
+
+
+def test_the_file_is_plain_json(record):
+    experiment_record.write(record)
+    document = json.loads(next(experiment_record.experiments_dir().glob("*.json")).read_text())
+    assert document["profile"]["name"] == "x"
+    assert [cell["arm"] for cell in document["cells"]] == list(record.order)

@@ -1,0 +1,492 @@
+"""An experiment: launch, wait, measure, record, next; interleaved launches of each arm, unattended, taken up again.
+
+Everything is written down after every step (`experiment_record`), and servers and measurements run on the host by
+themselves, so that whoever is killed in the middle loses nothing that was measured, and at most one launch. A launch
+that fails is a result: its arm is out when the same would fail again, the others go on.
+"""
+
+import asyncio
+import secrets
+import statistics
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tui.core import records
+from tui.core.errors import UsageError
+from tui.core.host import runs
+from tui.core.host.runs import Run
+from tui.core.launch.profiles import LaunchProfile, public_sets
+from tui.core.measure import experiment_record, launching, store
+from tui.core.measure.experiment_record import Cell, ExperimentRecord
+from tui.core.measure.experiment_state import (
+    Timing,
+    UnderWay,
+    knocked_out,
+    launch_length_s,
+    results_of,
+    state_of,
+)
+from tui.core.measure.launching import LaunchFailed
+from tui.core.measure.model import (
+    ArmStatus,
+    BenchProfile,
+    ExperimentArm,
+    ExperimentProfile,
+    ExperimentState,
+    Result,
+    Verdict,
+    VerdictKind,
+)
+from tui.core.measure.pairing import Side, noise_of, setting
+from tui.core.measure.schedule import schedule
+from tui.core.measure.verdicts import Plan, compare_all
+from tui.core.measure.yardsticks import DEFAULT, metric
+from tui.core.records import LaunchRecord
+from tui.core.session import HostSession
+
+_DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
+
+
+def begin(
+    profile: ExperimentProfile,
+    bench: BenchProfile,
+    launches: Mapping[str, LaunchProfile],
+    host: str,
+    seed: int | None = None,
+) -> ExperimentRecord:
+    """The record of an experiment that has not launched anything yet.
+
+    Args:
+        launches: by letter, with the arm's overrides.
+        seed: decides which arm begins, and the prompts; drawn without one.
+    """
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    letters = [arm.letter for arm in profile.arms]
+    return ExperimentRecord(
+        experiment_id=runs.new_run_id(profile.name),
+        host=host,
+        profile=experiment_record.public_profile(profile),
+        bench=bench,
+        seed=seed,
+        cells=experiment_record.cells_of(schedule(profile.pairs, letters, seed), len(letters)),
+        configurations={
+            letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()
+        },
+        started_at=_now(),
+    )
+
+
+def take_up(
+    record: ExperimentRecord,
+    profile: ExperimentProfile,
+    bench: BenchProfile,
+    launches: Mapping[str, LaunchProfile],
+) -> ExperimentRecord:
+    """The record of an unfinished experiment, ready to go on; budget and margin are as the profile has them now.
+
+    Raises UsageError (slug changed) where it would no longer measure the same.
+    """
+    changed = [
+        f"arm {letter}"
+        for letter, launch in launches.items()
+        if record.configurations.get(letter) != experiment_record.configuration_sum(launch)
+    ]
+    if _measures(record.bench) != _measures(bench):
+        changed.append(f"the bench {bench.name}")
+    if set(record.configurations) != set(launches):
+        changed.append("the number of arms")
+    if changed:
+        raise UsageError(
+            f"{profile.name} was begun at {record.started_at}, and has changed since: {', '.join(changed)}",
+            "begin it anew without --resume",
+            slug="changed",
+        )
+    budget = replace(record.profile, budget_h=profile.budget_h, margin=profile.margin)
+    return replace(record, profile=budget, outcome="running", ended_at=None, message=None)
+
+
+def _measures(bench: BenchProfile) -> BenchProfile:
+    """A bench without its words."""
+    return replace(bench, description=None, hypothesis=None, known=None, path=None)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ExperimentRunner:
+    """Runs one experiment on one host. `states()` is what makes it go; the other methods may be called meanwhile."""
+
+    def __init__(
+        self,
+        session: HostSession,
+        record: ExperimentRecord,
+        profile: ExperimentProfile,
+        launches: Mapping[str, LaunchProfile],
+    ) -> None:
+        """Nothing is launched yet.
+
+        Args:
+            session: open.
+            record: from `begin` or `take_up`.
+            profile: with the arms' real values, which the record doesn't keep.
+            launches: by letter.
+        """
+        self.record = record
+        self._session = session
+        self._sets = {arm.letter: dict(arm.sets) for arm in profile.arms}
+        self._launches = dict(launches)
+        self._results = {
+            result.result_id: result
+            for result in store.read_all()
+            if result.experiment == record.experiment_id
+        }
+        self._timing = Timing(
+            {
+                letter: records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
+                for letter, launch in launches.items()
+            }
+        )
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._going = asyncio.Event()
+        self._going.set()
+        self._stopping = False
+        self._message: str | None = None
+        self._task: asyncio.Task[None] | None = None  # the launch under way
+        self._now: UnderWay | None = None
+
+    # -- what callers do --------------------------------------------------------------------------------------------
+
+    async def states(self) -> AsyncGenerator[ExperimentState, None]:
+        """Runs what is left and yields each change; the last state is finished.
+
+        Closing it ends the running of it here; what runs on the host goes on, and can be taken up.
+
+        Raises:
+            EagletuiError: another process runs an experiment on this host, or a file cannot be written.
+            HostError: the host cannot be used, or the session was closed.
+        """
+        with experiment_record.only_one(self.record.host):
+            work = asyncio.create_task(self._work())
+            work.add_done_callback(lambda _: self._changed.set())
+            try:
+                while True:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    ended = work.done()
+                    if ended:
+                        await work
+                    yield self.state()
+                    if ended:
+                        return
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+
+    def pause(self) -> None:
+        """Finishes the launch under way with all its measuring, frees the GPUs, then waits."""
+        self._going.clear()
+        self._changed.set()
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        self._going.set()
+        self._changed.set()
+
+    def stop(self) -> None:
+        """Ends it now: the measurement and the server that it launched are stopped. `--resume` takes it up again."""
+        self._stopping = True
+        self._going.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def more_pairs(self, count: int = 1) -> None:
+        """Adds launch pairs at the end; after the end, `states()` is to be read again.
+
+        Raises UsageError where the profile fixes when to look.
+        """
+        if self.record.profile.looks:
+            raise UsageError(
+                f"{self.record.name} looks at {', '.join(map(str, self.record.profile.looks))} pairs; more would not be "
+                "the test that was planned",
+                "begin a new one",
+                slug="looks",
+            )
+        letters = [arm.letter for arm in self.record.profile.arms]
+        order = schedule(self.record.pairs + count, letters, self.record.seed)
+        cells = experiment_record.cells_of(order, len(letters))
+        self._keep(
+            replace(
+                self.record,
+                cells=(*self.record.cells, *cells[len(self.record.cells) :]),
+                outcome="running",
+                ended_at=None,
+                message=None,
+            )
+        )
+
+    # -- what they see ----------------------------------------------------------------------------------------------
+
+    def state(self) -> ExperimentState:
+        """As it stands."""
+        return state_of(
+            self.record,
+            self._results,
+            self._now,
+            self._timing,
+            paused=not self._going.is_set(),
+            message=self._message,
+        )
+
+    def results(self) -> tuple[Result, ...]:
+        """Of all launches that were measured to their end, in the order of the launches."""
+        measured = (cell for cell in self.record.cells if cell.status is ArmStatus.MEASURED)
+        return results_of(measured, self._results)
+
+    def _over_budget(self, cell: Cell) -> bool:
+        """Whether this launch would exceed the budget, or at the begin of a pair, the pair would."""
+        if self.record.profile.budget_h is None:
+            return False
+        earlier = self.record.cells[: cell.number - 1]
+        begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
+        ahead = [
+            other
+            for other in self.record.cells
+            if other.pair == cell.pair and not other.over and (begins or other.number == cell.number)
+        ]
+        needed = sum(launch_length_s(self.record, other.arm, self._timing) or 0.0 for other in ahead)
+        return self.record.spent_s + needed > self.record.profile.budget_h * 3600
+
+    # -- the work ---------------------------------------------------------------------------------------------------
+
+    def _tell(self, message: str | None) -> None:
+        self._message = message
+        self._changed.set()
+
+    def _see(self, **changes: object) -> None:
+        """News of the launch under way."""
+        if self._now is not None:
+            self._now = replace(self._now, **changes)  # type: ignore[arg-type]
+        self._changed.set()
+
+    def _keep(self, record: ExperimentRecord) -> None:
+        self.record = record
+        experiment_record.write(record)
+        self._changed.set()
+
+    def _cell(self, number: int) -> Cell:
+        return self.record.cells[number - 1]
+
+    def _keep_cell(self, cell: Cell) -> Cell:
+        if self._now is not None:
+            cell = replace(cell, spent_s=round(time.monotonic() - self._now.began, 1))
+        self._keep(self.record.with_cell(cell))
+        return cell
+
+    def _end(self, outcome: str, message: str) -> None:
+        self._keep(replace(self.record, outcome=outcome, message=message, ended_at=_now()))
+
+    async def _work(self) -> None:
+        self._keep(self.record)
+        while (cell := next((cell for cell in self.record.cells if not cell.over), None)) is not None:
+            if not self._going.is_set():
+                self._tell("paused")
+                await self._going.wait()
+            if self._stopping:
+                break
+            if (failed := knocked_out(self.record, cell.arm)) is not None:
+                why = f"launch {failed.number} of this arm failed, the cause would be the same"
+                skipped = replace(cell, status=ArmStatus.SKIPPED, cause=failed.cause, reason=why)
+                self._keep(self.record.with_cell(skipped))
+                continue
+            done = sum(cell.over for cell in self.record.cells)
+            if cell.run_id is None and self._over_budget(cell):
+                hours = self.record.profile.budget_h or 0.0
+                self._end(
+                    "budget",
+                    f"the budget of {hours:g} h leaves no room after {done} of {len(self.record.cells)} launches",
+                )
+                return
+            await self._cell_or_stop(cell.number)
+            if self._stopping:
+                break
+            self._judge()
+            if self._look_decides():
+                self._end("early", f"decided after {cell.pair} pairs")
+                return
+        if self._stopping:
+            self._stopping = False
+            self._end("stopped", "stopped")
+        else:
+            self._end("done", "done")
+
+    async def _cell_or_stop(self, number: int) -> None:
+        """One launch to its end, or to a stop; then its server and measurement are stopped too."""
+        self._now = UnderWay(number, time.monotonic() - self._cell(number).spent_s)
+        self._task = asyncio.create_task(self._launch_and_measure(number))
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            self._task = None
+            cell = self._cell(number)
+            for run_id in (cell.bench_run_id, cell.run_id):
+                if run_id and (run := await launching.find(self._session, run_id, self._tell)):
+                    await launching.stop(self._session, run, self._tell)
+            self._keep_cell(self._anew(cell))
+        finally:
+            self._task = self._now = None
+            self._tell(None)
+
+    def _anew(self, cell: Cell) -> Cell:
+        """A launch that has to be made again; what it spent stays spent."""
+        return Cell(cell.number, cell.arm, cell.pair, spent_s=cell.spent_s)
+
+    async def _launch_and_measure(self, number: int) -> None:
+        cell = self._cell(number)
+        run = None
+        if cell.run_id is not None:
+            run = await launching.find(self._session, cell.run_id, self._tell)
+            if cell.bench_run_id is not None and (run is None or not run.active):
+                # It ended while nobody looked; its measurement may have been complete by then.
+                cell = await self._measure(cell, None)
+                if len(cell.result_ids) < self._wanted():
+                    cell = self._anew(cell)
+            elif run is None or not run.active:
+                cell = self._anew(cell)
+        try:
+            if cell.run_id is None:
+                launch = self._launches[cell.arm]
+                cell = replace(
+                    cell,
+                    status=ArmStatus.LAUNCHING,
+                    run_id=runs.new_run_id(launch.name),
+                    started_at=_now(),
+                )
+                cell = self._keep_cell(cell)
+                run = await launching.start(
+                    self._session, launch, self._sets[cell.arm], cell.run_id or "", self._tell
+                )
+            if run is not None and run.active:
+                cell = await self._until_ready(cell, run)
+                cell = await self._measure(cell, run)
+            failure = None
+        except LaunchFailed as failed:
+            failure = failed.failure
+            cell = self._cell(number)
+        self._see(live=None)
+        if run is None and cell.run_id is not None:
+            run = await launching.find(self._session, cell.run_id, self._tell)
+        if run is not None:
+            await launching.stop(self._session, run, self._tell)
+        if failure is None:
+            self._keep_cell(replace(cell, status=ArmStatus.MEASURED, ended_at=_now()))
+        else:
+            self._keep_cell(
+                replace(
+                    cell,
+                    status=ArmStatus.FAILED,
+                    ended_at=_now(),
+                    phase=failure.phase,
+                    cause=failure.cause,
+                    reason=failure.reason,
+                    advice=failure.advice,
+                    change=failure.change,
+                )
+            )
+
+    async def _until_ready(self, cell: Cell, run: Run) -> Cell:
+        limit_s = self._launches[cell.arm].startup_timeout_s
+        async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
+            async for state in states:
+                self._phase, self._eta_s = str(state.phase), state.eta_s
+                self._tell(f"waiting for the link to {self.record.host}" if state.stale else state.suspicion)
+                cell = replace(cell, ready_after_s=state.ready_after_s)
+        self._eta_s = None
+        return self._keep_cell(cell)
+
+    def _wanted(self) -> int:
+        return len(self.record.bench.points) * self.record.bench.runs
+
+    async def _measure(self, cell: Cell, run: Run | None) -> Cell:
+        """Measures on a server, or collects what a measurement has left; raises LaunchFailed."""
+        raise NotImplementedError
+
+    # -- verdicts ---------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        self._keep(replace(self.record, verdicts=verdicts_of(self.record, self.results())))
+
+    def _look_decides(self) -> bool:
+        """Whether this is a look, and every comparison that is still open is decided."""
+        at = 0
+        for pair in range(1, self.record.pairs + 1):
+            if not all(cell.over for cell in self.record.cells if cell.pair == pair):
+                break
+            at = pair
+        if at not in self.record.profile.looks[:-1]:
+            return False
+        out = {arm.letter for arm in self.record.profile.arms if knocked_out(self.record, arm.letter)}
+        return all(
+            verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref})
+            for verdict in self.record.verdicts
+        )
+
+
+def verdicts_of(record: ExperimentRecord, results: Iterable[Result]) -> tuple[Verdict, ...]:
+    """Each arm against the one it is compared with, at each load; sides are named by their letters.
+
+    Args:
+        results: of the launches that were measured to their end.
+    """
+    results = tuple(results)
+    stored = store.read_all()
+    took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
+    found: list[Verdict] = []
+    for point in record.bench.points:
+        here = [result for result in results if result.point == point]
+        sides = {
+            arm.letter: Side(
+                arm.letter,
+                arm.letter,
+                tuple(result for result in here if result.arm == arm.letter),
+                _failures(record, arm),
+            )
+            for arm in record.profile.arms
+        }
+        like = next((setting(result) for result in here if result.valid), None)
+        judged = compare_all(
+            [(sides[arm.against], sides[arm.letter]) for arm in record.profile.arms if arm.against],
+            noise=noise_of(stored, metric(DEFAULT), like) if like is not None else None,
+            launch_s=statistics.median(took) if took else None,
+            margin=record.profile.margin,
+            plan=Plan(record.pairs, record.profile.looks),
+        )
+        found += [replace(verdict, point=verdict.point or point) for verdict in judged]
+    return tuple(found)
+
+
+def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecord, ...]:
+    """The launches of an arm that gave nothing to measure; those that were refused before they began are among them."""
+    return tuple(
+        replace(
+            records.read(cell.run_id or "")
+            or LaunchRecord(
+                run_id=cell.run_id or "",
+                host=record.host,
+                kind="server",
+                profile=arm.profile,
+                launched_at=cell.started_at or "",
+                sets=arm.sets,
+            ),
+            cause=cell.cause,
+        )
+        for cell in record.cells
+        if cell.arm == arm.letter and cell.status is ArmStatus.FAILED
+    )

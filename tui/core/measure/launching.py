@@ -1,0 +1,209 @@
+"""A server brought up for measuring, and taken down again: everything that can go wrong on the way is an answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tui.core.errors import LinkLost, TimedOut
+from tui.core.host import runs
+from tui.core.host.runs import Run, RunBusy, RunState
+from tui.core.launch.profiles import LaunchProfile
+from tui.core.link.transport import LinkState
+from tui.core.log.startup import Outcome
+from tui.core.session import HostSession, PreflightFailed
+from tui.core.watch import ServerState, is_over
+
+T = TypeVar("T")
+Tell = Callable[[str], None]  # what it waits for, one sentence
+
+_EXIT_FOLLOWS_S = 15.0
+_AGAIN_S = 1.0
+_BUSY_TRIES = 5
+# What may be otherwise at the next launch: the first failure of one of these says little, the second says enough.
+_MAY_PASS = frozenset(
+    [
+        "busy",
+        "cuda_error",
+        "hf_download",
+        "host_oom",
+        "lost",
+        "nccl",
+        "port_in_use",
+        "server_lost",
+        "stopped",
+        "timeout",
+        "unknown",
+        "unreachable",
+        "watchdog",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a launch gave nothing to measure: a result, not an accident."""
+
+    cause: str  # a slug of docs/diagnosis.md, or preflight, busy, timeout, stopped, lost, or of the load generator
+    reason: str  # one sentence
+    phase: str | None = None
+    advice: tuple[str, ...] = ()
+    change: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the next launch of the same would fail for the same cause."""
+        return self.cause not in _MAY_PASS
+
+
+class LaunchFailed(Exception):
+    """The server did not become ready, or died."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+async def patiently(session: HostSession, call: Callable[[], Awaitable[T]], tell: Tell) -> T:
+    """The answer of `call`, asked again after each lost link as soon as there is one again.
+
+    Raises HostError once the session is closed, and whatever else `call` raises.
+    """
+    while True:
+        try:
+            return await call()
+        except (LinkLost, TimedOut):
+            if session.transport.status().state is LinkState.CLOSED:
+                raise
+            tell(f"waiting for the link to {session.entry.name}")
+            await asyncio.sleep(_AGAIN_S)
+            async for status in session.link():
+                if status.state in (LinkState.UP, LinkState.CLOSED):
+                    break
+
+
+async def find(session: HostSession, run_id: str, tell: Tell) -> Run | None:
+    """One of our runs as it is now, None where the host does not know it."""
+    found = await patiently(session, lambda: runs.status(session.transport, [run_id]), tell)
+    return found[0] if found else None
+
+
+async def start(
+    session: HostSession, profile: LaunchProfile, sets: Mapping[str, object], run_id: str, tell: Tell
+) -> Run:
+    """Launches a server under this id once, whatever the link does; our servers in its way are stopped first.
+
+    Raises LaunchFailed where it is refused.
+    """
+    for attempt in range(_BUSY_TRIES):
+        try:
+            return await patiently(session, lambda: _start_once(session, profile, sets, run_id, tell), tell)
+        except PreflightFailed as refused:
+            raise LaunchFailed(Failure("preflight", refused.message)) from None
+        except RunBusy as busy:
+            # Another launch holds the lock, or what we stopped is still leaving.
+            if attempt + 1 == _BUSY_TRIES:
+                advice = (busy.hint,) if busy.hint else ()
+                raise LaunchFailed(Failure(busy.slug, busy.message, advice=advice)) from None
+            tell(busy.message)
+            await asyncio.sleep(_AGAIN_S)
+    raise AssertionError("unreachable")
+
+
+async def _start_once(
+    session: HostSession, profile: LaunchProfile, sets: Mapping[str, object], run_id: str, tell: Tell
+) -> Run:
+    found = await find(session, run_id, tell)
+    if found is not None and found.state is not RunState.STAGED:
+        return found  # an earlier try whose answer was lost
+    tell("looking at the host")
+    plan = await session.plan(profile, sets)
+    if leaving := await session.replaced_by(plan):
+        if plan.blocked_without(run.run_id for run in leaving):
+            raise PreflightFailed(plan)
+        for run in leaving:
+            await stop(session, run, tell)
+        plan = await session.plan(profile, sets)
+    tell("launching")
+    return await session.launch(plan, run_id=run_id)
+
+
+async def until_ready(session: HostSession, run: Run, timeout_s: float) -> AsyncGenerator[ServerState, None]:
+    """States of a start, the last one ready; a lost link stops the clock. Raises LaunchFailed."""
+    loop = asyncio.get_running_loop()
+    left_s, seen_at = timeout_s, loop.time()
+    crashed_at: float | None = None
+    last: ServerState | None = None
+    async with aclosing(session.watch(run)) as updates:
+        async for update in updates:
+            last = state = update.state
+            now = loop.time()
+            left_s -= 0.0 if state.stale else now - seen_at
+            seen_at = now
+            yield state
+            if state.outcome is Outcome.READY:
+                return
+            if state.outcome is Outcome.CRASHED and not is_over(state.run):
+                # The exit code follows within seconds; what lingers longer is told without one.
+                crashed_at = crashed_at or now
+                if now - crashed_at > _EXIT_FOLLOWS_S:
+                    break
+            elif left_s <= 0 and not is_over(state.run):
+                phase = state.phase.replace("_", " ")
+                raise LaunchFailed(
+                    Failure("timeout", f"not ready after {timeout_s:g} s, in {phase}", str(state.phase))
+                )
+    raise LaunchFailed(failure_of(last))
+
+
+def failure_of(state: ServerState | None) -> Failure:
+    """What a server's end says."""
+    if state is None:
+        return Failure("lost", "the host says nothing about the run")
+    phase = str(state.phase)
+    if state.diagnosis is not None:
+        found = state.diagnosis
+        return Failure(found.cause, found.title, phase, found.advice, found.set)
+    run = state.run
+    if state.outcome is Outcome.STOPPED:
+        return Failure("stopped", f"stopped by {run.stop_by}" if run.stop_by else "stopped", phase)
+    if state.outcome is Outcome.LOST:
+        return Failure("lost", run.why or "the run is gone, its exit code is not known", phase)
+    code = f" with exit code {run.exit_code}" if run.exit_code is not None else ""
+    return Failure("unknown", f"ended{code} in {phase.replace('_', ' ')}", phase)
+
+
+async def died(session: HostSession, run: Run, tell: Tell, patience_s: float = 0.0) -> Failure | None:
+    """Why a server that was ready is no longer alive; None where it still is after `patience_s`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    last: ServerState | None = None
+    async with aclosing(session.watch(run)) as updates:
+        async for update in updates:
+            last = update.state
+            if last.stale:
+                tell(f"waiting for the link to {session.entry.name}")
+            elif (
+                update.settled
+                and last.outcome in (Outcome.READY, Outcome.STARTING)
+                and loop.time() >= deadline
+            ):
+                return None
+            elif (
+                last.outcome is Outcome.CRASHED
+                and not is_over(last.run)
+                and loop.time() > deadline + _EXIT_FOLLOWS_S
+            ):
+                break
+    return failure_of(last)
+
+
+async def stop(session: HostSession, run: Run, tell: Tell) -> None:
+    """Stops a run with all it left behind and waits until its GPU memory is back. Idempotent."""
+
+    async def once() -> None:
+        async for progress in session.stop(run):
+            tell(f"stopping {run.short_id}: {progress.text}")
+
+    await patiently(session, once, tell)
