@@ -19,6 +19,7 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.host.runs import Run
     from tui.core.log.logs import LogBuffer
+    from tui.core.measure.model import ExperimentState
     from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
 
 HISTORY_S = 60.0
@@ -86,6 +87,8 @@ class Board:
     watched_at: float = 0.0  # monotonic, since when the run on show is watched
     caught_up: bool = False  # what was in the log when the watch began has been read
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
+    experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
+    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 

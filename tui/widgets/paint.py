@@ -90,6 +90,32 @@ def clip_runs(runs: Sequence[Run], width: int) -> list[Run]:
     return out
 
 
+def words(runs: Sequence[Run], width: int) -> list[Run]:
+    """Runs in at most `width` cells, cut between two words and ended in `…` where something was left out."""
+    if width_of(runs) <= width:
+        return list(runs)
+    out: list[Run] = []
+    left = width - 1
+    for text, spec in runs:
+        if cells(text) <= left:
+            out.append((text, spec))
+            left -= cells(text)
+            continue
+        kept = clip(text, left + 1)[:-1] if left > 0 else ""
+        if " " in kept.strip():
+            kept = kept[: kept.rindex(" ")]
+        elif out:
+            kept = ""
+        out.append((kept, spec))
+        break
+    while out and not out[-1][0].rstrip(" ,;:·"):
+        out.pop()
+    if not out:
+        return clip_runs(runs, width)
+    text, spec = out[-1]
+    return [*out[:-1], (text.rstrip(" ,;:·") + "…", spec)]
+
+
 def join(parts: Iterable[Sequence[Run]], separator: str = " · ") -> list[Run]:
     """Groups of runs with a muted separator between them; empty groups are left out."""
     out: list[Run] = []

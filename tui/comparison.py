@@ -1,0 +1,360 @@
+"""What a comparison looks like to a person, worked out once from its frozen state. Free of Textual.
+
+A figure of an arm is the geometric mean over its launches, as in a verdict; a ratio before the verdict is that of the
+complete launch pairs alone, and there is none before the first one is complete.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tui.core.measure.model import (
+    ArmState,
+    ArmStatus,
+    ExperimentState,
+    Guard,
+    GuardStatus,
+    LiveRun,
+    LoadPoint,
+    Result,
+    Verdict,
+    VerdictKind,
+)
+from tui.core.measure.pairing import launches as measured_launches
+from tui.core.measure.pairing import pair_up
+from tui.core.measure.yardsticks import DEFAULT, metric
+from tui.core.text import one_line
+
+COLORS = {"A": "muted", "B": "accent", "C": "violet", "D": "teal"}
+UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
+
+
+class Mark(StrEnum):
+    """A run in a row of runs."""
+
+    MEASURED = "measured"
+    INVALID = "invalid"
+    LIVE = "live"
+    QUEUED = "queued"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class RunMark:
+    """One run: whether it counts, and its per-user tok/s."""
+
+    mark: Mark
+    tok_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The runs of one launch of an arm at one load."""
+
+    runs: tuple[RunMark, ...]
+    results: tuple[Result, ...] = ()
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class ArmView:
+    """One arm at one load."""
+
+    arm: ArmState
+    title: str
+    changes: str  # what differs from its profile
+    launches: tuple[Launch, ...]
+    tok_s: float | None = None
+    ratio: float | None = None  # to the arm it is compared with
+    pairs: int = 0  # complete ones
+    verdict: Verdict | None = None
+    waiting: bool = False  # what the verdict says is provisional: pairs are to come
+    best: bool = False
+    live: LiveRun | None = None
+    accept: float | None = None
+    cycle_ms: float | None = None
+    tpot_ms: float | None = None
+    ttft_ms: float | None = None
+    power_w: float | None = None
+    memory_mib: float | None = None
+
+    @property
+    def letter(self) -> str:
+        return self.arm.letter
+
+    @property
+    def color(self) -> str:
+        return COLORS.get(self.arm.letter, "text")
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        return tuple(result for launch in self.launches for result in launch.results)
+
+    @property
+    def valid(self) -> int:
+        return sum(result.valid for result in self.results)
+
+    @property
+    def planned(self) -> int:
+        """Runs, done and to come."""
+        return sum(len(launch.runs) for launch in self.launches)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every launch that was planned is measured."""
+        return bool(self.results) and all(launch.complete for launch in self.launches)
+
+    @property
+    def so_far(self) -> bool:
+        """Whether the ratio is that of some of the pairs alone."""
+        return self.ratio is not None and (self.verdict is None or self.waiting)
+
+    @property
+    def level(self) -> str | None:
+        """Level of replication: that of the verdict, else of the runs there are; None while they are not complete."""
+        if self.verdict is not None and not self.waiting:
+            return self.verdict.level
+        if self.arm.against is not None or not self.complete or not self.valid:
+            return None
+        counting = [launch for launch in self.launches if any(result.valid for result in launch.results)]
+        return "L2" if len(counting) >= 3 else "L1" if self.valid > 1 else "L0"
+
+    @property
+    def fault(self) -> tuple[Result, Guard] | None:
+        """The first run that does not count, and the guard that says why."""
+        for result in self.results:
+            for guard in result.guards:
+                if not result.valid and guard.status is GuardStatus.FAILED:
+                    return result, guard
+        return None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All arms at one load."""
+
+    state: ExperimentState
+    point: LoadPoint
+    arms: tuple[ArmView, ...]
+
+    def arm(self, letter: str | None) -> ArmView | None:
+        """The arm of a letter."""
+        return next((view for view in self.arms if view.letter == letter), None)
+
+    @property
+    def live(self) -> ArmView | None:
+        """The arm that is launched or measured now."""
+        return next((view for view in self.arms if view.arm.status in UNDER_WAY), None)
+
+
+def compare(state: ExperimentState, point: LoadPoint | None = None) -> Comparison:
+    """The comparison at one of the loads of its bench; without one, at the first."""
+    points = state.bench.points or (LoadPoint(concurrency=1),)
+    at = point if point in points else points[0]
+    titles = short_names([one_line(arm.profile, 120) for arm in state.arms])
+    views = {arm.letter: _view(state, arm, title, at) for arm, title in zip(state.arms, titles, strict=True)}
+    best = _best(tuple(views.values()))
+    found = []
+    for view in views.values():
+        base = views.get(view.arm.against) if view.arm.against else None
+        ratio, pairs = (None, 0) if base is None else _so_far(base, view)
+        waiting = False
+        if view.verdict is not None:
+            ratio, pairs = view.verdict.ratio, view.verdict.n_pairs
+            waiting = (
+                not state.finished and view.verdict.verdict is VerdictKind.INDISTINCT and pairs < state.pairs
+            )
+        found.append(replace(view, ratio=ratio, pairs=pairs, waiting=waiting, best=view.letter == best))
+    return Comparison(state, at, tuple(found))
+
+
+def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -> ArmView:
+    results = [result for result in arm.results if result.point == point]
+    live = arm.live if arm.live is not None and arm.live.point == point else None
+    launches = _launches(state, arm, results, live)
+    valid = [result for result in results if result.valid]
+    running = live if not results else None  # before its first run is done, an arm shows what is seen
+    accept, cycle = _speculation(valid)
+    return ArmView(
+        arm=arm,
+        title=title,
+        changes=", ".join(f"{one_line(key, 60)} = {_word(value)}" for key, value in arm.sets.items()),
+        launches=launches,
+        tok_s=_figure(launches),
+        verdict=verdict_of(state, arm, point),
+        live=live,
+        accept=accept if running is None else running.accept_length,
+        cycle_ms=cycle,
+        tpot_ms=_mean([r.latencies.tpot.p50 for r in valid if r.latencies.tpot])
+        if running is None
+        else running.tpot_ms,
+        ttft_ms=_mean([r.latencies.ttft.p50 for r in valid if r.latencies.ttft])
+        if running is None
+        else running.ttft_ms,
+        power_w=_mean([r.gpu.power_w for r in valid if r.gpu]) if running is None else running.power_w,
+        memory_mib=max(
+            (r.gpu.memory_peak_mib for r in valid if r.gpu and r.gpu.memory_peak_mib is not None),
+            default=None,
+        )
+        if running is None
+        else running.memory_used_mib,
+    )
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return one_line(str(value), 60)
+
+
+def _launches(
+    state: ExperimentState, arm: ArmState, results: Sequence[Result], live: LiveRun | None
+) -> tuple[Launch, ...]:
+    """Runs by launch, those to come too."""
+    groups: dict[object, list[Result]] = {}
+    for result in sorted(results, key=lambda r: (r.launch_number or 0, r.started_at, r.run_index)):
+        groups.setdefault(result.launch_number or result.server.run_id or result.bench_run_id, []).append(
+            result
+        )
+    launches: list[Launch] = []
+    runs = state.bench.runs
+    under_way = arm.status in UNDER_WAY
+    total = max(len(groups), arm.launches_total if not state.finished else 0)
+    done = list(groups.values())
+    for number in range(total):
+        own = done[number] if number < len(done) else []
+        marks = [
+            RunMark(Mark.MEASURED if result.valid else Mark.INVALID, result.throughput.per_user_tok_s)
+            for result in own
+        ]
+        complete = state.finished or number < arm.launches_done
+        if not complete:
+            if live is not None and under_way and number == arm.launches_done:
+                marks.append(RunMark(Mark.LIVE, live.tok_s if live.phase == "window" else None))
+            later = Mark.SKIPPED if arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) else Mark.QUEUED
+            marks += [RunMark(later)] * (runs - len(marks))
+        launches.append(Launch(tuple(marks), tuple(own), complete and bool(own)))
+    return tuple(launches)
+
+
+def launch_means(launches: Sequence[Launch]) -> list[float]:
+    """Mean of the logarithm of per-user tok/s over the runs of each launch that count."""
+    results = [result for launch in launches for result in launch.results]
+    return [launch.datum for launch in measured_launches(results, metric(DEFAULT))]
+
+
+def _figure(launches: Sequence[Launch]) -> float | None:
+    means = launch_means(launches)
+    return math.exp(statistics.fmean(means)) if means else None
+
+
+def _so_far(base: ArmView, view: ArmView) -> tuple[float | None, int]:
+    """Ratio of the complete launch pairs, and how many there are."""
+    sides = [
+        measured_launches(
+            [r for launch in side.launches if launch.complete for r in launch.results], metric(DEFAULT)
+        )
+        for side in (base, view)
+    ]
+    differences = pair_up(*sides).differences
+    return (math.exp(statistics.fmean(differences)) if differences else None), len(differences)
+
+
+def _best(views: Sequence[ArmView]) -> str | None:
+    """The fastest arm, where a verdict says that it is faster than what it is compared with."""
+    known = [view for view in views if view.tok_s is not None]
+    if not known:
+        return None
+    fastest = max(known, key=lambda view: view.tok_s or 0.0)
+    proven = fastest.verdict is not None and fastest.verdict.verdict is VerdictKind.FASTER
+    return fastest.letter if proven else None
+
+
+def _speculation(results: Sequence[Result]) -> tuple[float | None, float | None]:
+    """Accept length as a ratio of sums, and the mean cycle."""
+    found = [r.speculation for r in results if r.speculation is not None]
+    counted = [s for s in found if s.verify_steps and s.correct_drafts is not None]
+    steps = sum(s.verify_steps or 0 for s in counted)
+    accept = (
+        sum((s.correct_drafts or 0) + (s.verify_steps or 0) for s in counted) / steps
+        if steps
+        else _mean([s.tau for s in found])
+    )
+    return accept, _mean([s.cycle_ms for s in found])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def verdict_of(state: ExperimentState, arm: ArmState, point: LoadPoint) -> Verdict | None:
+    """The verdict of an arm against the one it is compared with, at a load; None before there is anything to judge."""
+    found = next(
+        (
+            verdict
+            for verdict in state.verdicts
+            if verdict.b.ref == arm.letter and verdict.a.ref == arm.against and verdict.point in (None, point)
+        ),
+        None,
+    )
+    early = found is not None and found.verdict is VerdictKind.INVALID and not found.n_pairs
+    return None if early and not state.finished and arm.status is not ArmStatus.FAILED else found
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names without the words that all of them begin with: what tells arms apart stands at the end of a name."""
+    if len(set(names)) < 2:
+        return list(names)
+    words = [name.split("-") for name in names]
+    shared = 0
+    while all(len(own) > shared + 1 and own[shared] == words[0][shared] for own in words):
+        shared += 1
+    return ["-".join(own[shared:]) for own in words]
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """Whether speculation pays in one arm: its cycle against a decode step of the arm without it."""
+
+    view: ArmView
+    base: ArmView
+    base_ms: float  # a decode step, per user
+    cycle_ms: float
+    accept: float  # bonus token counted
+    ceiling: int | None  # the longest accept length its draft allows
+
+    @property
+    def breakeven(self) -> float:
+        """The accept length from which it pays."""
+        return self.cycle_ms / self.base_ms
+
+    @property
+    def speedup(self) -> float:
+        """At the accept length it has."""
+        return self.accept / self.breakeven
+
+
+def payoffs(comparison: Comparison) -> tuple[Payoff, ...]:
+    """Of each arm with speculation, where an arm without it is measured too."""
+    plain = [view for view in comparison.arms if view.accept is None and view.tpot_ms]
+    found = []
+    for view in comparison.arms:
+        if view.accept is None or not view.cycle_ms:
+            continue
+        base = next((other for other in plain if other.letter == view.arm.against), None)
+        base = base or (plain[0] if plain else None)
+        if base is not None and base.tpot_ms:
+            found.append(Payoff(view, base, base.tpot_ms, view.cycle_ms, view.accept, _ceiling(view)))
+    return tuple(found)
+
+
+def _ceiling(view: ArmView) -> int | None:
+    spec = next((r.server.spec for r in view.results if r.server.spec is not None), None)
+    if spec is None:
+        return None
+    if spec.steps is not None:
+        return spec.steps + 1
+    return spec.draft_tokens
