@@ -125,6 +125,7 @@ class FlagTable:
     renames: tuple[Rename, ...]
     replaced: tuple[Replaced, ...]
     gone: Mapping[str, str]  # name -> last version seen with it
+    adjusted: frozenset[str] = frozenset()  # what SGLang overrides by itself
 
     @property
     def newest_flags(self) -> frozenset[str]:
@@ -174,6 +175,7 @@ def flag_table() -> FlagTable:
         renames=tuple(Rename(**entry) for entry in raw["renames"]),
         replaced=tuple(Replaced(**entry) for entry in raw["replaced"]),
         gone={name: version for version, names in raw["gone"].items() for name in names},
+        adjusted=frozenset(raw["adjusted"]),
     )
 
 

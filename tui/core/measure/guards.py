@@ -1,0 +1,251 @@
+"""Conditions without which a run does not count: pure functions of what was measured.
+
+Each says one sentence with its figure and its limit. Where its input does not exist (no GPU, no graphs, no metrics) it
+is `not_applicable`, never a failure. `suspicious` is what a reader should know although the run counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tui.core.measure.asked import Difference
+from tui.core.measure.metrics import Figures, Meta, Row, counter
+from tui.core.measure.model import Guard, GuardStatus
+from tui.core.text import one_line
+
+TOKEN_MISMATCH = 0.005
+CACHE_SHARE = 0.01
+# A chat template, or the mark that keeps a repeated prompt out of the cache, is shared by all prompts: that many tokens
+# of each may come from the cache. What they save is nothing beside a request.
+CACHE_FREE_TOKENS = 64
+CLIENT_CPU = 0.8
+WINDOW_S = 10.0
+WINDOW_TOKENS = 500
+WINDOW_REQUESTS = 5
+EAGER_SHARE = 0.01
+SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
+# A power cap is how these cards always work under load: it is told, the others mean another machine than yesterday's.
+_THROTTLED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
+_TOLD = ("power cap",)
+
+
+@dataclass(frozen=True)
+class ServerChecks:
+    """What is known of the server beside the run itself.
+
+    `differences` is None where nobody said what it should be; `env` where its environment cannot be read.
+    """
+
+    differences: tuple[Difference, ...] | None = None
+    version_meant: str | None = None
+    version: str | None = None
+    env: Mapping[str, str] | None = None
+    no_graphs: str | None = None  # why it has none: switched off on purpose, no GPU
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether a run counts."""
+
+    guards: tuple[Guard, ...]
+    suspicious: tuple[str, ...] = ()
+    valid: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        failed = any(guard.status is GuardStatus.FAILED for guard in self.guards)
+        object.__setattr__(self, "valid", not failed)
+
+
+def judge(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks) -> Judgement:
+    """All guards of a run, in the order in which they are shown."""
+    return Judgement(
+        (
+            _errors(meta, found),
+            _window(found),
+            _tokens(found),
+            _cache(rows, meta, found),
+            _client_cpu(found),
+            _client_lag(found),
+            _foreign(meta),
+            _clocks(found),
+            _arguments(server),
+            _graph(meta, server),
+            simulated(server.env),
+        ),
+        _suspicious(rows, meta, found, server),
+    )
+
+
+def _guard(
+    name: str, failed: bool, text: str, value: float | str | None = None, limit: float | str | None = None
+) -> Guard:
+    return Guard(name, GuardStatus.FAILED if failed else GuardStatus.OK, text, value, limit)
+
+
+def _missing(name: str, text: str) -> Guard:
+    return Guard(name, GuardStatus.NOT_APPLICABLE, text)
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _errors(meta: Meta, found: Figures) -> Guard:
+    failed, begun = found.counts.errors or 0, (found.counts.ok or 0) + (found.counts.errors or 0)
+    if not begun:
+        return _guard("errors", True, "no request was begun", 0, 0)
+    text = f"{failed} of {_count(begun, 'request')} failed (limit 0)"
+    reasons = meta.get("errors") or {}
+    if failed and reasons:
+        first = max(reasons, key=lambda reason: reasons[reason])
+        text += f", most by: {one_line(str(first), 120)}"
+    return _guard("errors", failed > 0, text, failed / begun, 0)
+
+
+def _window(found: Figures) -> Guard:
+    window = found.window
+    if window is None or window.kind != "steady":
+        return _guard("window", True, "there was no time with all users busy", 0, WINDOW_S)
+    tokens, begun = found.counts.tokens_in_window or 0, found.counts.begun_in_window or 0
+    text = (
+        f"{window.duration_s:.1f} s with all users busy, {tokens} tokens, {_count(begun, 'request')} begun "
+        f"(at least {WINDOW_S:g} s, {WINDOW_TOKENS} tokens, {WINDOW_REQUESTS} requests)"
+    )
+    short = window.duration_s < WINDOW_S or tokens < WINDOW_TOKENS or begun < WINDOW_REQUESTS
+    return _guard("window", short, text, window.duration_s, WINDOW_S)
+
+
+def _tokens(found: Figures) -> Guard:
+    server, ours = found.counts.server_output_tokens, found.counts.output_tokens
+    if server is None:
+        return _missing("tokens", "the server serves no /metrics to hold the count against")
+    if not server or ours is None:
+        return _guard(
+            "tokens", bool(ours), f"{ours or 0} tokens counted here, none by the server", None, TOKEN_MISMATCH
+        )
+    share = abs(ours - server) / server
+    text = (
+        f"{ours} tokens counted here, {server} by the server: {share:.2%} apart (limit {TOKEN_MISMATCH:.1%})"
+    )
+    if share > TOKEN_MISMATCH and ours < server and not found.counts.errors:
+        text += "; somebody else may be using it"
+    return _guard("tokens", share > TOKEN_MISMATCH, text, share, TOKEN_MISMATCH)
+
+
+def _cache(rows: Sequence[Row], meta: Meta, found: Figures) -> Guard:
+    told = [row for row in rows if row["cached"] is not None and row["in"]]
+    if told:
+        asked = sum(row["in"] for row in told)
+        hits = sum(max(0, row["cached"] - CACHE_FREE_TOKENS) for row in told)
+    else:
+        cached = counter(meta, "cached_tokens_total", "prefix_cache_hits_total")
+        prompts = counter(meta, "prompt_tokens_total")
+        if cached is None or not prompts:
+            return _missing("cache", "neither replies nor /metrics say what came from the prefix cache")
+        asked = round(prompts)
+        hits = max(
+            0, round(cached) - CACHE_FREE_TOKENS * ((found.counts.ok or 0) + (found.counts.errors or 0))
+        )
+    share = hits / asked
+    text = (
+        f"{share:.1%} of the prompt tokens came from the prefix cache, the first {CACHE_FREE_TOKENS} of a prompt "
+        f"not counted (limit {CACHE_SHARE:.0%})"
+    )
+    return _guard("cache", share > CACHE_SHARE, text, share, CACHE_SHARE)
+
+
+def _client_cpu(found: Figures) -> Guard:
+    load = found.client.cpu_fraction if found.client else None
+    if load is None:
+        return _missing("client_cpu", "the load of the generator is not known")
+    text = f"the load generator used {load:.0%} of a core (limit {CLIENT_CPU:.0%})"
+    return _guard("client_cpu", load > CLIENT_CPU, text, load, CLIENT_CPU)
+
+
+def _client_lag(found: Figures) -> Guard:
+    lag = found.client.loop_lag_p99_ms if found.client else None
+    gap = found.latencies.gap.p50 if found.latencies.gap else None
+    if lag is None or gap is None:
+        return _missing("client_lag", "there is no lag of the generator to hold against a gap between chunks")
+    limit = gap / 2
+    text = f"the load generator was late by {lag:.2f} ms at most (p99; limit {limit:.2f} ms, half a gap between chunks)"
+    return _guard("client_lag", lag > limit, text, lag, limit)
+
+
+def _foreign(meta: Meta) -> Guard:
+    pids = (meta.get("gpu") or {}).get("foreign_pids")
+    if pids is None:
+        why = "no GPU figures" if not meta.get("gpu") else "whose processes are on the GPUs cannot be told"
+        return _missing("foreign", why)
+    text = "nobody else was on the GPUs"
+    if pids:
+        listed = ", ".join(map(str, pids[:5])) + (" …" if len(pids) > 5 else "")
+        text = f"{_count(len(pids), 'process', 'processes')} of others on the GPUs: PID {listed} (limit 0)"
+    return _guard("foreign", bool(pids), text, len(pids), 0)
+
+
+def _clocks(found: Figures) -> Guard:
+    gpu = found.gpu
+    if gpu is None:
+        return _missing("clocks", "no GPU figures")
+    slow = [reason for reason in gpu.throttle if reason in _THROTTLED]
+    text = (
+        f"the GPUs were slowed down: {', '.join(slow)}"
+        if slow
+        else "no GPU was slowed down by heat or its supply"
+    )
+    return _guard("clocks", bool(slow), text, ", ".join(slow) or None)
+
+
+def _arguments(server: ServerChecks) -> Guard:
+    meant, version = server.version_meant, server.version
+    if meant and version and meant != version:
+        return _guard("server", True, f"the server is {version}, launched was {meant}", version, meant)
+    if server.differences is None:
+        return _missing("server", "not launched from a profile: nothing says what it should be")
+    other = [difference for difference in server.differences if not difference.adjusted]
+    if other:
+        said = "; ".join(map(str, other[:3])) + (" …" if len(other) > 3 else "")
+        return _guard("server", True, f"not the server that was launched: {said}", len(other), 0)
+    return _guard("server", False, "the server runs with the arguments it was launched with", 0, 0)
+
+
+def _graph(meta: Meta, server: ServerChecks) -> Guard:
+    graph = meta.get("graph")
+    lines = graph["on"] + graph["off"] if graph else 0
+    if server.no_graphs:
+        return _missing("graph", server.no_graphs)
+    if not graph or not lines:
+        return _missing("graph", "the log says nothing of graphs")
+    share = graph["off"] / lines
+    text = f"{graph['off']} of {lines} decode lines ran without a graph (limit {EAGER_SHARE:.0%})"
+    return _guard("graph", share > EAGER_SHARE, text, share, EAGER_SHARE)
+
+
+def simulated(env: Mapping[str, str] | None) -> Guard:
+    """Acceptance that SGLang makes up: good for the curve of speed over acceptance, for no comparison."""
+    if env is None:
+        return _missing("simulated_acceptance", "the server's environment cannot be read")
+    value = env.get(SIMULATED, "")
+    if not value.strip() or value.strip().startswith("-"):  # below 0 is off
+        return _guard("simulated_acceptance", False, "acceptance is the draft's own")
+    text = f"simulated acceptance: {SIMULATED}={one_line(value, 20)} forces it, and the text is garbage"
+    return _guard("simulated_acceptance", True, text, one_line(value, 20))
+
+
+def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks) -> tuple[str, ...]:
+    said = []
+    warmup = meta.get("warmup") or {}
+    if warmup.get("stable") is False:
+        said.append(f"the rate was not steady after {warmup.get('seconds') or 0:.0f} s of warm-up")
+    if (meta.get("flush") or {}).get("ok") is False:
+        said.append("the prefix cache could not be emptied before the run")
+    if found.gpu and (told := [reason for reason in found.gpu.throttle if reason in _TOLD]):
+        said.append(f"clocks were held down by the {', '.join(told)}")
+    said += [f"SGLang made it so: {d}" for d in server.differences or () if d.adjusted]
+    if (meta.get("counters") or {}).get("after") and not meta["counters"].get("idle", True):
+        said.append("the server was not idle before and after the run")
+    if any(row["toks"] is None and row["gaps_us"] for row in rows):
+        said.append(
+            "the server counts tokens only at the end of a reply: rates in the window are spread evenly"
+        )
+    return tuple(said)
