@@ -61,6 +61,25 @@ class _Seconds(click.ParamType[float]):
         return seconds
 
 
+class _Above(click.ParamType[float]):
+    """A number above zero, and below a limit where there is one."""
+
+    name = "number"
+
+    def __init__(self, below: float = math.inf) -> None:
+        self.below = below
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < self.below:
+            limit = f" and below {self.below:g}" if self.below < math.inf else ""
+            self.fail(f"{one_line(str(value), 40)!r} is no number above 0{limit}")
+        return number
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
 set_option = click.option(
@@ -337,6 +356,44 @@ def experiment(
     from tui.cli_experiment import experiment_command
 
     return experiment_command(directory, name, host, resume, seed, as_json)
+
+
+@cli.command()
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--metric",
+    default="per_user_tok_s",
+    show_default=True,
+    metavar="M",
+    help="Also output_tok_s, ttft_ms, p99_itl_ms, …",
+)
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
+@click.option("--rate", type=_Above(), metavar="R", help="At so many requests a second alone.")
+@click.option(
+    "--margin",
+    type=_Above(100),
+    default=2.0,
+    show_default=True,
+    metavar="%",
+    help="What counts as equivalent.",
+)
+@host_option
+@json_option
+def compare(
+    a: str,
+    b: str,
+    metric: str,
+    concurrency: int | None,
+    rate: float | None,
+    margin: float,
+    host: str | None,
+    as_json: bool,
+) -> int:
+    """Which of two is faster, and how sure that is: results, runs, profiles, or EXPERIMENT:ARM."""
+    from tui.cli_verdicts import compare_command
+
+    return compare_command((a, b), metric, concurrency, rate, margin / 100, host, as_json)
 
 
 @cli.command()

@@ -13,11 +13,11 @@ from tui.core.measure import stats
 from tui.core.measure.cases import MARGIN, Case, Plan, noise_floor, screening_bound, settle
 from tui.core.measure.model import ArmFigure, LoadPoint, Noise, Result, Verdict, VerdictKind
 from tui.core.measure.pairing import Launch, Side
-from tui.core.measure.phrases import about, count, load_words, percent, ref_words, signed
+from tui.core.measure.phrases import about, count, load_words, percent, signed
 from tui.core.measure.stats import Interval
 from tui.core.measure.yardsticks import DEFAULT, metric
 
-__all__ = ["MARGIN", "Plan", "Side", "compare", "compare_all"]
+__all__ = ["MARGIN", "Plan", "Side", "compare", "compare_all", "noise_floor"]
 
 _FINER = (0.01, 0.005, 0.002, 0.001)  # what to see next, once the margin can be seen
 
@@ -252,9 +252,3 @@ def _facts(case: Case) -> tuple[str, ...]:
             f"looks at {at} pairs, 5 % error in all; {case.margin * 100:g} % is found with power {chance:.2f}"
         )
     return tuple(facts)
-
-
-def describe(side: Side, figure: ArmFigure) -> str:
-    """ "B  kimi-k2.5-baseline-bs128, 3 launches, 9 runs": which configuration a letter stands for."""
-    what = ref_words(figure.ref)
-    return f"{side.name}  {what}, {count(figure.launches, 'launch', 'launches')}, {count(figure.runs, 'run')}"
