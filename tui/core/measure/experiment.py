@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core import records
@@ -349,73 +349,70 @@ class ExperimentRunner:
         return Cell(cell.number, cell.arm, cell.pair, spent_s=cell.spent_s)
 
     async def _launch_and_measure(self, number: int) -> None:
-        cell = self._cell(number)
-        run = None
+        cell, run = self._cell(number), None
         if cell.run_id is not None:
-            run = await launching.find(self._session, cell.run_id, self._tell)
-            if cell.bench_run_id is not None and (run is None or not run.active):
-                # It ended while nobody looked; its measurement may have been complete by then.
-                cell = await self._measure(cell, None)
-                if len(cell.result_ids) < self._wanted():
-                    cell = self._anew(cell)
-            elif run is None or not run.active:
-                cell = self._anew(cell)
+            cell, run = await self._found_again(cell)
+        failure = None
         try:
-            if cell.run_id is None:
-                launch = self._launches[cell.arm]
-                cell = replace(
-                    cell,
-                    status=ArmStatus.LAUNCHING,
-                    run_id=runs.new_run_id(launch.name),
-                    started_at=_now(),
-                )
-                cell = self._keep_cell(cell)
-                run = await launching.start(
-                    self._session, launch, self._sets[cell.arm], cell.run_id or "", self._tell
-                )
-            if run is not None and run.active:
+            if run is None and not self._complete(cell):
+                cell, run = await self._launch(cell)
+            if run is not None and not self._complete(cell):
                 cell = await self._until_ready(cell, run)
                 cell = await self._measure(cell, run)
-            failure = None
         except LaunchFailed as failed:
-            failure = failed.failure
-            cell = self._cell(number)
+            failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
-        if run is None and cell.run_id is not None:
-            run = await launching.find(self._session, cell.run_id, self._tell)
+        if cell.run_id is not None and (run := await launching.find(self._session, cell.run_id, self._tell)):
+            await launching.stop(self._session, run, self._tell)
+        changes: dict[str, object] = {"status": ArmStatus.MEASURED}
+        if failure is not None:
+            changes = {name.name: getattr(failure, name.name) for name in fields(failure)}
+            changes["status"] = ArmStatus.FAILED
+        self._keep_cell(replace(cell, ended_at=_now(), **changes))  # type: ignore[arg-type]
+        self._now = None
+
+    async def _found_again(self, cell: Cell) -> tuple[Cell, Run | None]:
+        """A launch that somebody was killed over: its server, where that goes on, and what was measured meanwhile."""
+        run = await launching.find(self._session, cell.run_id or "", self._tell)
+        if cell.bench_run_id is not None:
+            cell = await self._collect(cell)
+        if self._complete(cell) or (run is not None and run.active and run.stop is None):
+            return cell, run
         if run is not None:
             await launching.stop(self._session, run, self._tell)
-        if failure is None:
-            self._keep_cell(replace(cell, status=ArmStatus.MEASURED, ended_at=_now()))
-        else:
-            self._keep_cell(
-                replace(
-                    cell,
-                    status=ArmStatus.FAILED,
-                    ended_at=_now(),
-                    phase=failure.phase,
-                    cause=failure.cause,
-                    reason=failure.reason,
-                    advice=failure.advice,
-                    change=failure.change,
-                )
-            )
+        return self._keep_cell(self._anew(cell)), None
+
+    async def _launch(self, cell: Cell) -> tuple[Cell, Run]:
+        launch = self._launches[cell.arm]
+        run_id = runs.new_run_id(launch.name)
+        cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
+        cell = self._keep_cell(cell)
+        run = await launching.start(self._session, launch, self._sets[cell.arm], run_id, self._tell)
+        return cell, run
 
     async def _until_ready(self, cell: Cell, run: Run) -> Cell:
         limit_s = self._launches[cell.arm].startup_timeout_s
         async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
             async for state in states:
-                self._phase, self._eta_s = str(state.phase), state.eta_s
-                self._tell(f"waiting for the link to {self.record.host}" if state.stale else state.suspicion)
+                waits = f"waiting for the link to {self.record.host}" if state.stale else state.suspicion
+                self._see(phase=str(state.phase), eta_s=state.eta_s)
+                self._tell(waits)
                 cell = replace(cell, ready_after_s=state.ready_after_s)
-        self._eta_s = None
+        self._see(eta_s=None)
         return self._keep_cell(cell)
+
+    def _complete(self, cell: Cell) -> bool:
+        return len(cell.result_ids) >= self._wanted()
 
     def _wanted(self) -> int:
         return len(self.record.bench.points) * self.record.bench.runs
 
-    async def _measure(self, cell: Cell, run: Run | None) -> Cell:
-        """Measures on a server, or collects what a measurement has left; raises LaunchFailed."""
+    async def _measure(self, cell: Cell, run: Run) -> Cell:
+        """Measures on a server; raises LaunchFailed."""
+        raise NotImplementedError
+
+    async def _collect(self, cell: Cell) -> Cell:
+        """What a measurement that nobody followed to its end has left."""
         raise NotImplementedError
 
     # -- verdicts ---------------------------------------------------------------------------------------------------

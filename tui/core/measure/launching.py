@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tui.core.errors import LinkLost, TimedOut
+from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.host import runs
 from tui.core.host.runs import Run, RunBusy, RunState
 from tui.core.launch.profiles import LaunchProfile
@@ -26,10 +26,12 @@ _MAY_PASS = frozenset(
     [
         "busy",
         "cuda_error",
+        "disk_full",
         "hf_download",
         "host_oom",
         "lost",
         "nccl",
+        "not_started",
         "port_in_use",
         "server_lost",
         "stopped",
@@ -108,6 +110,10 @@ async def start(
                 raise LaunchFailed(Failure(busy.slug, busy.message, advice=advice)) from None
             tell(busy.message)
             await asyncio.sleep(_AGAIN_S)
+        except (HostError, UsageError):
+            raise
+        except EagletuiError as error:
+            raise LaunchFailed(Failure(error.slug, error.message)) from None
     raise AssertionError("unreachable")
 
 
