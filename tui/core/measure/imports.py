@@ -63,6 +63,7 @@ _PLACED = frozenset(
         "accept_length",
     ]
 )
+_PLACED_LATENCY = re.compile(r"(mean|median|p90|p95|p99|max)_(ttft|tpot|itl|e2e)_ms")
 
 
 def decode(data: bytes) -> str:
@@ -119,8 +120,9 @@ def read_posted(
     found: list[Imported] = []
     times: Counter[str] = Counter()
     for record in _merged(_records(text, problems)):
+        rows: tuple[dict[str, object], ...] = ()
         if isinstance(record, Result):
-            result, rows = record, ()
+            result = record
         else:
             result, rows = _result(record, moment), tuple(record.rows)
             times[result.result_id] += 1
@@ -254,9 +256,7 @@ def _result(posted: Posted, moment: str) -> Result:
             total_tok_s=posted.number("total_tok_s"),
             req_s=posted.number("req_per_s"),
         ),
-        latencies=Latencies(
-            **{ours: _distribution(posted, name) for ours, name in _LATENCIES if posted.count("successful")}
-        ),
+        latencies=Latencies(**{ours: _distribution(posted, name) for ours, name in _LATENCIES}),
         speculation=_speculation(posted),
         valid=not invalid,
         suspicious=(*invalid, *_doubts(posted)),
@@ -330,7 +330,14 @@ def _per_user(posted: Posted) -> float | None:
     return None
 
 
+def _no_latencies(posted: Posted) -> bool:
+    """Whether its latencies are of no request at all: zeros that mean nothing."""
+    return posted.count("successful") == 0 or any(key.endswith("_ms") for key in posted.broken)
+
+
 def _distribution(posted: Posted, name: str) -> Distribution | None:
+    if posted.count("successful") is None or _no_latencies(posted):
+        return None
     values = {
         point: posted.number(f"{'median' if point == 'p50' else point}_{name}_ms")
         for point in _LATENCY_POINTS
@@ -342,9 +349,9 @@ def _distribution(posted: Posted, name: str) -> Distribution | None:
 
 def _is_extra(posted: Posted, key: str) -> bool:
     """Whether a figure has no place of its own in the result."""
-    if key.endswith("_ms") and re.fullmatch(r"(mean|median|p90|p95|p99|max)_(ttft|tpot|itl|e2e)_ms", key):
-        # Latencies of no request at all are zeros that mean nothing.
-        return posted.count("successful") is None
+    if _PLACED_LATENCY.fullmatch(key):
+        # Without the count of requests they are no distribution, only figures.
+        return posted.count("successful") is None and not _no_latencies(posted)
     return key not in _PLACED
 
 
@@ -439,6 +446,15 @@ def _doubt_order(posted: Posted) -> str | None:
     return None
 
 
+def _doubt_stream(posted: Posted) -> str | None:
+    successful, output = posted.count("successful"), posted.count("output_tokens")
+    if not successful or output is None or output <= successful:
+        return None
+    if posted.number("mean_ttft_ms") == 0:
+        return "a first token after 0 ms: the replies were not streamed, or were empty"
+    return None
+
+
 def _doubt_acceptance(posted: Posted) -> str | None:
     accept_length = posted.number("accept_length")
     if accept_length is None:
@@ -467,6 +483,7 @@ _DOUBTS: tuple[Callable[[Posted], str | None], ...] = (
     _doubt_concurrency,
     _doubt_sums,
     _doubt_order,
+    _doubt_stream,
     _doubt_acceptance,
     _doubt_cache,
     _doubt_model,

@@ -74,7 +74,7 @@ def _server(posted: Posted, info: Mapping[str, Any]) -> None:
     posted.server_version = _text(info.get("version"))
     posted.model = _text(info.get("served_model_name")) or _text(info.get("model_path"))
     posted.server_args = {
-        one_line(key, 80): value
+        one_line(key, 80): one_line(value) if isinstance(value, str) else value
         for key, value in list(info.items())[:_ARGS_LIMIT]
         if not isinstance(value, dict | list) and key != "version"
     }

@@ -82,7 +82,9 @@ class TextReader:
     def __init__(self) -> None:
         self._block: Posted | None = None
         self._in_banner = False  # the block began with a banner: it ends at its end only
-        self._foreign = False  # a banner of something else
+        # The last block that ended may be added to: SGLang prints its steady state in one of its own.
+        self._last: Posted | None = None
+        self._steady = False
         self._section = ""
         self._context: dict[str, str] = {}  # what the tool said about itself before its block
         self._batch: Posted | None = None  # of bench_one_batch, or of its server variant
@@ -98,19 +100,23 @@ class TextReader:
         if (banner := _BANNER.search(line)) is not None:
             found += self._end()
             title = banner.group(1).lower()
-            self._foreign = "benchmark result" not in title
-            if not self._foreign:
+            self._steady = title == "steady-state result"
+            if "benchmark result" in title:
                 self._block = self._new_block("offline" if "offline" in title else "serving")
                 self._in_banner = True
         elif _END.search(line):
             found += self._end()
-            self._foreign = False
+            self._steady = False
         elif (one := self._one_liner(line)) is not None:
             found += self._end()
             found.append(one)
         elif (arguments := _NAMESPACE.search(line)) is not None:
             self._say(arguments.group(1))
-        elif not self._foreign:
+        elif self._steady:
+            pair = _labelled(line, "")
+            if pair is not None and pair[0] == "output_tok_s" and self._last is not None:
+                self._last.put("steady_output_tok_s", pair[1])
+        else:
             found += self._one_batch(line)
             if (case := _SERVER_CASE.search(line)) is not None and self._server_case(case, found):
                 return found
@@ -154,6 +160,7 @@ class TextReader:
         ended = [posted for posted in (self._batch, self._block) if posted is not None and _worth(posted)]
         if self._block is not None and ended and ended[-1] is self._block:
             self._complete(self._block)
+            self._last = self._block
         self._block = self._batch = None
         self._in_banner = False
         self._section = ""

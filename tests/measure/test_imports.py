@@ -1,0 +1,200 @@
+"""Posted benchmarks: figures in a file are the figures of the record, however the file came about."""
+
+import contextlib
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui.core.errors import UsageError
+from tui.core.measure import store
+from tui.core.measure.codec import to_json
+from tui.core.measure.flat import flat
+from tui.core.measure.imports import decode, parse, read_posted
+
+DATA = Path(__file__).parents[1] / "data" / "bench"
+CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def records(data: bytes) -> list[dict[str, object]]:
+    return [flat(result) for result in parse(decode(data), now=NOW)]
+
+
+def expected(truth: dict) -> list[dict]:
+    return truth.get("records") or truth.get("mtbench") or [truth]
+
+
+def same(got: object, wanted: object) -> bool:
+    if isinstance(wanted, float) and isinstance(got, int | float):
+        return math.isclose(got, wanted, rel_tol=1e-9)
+    return got == wanted
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_what_is_in_the_file_is_in_the_record(case):
+    truth, data = case["truth"], (DATA / case["file"]).read_bytes()
+    if "error" in truth:
+        with pytest.raises(UsageError) as caught:
+            records(data)
+        assert caught.value.slug == truth["error"]
+        assert "Serving Benchmark Result" in (caught.value.hint or "")
+        return
+    found = records(data)
+    if "count" in truth:
+        assert len(found) == truth["count"]
+    for got, wanted in zip(found, expected(truth), strict=False):
+        for key, value in wanted.items():
+            if key in ("count", "records", "mtbench", "spec"):
+                continue
+            if key == "suspicious":
+                assert bool(got["suspicious"]) is value
+            else:
+                assert same(got.get(key), value), f"{key}: {got.get(key)} is not {value}"
+
+
+def test_a_finished_pair_is_a_record_in_its_place():
+    case = next(case for case in CASES if case["id"] == "bench-speculative-stdout")
+    found = records((DATA / case["file"]).read_bytes())
+    wanted = case["truth"]["spec"]
+    assert len(found) == 3
+    assert {key: found[2][key] for key in wanted} == wanted
+
+
+TEXTS = [
+    case
+    for case in CASES
+    if case["file"].endswith((".txt", ".stdout"))
+    and "utf16" not in case["id"]
+    and "error" not in case["truth"]
+]
+WRAPPINGS = {
+    "crlf": lambda line: line + "\r",
+    "padded": lambda line: line.ljust(200),
+    "indented": lambda line: "    " + line,
+    "quoted": lambda line: "> > " + line,
+    "docker": lambda line: "bench-1  | " + line,
+    "ci": lambda line: "2026-07-01T09:10:11.1234567Z " + line,
+    "logger": lambda line: "\x1b[32mINFO\x1b[0m 2026-08-30 10:11:12,345 [bench.py:42] " + line,
+    "rank": lambda line: "[rank0]: " + line,
+}
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+@pytest.mark.parametrize("case", TEXTS, ids=lambda case: case["id"])
+def test_how_it_was_pasted_changes_no_figure(case, wrapping):
+    text = (DATA / case["file"]).read_text(encoding="utf-8")
+    wrapped = "\n".join(WRAPPINGS[wrapping](line) for line in text.splitlines())
+    plain, again = records(text.encode()), records(wrapped.encode())
+    assert again == plain
+
+
+BLOCKS = [
+    case for case in TEXTS if "Serving Benchmark Result" in (DATA / case["file"]).read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("case", BLOCKS, ids=lambda case: case["id"])
+def test_a_missing_line_takes_its_own_figure_only(case):
+    lines = (DATA / case["file"]).read_text(encoding="utf-8").splitlines()
+    whole = records("\n".join(lines).encode())[0]
+    for left_out, line in enumerate(lines):
+        without = records("\n".join(lines[:left_out] + lines[left_out + 1 :]).encode())[0]
+        changed = {key for key, value in without.items() if value not in (None, whole.get(key))}
+        # Who printed it is told by its lines; what rests on a line that is gone is taken from the next best one.
+        assert changed <= {"result", "tool", "suspicious", "valid", "notes"} | {
+            "Traffic request rate": {"request_rate", "load"},
+            "Drafts": {"accept_length"},
+            "Accepted tokens": {"accept_length"},
+            "Namespace": {"bench", "dataset"},
+        }.get(line.split(":")[0].split("(")[0].strip(), set()), line
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet=st.sampled_from('{}[]":,=-#.|>()\n\r\x1b 019 aeEnsSfi%\u2028\ud800'), max_size=300))
+def test_any_text_is_read_or_refused(text):
+    lines = (DATA / "inputs/bench-33108-peaks-p90-p95.txt").read_text().splitlines()
+    middle = len(lines) // 2
+    for whole in (text, "\n".join([*lines[:middle], text, *lines[middle:]])):
+        with contextlib.suppress(UsageError):
+            for result in parse(whole, now=NOW):
+                json.dumps(to_json(result), allow_nan=False)
+
+
+KEYS = (
+    "backend request_rate max_concurrency completed failed duration total_output_tokens output_throughput"
+    " mean_ttft_ms itls ttfts output_lens errors server_info cache_report date accept_length"
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(KEYS.split()),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+            ),
+            max_leaves=6,
+        ),
+    )
+)
+def test_any_values_in_a_record_are_read_or_left_out(values):
+    text = json.dumps({"completed": 1, "duration": 1.0} | values)
+    for result in parse(text, now=NOW):
+        store.write(result)
+        assert store.read(result.result_id) == store.without_secrets(result)
+
+
+def test_an_array_of_records_and_a_record_of_ours():
+    rows = (DATA / "inputs/bench-speculative-output-jsonl.jsonl").read_text().splitlines()
+    assert len(parse("[" + ",".join(rows) + "]")) == 3
+    ours = parse(rows[1], host="gpu1", now=NOW)[0]
+    assert parse(json.dumps(to_json(ours))) == [ours]
+
+
+def test_host_profile_and_id():
+    text = (DATA / "inputs/bench-2805-partial-failures.txt").read_text()
+    first, other = parse(text, now=NOW), parse(text, host="gpu1", profile="base", now=NOW)
+    assert (first[0].server.host, first[0].server.profile) == ("posted", None)
+    assert (other[0].server.host, other[0].server.profile) == ("gpu1", "base")
+    assert other[0].result_id == first[0].result_id  # imported again, it replaces itself
+    twice = parse(text + "\n" + text)
+    assert [result.result_id for result in twice] == [first[0].result_id, f"{first[0].result_id}-2"]
+
+
+def test_rows_of_a_detailed_record():
+    found = read_posted((DATA / "inputs/bench-recorded-details.jsonl").read_text())
+    rows = found.records[0].rows
+    assert len(rows) == 24
+    assert all(len(row["gaps_us"]) < row["out"] for row in rows)  # a first chunk may carry two tokens
+    assert sum(row["out"] for row in rows) == found.records[0].result.counts.output_tokens
+
+
+def test_a_cut_record_is_said():
+    found = read_posted((DATA / "inputs/bench-truncated.jsonl").read_text())
+    assert found.problems == ("line 2 is no whole JSON object: left out",)
+
+
+def test_escape_sequences_of_a_record_reach_nobody():
+    text = json.dumps(
+        {"completed": 1, "duration": 1.0, "backend": "sg\x1b]0;x\x07lang", "tag": "\x1b[31mred"}
+    )
+    record = flat(parse(text)[0])
+    assert "\x1b" not in json.dumps(record)
+    assert record["bench"] == "red"
+
+
+def test_secrets_of_a_server_stay_out_of_the_store():
+    text = json.dumps(
+        {"completed": 1, "duration": 1.0, "server_info": {"api_key": "sk-very-secret", "version": "1"}}
+    )
+    result = parse(text)[0]
+    store.write(result)
+    stored = (store.results_dir() / f"{result.result_id}.json").read_text()
+    assert "sk-very-secret" not in stored
