@@ -13,7 +13,7 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,13 +62,19 @@ def _rows_path(result_id: str) -> Path:
     return record.with_name(result_id + _ROWS)
 
 
-def write(result: Result, rows_gz: bytes | None = None) -> None:
-    """Stores a result, replacing the one of the same id; `rows_gz` are its raw rows: JSON lines, gzip."""
+def write(result: Result, rows_gz: bytes | None = None, meta: Mapping[str, object] | None = None) -> None:
+    """Stores a result, replacing the one of the same id; without rows, those that are there stay.
+
+    Args:
+        rows_gz: its raw rows: JSON lines, gzip, one request a line.
+        meta: what the load generator says of the run beside them; stored as their first line, under the key `meta`.
+    """
     path = _path(result.result_id)
     text = json.dumps(to_json(without_secrets(result)), ensure_ascii=False, allow_nan=False)
     _sweep()
     if rows_gz is not None:
-        write_whole(_rows_path(result.result_id), rows_gz)
+        head = gzip.compress(json.dumps({"meta": meta}).encode() + b"\n") if meta is not None else b""
+        write_whole(_rows_path(result.result_id), head + rows_gz)
     write_whole(path, text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
@@ -164,6 +170,11 @@ def unreadable() -> int:
 
 def rows(result_id: str) -> list[dict[str, Any]]:
     """The raw rows, one request each; empty where none were stored. Raises EagletuiError where they are damaged."""
+    return raw(result_id)[1]
+
+
+def raw(result_id: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """What a result was computed from: meta (None where none was stored) and rows; errors as of `rows`."""
     path = _rows_path(result_id)
     try:
         with gzip.open(path, "rb") as file:
@@ -172,7 +183,7 @@ def rows(result_id: str) -> list[dict[str, Any]]:
             raise ValueError
         found = [json.loads(line) for line in text.splitlines() if line.strip()]
     except FileNotFoundError:
-        return []
+        return None, []
     except (OSError, EOFError, ValueError, zlib.error, RecursionError):
         found = [None]
     if not all(isinstance(row, dict) for row in found):
@@ -181,7 +192,37 @@ def rows(result_id: str) -> list[dict[str, Any]]:
             "its stored figures stand, they only cannot be computed anew",
             slug="broken_rows",
         )
-    return found
+    if found and isinstance(meta := found[0].get("meta"), dict):
+        return meta, found[1:]
+    return None, found
+
+
+def recompute(result: Result) -> Result:
+    """The result with its figures computed anew from its rows; as it is where it has none of ours."""
+    from tui.core.measure.metrics import figures
+
+    meta, found = raw(result.result_id)
+    if meta is None or not found:
+        return result
+    try:
+        anew = figures(found, meta, gpus=len(result.server.gpus) or None)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise EagletuiError(
+            f"the rows of {result.result_id} are not those of this version: {one_line(repr(error), 80)}",
+            "its stored figures stand",
+            slug="broken_rows",
+        ) from None
+    return replace(
+        result,
+        window=anew.window,
+        duration_s=anew.duration_s,
+        counts=anew.counts,
+        throughput=anew.throughput,
+        latencies=anew.latencies,
+        speculation=anew.speculation,
+        gpu=anew.gpu,
+        client=anew.client,
+    )
 
 
 def _digits(run_id: str | None) -> str:
