@@ -171,7 +171,8 @@ class Case:
         interval = self.interval
         if self.unpaired and interval is not None and interval.low <= 0 <= interval.high:
             return False
-        return abs(self.difference) > screening_bound(self.noise, self.runs)
+        least = max(screening_bound(self.noise, self.runs), math.log1p(self.margin))
+        return abs(self.difference) > least
 
 
 def settle(case: Case) -> Case:
