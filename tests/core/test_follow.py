@@ -13,7 +13,7 @@ import pytest
 
 from tui.core.errors import HostError, UsageError
 from tui.core.host import follow as follow_module
-from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow, read_range
+from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow
 from tui.core.link.local import LocalTransport
 
 
@@ -173,8 +173,6 @@ async def test_a_huge_log_is_opened_at_its_end(local, tmp_path):
     assert size - TAIL_BYTES < first.offset < size
     assert watch.data() == b"last line\n" * 10_000
     assert first.size == size
-    data = await read_range(local, str(log), size - 20, 100)
-    assert data == b"last line\n" * 2
 
 
 async def test_a_tail_of_a_short_file_is_all_of_it(local, tmp_path):
@@ -242,22 +240,16 @@ async def test_what_cannot_be_followed_is_one_clear_error(local, tmp_path, kind)
     assert str(path) in caught.value.message
     with pytest.raises(UsageError):
         await file_info(local, str(path))
-    with pytest.raises(UsageError):
-        await read_range(local, str(path), 0, 1)
 
 
-async def test_ranges_and_facts_of_a_file(host, tmp_path):
+async def test_facts_of_a_file(host, tmp_path):
     log = tmp_path / "log"
     data = random.Random(2).randbytes(2_500_000)
     log.write_bytes(data)
     info = await file_info(host, str(log))
     assert info.size == len(data)
     assert info.file.endswith(f":{log.stat().st_ino}")
-    for offset, length in ((0, 10), (1_048_577, 70_000), (2_499_990, 100), (3_000_000, 5), (0, 2_500_000)):
-        assert await read_range(host, str(log), offset, length) == data[offset : offset + length]
     assert await file_info(host, str(tmp_path / "no")) is None
-    with pytest.raises(UsageError, match="is not there"):
-        await read_range(host, str(tmp_path / "no"), 0, 1)
 
 
 class _Stream:

@@ -26,7 +26,6 @@ _MAX_CHUNK_BYTES = 262_144  # what a reader takes at once must not hold up its s
 _KINDS = frozenset("OIDSTRGX")
 _RETRY_S = 0.2
 _MAX_EMPTY_STREAMS = 5
-_RANGE_STEP_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,8 @@ def _script(path: str, offset: int, tail: int | None, known: _Known | None, word
     )
 
 
-def _refused(host: str, path: str, why: str) -> UsageError:
+def refused(host: str, path: str, why: str) -> UsageError:
+    """Why a file cannot be read; `why` is the word of the script that looked."""
     said = {
         "directory": ("is a directory", "name a file"),
         "irregular": ("is no regular file", "name a log file"),
@@ -200,7 +200,7 @@ async def follow(
                         lost = False
                         yield event("resumed", frame.size)
                     if frame.kind == "X":
-                        raise _refused(transport.host, path, frame.file)
+                        raise refused(transport.host, path, frame.file)
                     if frame.kind == "G":
                         if not gone:
                             gone = True
@@ -287,36 +287,5 @@ async def file_info(transport: Transport, path: str) -> FileInfo | None:
     if words == ["gone"]:
         return None
     if len(words) != 2 or not words[0].isdigit():
-        raise _refused(transport.host, path, words[0] if words else "")
+        raise refused(transport.host, path, words[0] if words else "")
     return FileInfo(int(words[0]), words[1])
-
-
-async def read_range(transport: Transport, path: str, offset: int, length: int) -> bytes:
-    """Bytes of a file, fewer where it ends before. Raises UsageError where it is no readable file."""
-    parts: list[bytes] = []
-    while length > 0:
-        step = min(length, _RANGE_STEP_BYTES)
-        done = await transport.run(
-            f"p={shell_path(path)}\n{_INFO}echo file\n"
-            'exec 3< "$p"\n'
-            f"dd bs=1048576 skip={offset // 1048576} count=0 <&3 2>/dev/null\n"
-            f"dd bs=1 skip={offset % 1048576} count=0 <&3 2>/dev/null\n"
-            f"dd bs=65536 count={step // 65536} <&3 2>/dev/null\n"
-            + (f"dd bs={step % 65536} count=1 <&3 2>/dev/null\n" if step % 65536 else "")
-            + "exit 0\n",
-            max_output_bytes=_RANGE_STEP_BYTES + 1024,
-        )
-        first, _, data = done.stdout.partition(b"\n")
-        if first != b"file":
-            why = first.decode("ascii", "replace")
-            if why == "gone":
-                raise UsageError(
-                    f"{transport.host}: {one_line(path)} is not there", "check the path", slug="unknown_file"
-                )
-            raise _refused(transport.host, path, why)
-        parts.append(data)
-        if len(data) < step:
-            break
-        offset += step
-        length -= step
-    return b"".join(parts)
