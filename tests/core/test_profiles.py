@@ -14,6 +14,7 @@ from tui.core.launch.profiles import (
     build_command,
     discover,
     is_secret_env,
+    load_bench,
     load_experiment,
     load_launch,
     profile_difference,
@@ -22,6 +23,7 @@ from tui.core.launch.profiles import (
     save_profile,
 )
 from tui.core.launch.sglang import flags_of
+from tui.core.measure.model import LoadPoint
 
 HOST = HostEntry("gpu1", "gpu1", "/opt/sglang/bin/python", {"HF_HOME": "/data/hf"})
 BASE = """
@@ -384,6 +386,39 @@ def test_metrics_are_switched_on_unless_the_profile_says_otherwise(folder):
     assert flags(["enable-metrics=true"]) == (1, False)
     assert flags(["enable_metrics=false"]) == (0, False)
     assert flags(text='kind = "launch"\ncommand = ["vllm", "serve", "/m"]') == (0, False)
+
+
+BENCH = """
+kind = "bench"
+description = "decode"
+dataset = "random-ids"
+concurrency = [1, 4]
+input_len = 128
+duration_s = 20
+"""
+
+
+def test_a_bench_profile_and_what_set_changes_of_it(folder):
+    where = [folder(b=BENCH)]
+    bench = load_bench("b", where)
+    assert [point.label for point in bench.points] == ["c1", "c4"]
+    assert (bench.input_len, bench.output_len, bench.duration_s, bench.runs) == (128, 512, 20.0, 3)
+    assert (bench.driver, bench.description) == ("eagletui", "decode")
+    assert load_bench("b", where, ["concurrency=2", "runs=1"]).points == (LoadPoint(concurrency=2),)
+    assert load_bench("b", where, {"rate": [0.5, 2]}).points == (LoadPoint(rate=0.5), LoadPoint(rate=2.0))
+    assert load_bench("b", [folder(b='kind = "bench"')]).points == (LoadPoint(concurrency=1),)
+
+
+def test_every_error_of_a_bench_and_its_sets_is_said_at_once(folder):
+    with pytest.raises(ProfileBroken) as caught:
+        load_bench("b", [folder(b=BENCH + "runs = 0")], ["duration_s=fast", "concurency=3", "x"])
+    assert [(error.path.name, error.key) for error in caught.value.errors] == [
+        ("b.toml", "runs"), ("--set", "x"), ("--set", "duration_s"), ("--set", "concurency"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="is a profile of kind launch"):
+        load_bench("x", [folder(x=BASE)])
+    with pytest.raises(UsageError, match='no profile "decod"'):
+        load_bench("decod", [folder(b=BENCH)])
 
 
 def test_values_are_handed_over_byte_for_byte(folder):

@@ -18,10 +18,21 @@ from tui.core.errors import UsageError
 from tui.core.launch import profile_checks
 from tui.core.launch.profile_checks import Problem, did_you_mean, is_number
 from tui.core.launch.sglang import flag_table, map_args, normalise, takes_config
-from tui.core.measure.model import ARM_LETTERS, ExperimentArm, ExperimentProfile
+from tui.core.measure.model import ARM_LETTERS, BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.text import one_line
 
 KINDS = ("launch", "bench", "experiment")
+_BENCH_FIELDS = (
+    "driver",
+    "dataset",
+    "input_len",
+    "output_len",
+    "duration_s",
+    "runs",
+    "description",
+    "hypothesis",
+    "known",
+)
 DEFAULT_PORT = 30000
 MASK = "••••••••"
 METRICS_NOTE = (
@@ -356,6 +367,50 @@ def load_launch(
     if everything or profile is None:
         raise ProfileBroken(name, everything)
     return profile
+
+
+def load_bench(
+    name: str, dirs: Iterable[Path], sets: Mapping[str, object] | Iterable[str] = ()
+) -> BenchProfile:
+    """A bench profile, with `--set` applied.
+
+    Args:
+        sets: "k=v" texts, or already read values, by the keys of a bench profile; one number is a list of one, and
+            concurrency and rate replace each other.
+
+    Raises:
+        UsageError: unknown name (slug unknown_profile), no bench profile, or broken (ProfileBroken, every error).
+    """
+    from tui.core.launch import profile_schema
+
+    library = _Library(dirs)
+    entry = _named(library, name, "bench")
+    errors = list(entry.errors)
+    table = dict(entry.table)
+    for key, value in _parse_sets(sets, errors):
+        for other in ("concurrency", "rate"):
+            if key != other and key in ("concurrency", "rate"):
+                table.pop(other, None)
+        single = key in ("concurrency", "rate") and not isinstance(value, list)
+        table[key] = [value] if single else value
+    known = {str(error) for error in errors}
+    for where, message, suggestion in profile_schema.check("bench", table):
+        if str(ProfileError(entry.path, where, message, suggestion)) not in known:
+            errors.append(ProfileError(SETS, where, message, suggestion))
+    if errors:
+        raise ProfileBroken(name, errors)
+    users = tuple(LoadPoint(concurrency=count) for count in table.get("concurrency", ()))
+    rates = tuple(LoadPoint(rate=float(rate)) for rate in table.get("rate", ()))
+    given = {key: table[key] for key in _BENCH_FIELDS if key in table}
+    if "duration_s" in given:
+        given["duration_s"] = float(given["duration_s"])
+    return BenchProfile(
+        name=name,
+        points=users or rates or (LoadPoint(concurrency=1),),
+        command=tuple(table.get("command", ())),
+        path=entry.path,
+        **given,
+    )
 
 
 def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
