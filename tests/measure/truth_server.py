@@ -1,0 +1,448 @@
+"""A server for tests of measuring: it speaks SGLang's /generate and the chat of SGLang and vLLM, and knows the truth.
+
+`python truth_server.py ['{"setting": ...}']` prints its port and serves until it is ended. What a reply is like stands in
+the prompt, as words `name=value` (anything else there is ignored); settings are the defaults of all prompts and what
+belongs to the whole server:
+
+    tokens      the reply's length (default: what the request allows); it then ends by "stop", else by "length"
+    chunk       tokens a chunk (1); with `speculate`, steps accept 1, 2, ... chunk tokens in turn, after a first chunk of one
+    speculate   1: verify steps are counted, as by EAGLE-3 with 3 drafts a step
+    tick_ms     between two chunks (1); first_ms before the first (0)
+    cached      prompt tokens that are said to come from the cache (0)
+    body        chunked, counted, close (until the connection closes), http10
+    lines       lf, crlf, cr: how lines of the event stream end
+    pack        chunks of the reply that are written together (1), in one HTTP chunk (pack=3) or one each (pack=-3)
+    split       1: every byte is written on its own
+    comments    1: comments, ids and a retry between the events
+    spaces      1: JSON with spaces behind commas and colons
+    fault       reset, cut, stall, endless (after its end), babble (tokens without end), huge (an event without end), 503,
+                slow_head, garbage, bad_size, bad_json, plain (JSON instead of a stream), no_finish, abort, error, no_tokens,
+                no_count, drop (closes the connection after the reply, unannounced), bye (says that it does)
+
+    dialect     sglang, vllm          api_key   asked for where given
+    refuses     names of request members that get a 400
+    counts      factor on the counters: 1.1 is a server that counts wrong; lag_ms: how late they are
+    metrics     0: no /metrics        flush     1, 0: no such endpoint, -1: always refused
+    incremental 1: /generate sends only the new text
+
+GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
+"in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish", "whole": it was sent in full}.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+# What a text may hold: words of the protocol, quotes, line ends, characters of several bytes.
+WORDS = (
+    " plain", '"completion_tokens":987654', "data: [DONE]\n\n", "é", "\\", "😀", '\\"content":"', "\r\n\r\n", "}]}",
+    '{"meta_info":{"completion_tokens":5}}', "finish_reason", " \u2028",
+)  # fmt: skip
+DEFAULTS: dict[str, Any] = {
+    "chunk": 1, "tick_ms": 1, "first_ms": 0, "cached": 0, "body": "chunked", "lines": "lf", "pack": 1, "dialect": "sglang",
+    "counts": 1, "lag_ms": 0, "metrics": 1, "flush": 1, "refuses": [],
+}  # fmt: skip
+ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
+
+
+class Reply:
+    """One reply: its frames and the truth about it."""
+
+    def __init__(self, request: dict[str, Any], settings: dict[str, Any], api: str) -> None:
+        content = request.get("text", request.get("input_ids", request.get("messages")))
+        text = content[-1]["content"] if api == "chat" else content if isinstance(content, str) else ""
+        self.options = {**DEFAULTS, **settings}
+        for word in text.split():
+            name, equals, value = word.partition("=")
+            if equals:
+                self.options[name] = int(value) if value.lstrip("-").isdigit() else value
+        self.api, self.request = api, request
+        sampling = request.get("sampling_params", request)
+        limit = int(sampling.get("max_new_tokens", sampling.get("max_tokens", 16)))
+        natural = self.options.get("tokens")
+        stops = natural is not None and natural <= limit and not sampling.get("ignore_eos")
+        self.fault = str(self.options.get("fault", ""))
+        out = 0 if self.fault == "no_tokens" else natural if stops else limit
+        self.truth: dict[str, Any] = {
+            "in": len(content) if isinstance(content, list) and api == "generate" else len(text.split()) + 1,
+            "out": out,
+            "chunks": [],
+            "verify": None,
+            "correct": None,
+            "proposed": None,
+            "cached": self.options["cached"],
+            "finish": "stop" if stops else "length",
+            "whole": False,
+        }
+        left, step = out, 0
+        while left:
+            if self.options.get("speculate"):
+                size = 1 if not step else 1 + (step - 1) % self.options["chunk"]
+                if step:
+                    for name, more in (("verify", 1), ("correct", size - 1), ("proposed", 3)):
+                        self.truth[name] = (self.truth[name] or 0) + more
+            else:
+                size = self.options["chunk"]
+            self.truth["chunks"].append(min(size, left))
+            left -= min(size, left)
+            step += 1
+
+    def _dump(self, document: dict[str, Any]) -> bytes:
+        separators = (", ", ": ") if self.options.get("spaces") else (",", ":")
+        return json.dumps(document, separators=separators, ensure_ascii=False).encode()
+
+    def frames(self) -> Iterator[bytes]:
+        """The data of each event, "[DONE]" last; a chunk of tokens each but for what comes before and behind them."""
+        make = self._generate if self.api == "generate" else self._chat
+        for frame in make():
+            yield self._dump(frame)
+        if self.fault != "no_finish":
+            yield b"[DONE]"
+
+    def _generate(self) -> Iterator[dict[str, Any]]:
+        truth, sent, text = self.truth, 0, ""
+        for number, size in enumerate(truth["chunks"] or [0]):
+            new = "".join(WORDS[(sent + i) % len(WORDS)] for i in range(size))
+            sent += size
+            text = new if self.options.get("incremental") else text + new
+            last = number == max(0, len(truth["chunks"]) - 1)
+            meta: dict[str, Any] = {
+                "id": "6683808ea64e432985409d39b598eb5e",
+                "finish_reason": None,
+                "prompt_tokens": truth["in"],
+                "completion_tokens": sent,
+                "cached_tokens": truth["cached"],
+                "dp_rank": None,
+            }
+            if last and self.fault != "no_finish":
+                meta["finish_reason"] = {"type": truth["finish"], "length": sent}
+                if self.fault == "abort":
+                    meta["finish_reason"] = {"type": "abort", "message": "out of\nmemory", "status_code": 500}
+                if truth["verify"]:
+                    meta["spec_accept_length"] = 1.0
+                    meta["spec_num_correct_drafts"] = truth["correct"]
+                    meta["spec_num_proposed_drafts"] = truth["proposed"]
+                    meta["spec_verify_ct"] = truth["verify"]
+                meta["e2e_latency"] = 0.5
+            yield {"text": text, "output_ids": list(range(sent)), "meta_info": meta}
+
+    def _chat(self) -> Iterator[dict[str, Any]]:
+        truth, sent = self.truth, 0
+        asked = self.request.get("stream_options") or {}
+        vllm = self.options["dialect"] == "vllm"
+
+        def frame(delta: dict[str, Any] | None, finish: str | None = None) -> dict[str, Any]:
+            choices = (
+                []
+                if delta is None
+                else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+            )
+            document: dict[str, Any] = {
+                "id": "chatcmpl-1",
+                "object": "chat.completion.chunk",
+                "choices": choices,
+            }
+            if asked.get("continuous_usage_stats") or (delta is None and asked.get("include_usage")):
+                document["usage"] = {
+                    "prompt_tokens": truth["in"],
+                    "total_tokens": truth["in"] + sent,
+                    "completion_tokens": sent,
+                    "prompt_tokens_details": {"cached_tokens": truth["cached"]},
+                }
+            elif vllm:
+                document["usage"] = None
+            return document
+
+        yield frame({"role": "assistant", "content": ""})
+        for number, size in enumerate(truth["chunks"]):
+            text = "".join(WORDS[(sent + i) % len(WORDS)] for i in range(size))
+            sent += size
+            last = number == len(truth["chunks"]) - 1
+            # vLLM puts the finish reason on the last text, SGLang in a frame of its own; text may come as reasoning first.
+            kind = "reasoning_content" if number < 2 and not vllm else "content"
+            finish = truth["finish"] if vllm and last and self.fault != "no_finish" else None
+            yield frame({"reasoning_content": None, kind: text} if not vllm else {kind: text}, finish)
+        if self.fault == "no_finish":
+            return
+        if not vllm or not truth["chunks"]:
+            yield frame({}, truth["finish"])
+        if self.request.get("return_spec_tokens_details") and truth["verify"]:
+            spec = {"spec_verify_ct": truth["verify"], "spec_num_correct_drafts": truth["correct"]}
+            spec["spec_num_proposed_drafts"] = truth["proposed"]
+            yield {"choices": [], "sglext": {"spec_tokens_details": spec}}
+        if asked.get("include_usage") and self.fault != "no_count":
+            yield frame(None)
+
+    def event(self, frame: bytes) -> bytes:
+        """An event of the stream."""
+        end = ENDS[self.options["lines"]]
+        extra = (
+            b": a comment" + end + b"id: 7" + end + b"retry: 100" + end
+            if self.options.get("comments")
+            else b""
+        )
+        return extra + b"data: " + frame + end + end
+
+    def head(self) -> bytes:
+        """Of a reply that is a stream."""
+        body = self.options["body"]
+        lines = ["HTTP/1.0 200 OK" if body == "http10" else "HTTP/1.1 200 OK"]
+        lines.append("content-type: text/event-stream; charset=utf-8")
+        if body == "chunked":
+            lines.append("Transfer-Encoding: chunked")
+        elif body == "counted":
+            lines.append(f"Content-Length: {sum(len(self.event(frame)) for frame in self.frames())}")
+        if self.fault == "bye":
+            lines.append("Connection: close")
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+    def part(self, data: bytes) -> bytes:
+        """Bytes of the body as they go out."""
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.options["body"] == "chunked" else data
+
+    def end(self) -> bytes:
+        """What ends the body."""
+        return b"0\r\n\r\n" if self.options["body"] == "chunked" else b""
+
+    def whole(self) -> bytes:
+        """The reply as one piece, without its fault."""
+        return self.head() + b"".join(self.part(self.event(frame)) for frame in self.frames()) + self.end()
+
+
+class TruthServer:
+    """Serves, and remembers."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = {**DEFAULTS, **settings}
+        self.events: list[dict[str, Any]] = []
+        self.counted = {"prompt": 0, "generation": 0, "cached": 0, "requests": 0, "verify": 0}
+        self.running = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests on one connection, one after another."""
+        try:
+            while await self._request(reader, writer):
+                pass
+        except (OSError, asyncio.IncompleteReadError, EOFError):
+            pass
+        finally:
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        method, path, _ = head.split("\r\n", 1)[0].split(" ")
+        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        body = await reader.readexactly(int(fields.get("content-length", 0)))
+        key = self.settings.get("api_key")
+        if (
+            key
+            and not path.startswith(("/truth", "/metrics"))
+            and fields.get("authorization") != f"bearer {key}"
+        ):
+            return self._answer(writer, 401, {"error": "Unauthorized"})
+        api = {"/generate": "generate", "/v1/chat/completions": "chat"}.get(path)
+        if method == "POST" and api and not (api == "generate" and self.settings["dialect"] == "vllm"):
+            return await self._reply(writer, json.loads(body), api)
+        if path == "/truth":
+            return self._answer(writer, 200, self.events)
+        self.events.append({"what": path})
+        return self._answer(writer, *self._other(path))
+
+    def _answer(self, writer: asyncio.StreamWriter, status: int, content: Any) -> bool:
+        kind, body = "application/json", json.dumps(content).encode()
+        if isinstance(content, str):
+            kind, body = "text/plain", content.encode()
+        writer.write(
+            f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        return True
+
+    def _other(self, path: str) -> tuple[int, Any]:
+        sglang = self.settings["dialect"] == "sglang"
+        if path == "/metrics" and self.settings["metrics"]:
+            return 200, self._metrics()
+        if path == "/v1/models":
+            return 200, {"object": "list", "data": [{"id": "truth", "object": "model"}]}
+        if sglang and path == "/server_info":
+            command = "python -m sglang.launch_server --api-key hush-hush --tp 8"
+            return 200, {"version": "0.5.23", "api_key": "hush-hush", "tp_size": 8, "launch_command": command}
+        if sglang and path == "/model_info":
+            return 200, {"model_path": "truth", "is_generation": True}
+        if not sglang and path == "/version":
+            return 200, {"version": "0.33.0"}
+        if path == ("/flush_cache" if sglang else "/reset_prefix_cache") and self.settings["flush"]:
+            return (200, "Cache flushed.") if self.settings["flush"] > 0 else (400, "requests are running")
+        return 404, {"detail": "Not Found"}
+
+    def _metrics(self) -> str:
+        count = {name: round(value * self.settings["counts"]) for name, value in self.counted.items()}
+        if self.settings["dialect"] == "vllm":
+            return (
+                f'vllm:num_requests_running{{engine="0"}} {self.running}.0\nvllm:num_requests_waiting{{engine="0"}} 0.0\n'
+                f'vllm:prompt_tokens_total{{engine="0",model_name="truth"}} {count["prompt"]}.0\n'
+                f'vllm:generation_tokens_total{{engine="0",model_name="truth"}} {count["generation"]}.0\n'
+            )
+        half = count["generation"] // 2
+        return (
+            "# HELP sglang:generation_tokens_total Tokens.\n"
+            f'sglang:num_running_reqs{{model_name="truth",tp_rank="0"}} {self.running}.0\n'
+            f'sglang:num_running_reqs{{model_name="truth",tp_rank="1"}} {self.running}.0\n'
+            'sglang:num_queue_reqs{model_name="truth",tp_rank="0"} 0.0\n'
+            f'sglang:prompt_tokens_total{{is_streaming="true",model_name="truth"}} {count["prompt"]}.0\n'
+            f'sglang:generation_tokens_total{{is_streaming="true",model_name="truth"}} {half}.0\n'
+            f'sglang:generation_tokens_total{{is_streaming="false",model_name="truth"}} {count["generation"] - half}.0\n'
+            f'sglang:cached_tokens_total{{cache_source="device",model_name="truth"}} {count["cached"]}.0\n'
+            f'sglang:num_requests_total{{model_name="truth"}} {count["requests"]}.0\n'
+            f'sglang:spec_verify_calls_total{{model_name="truth"}} {count["verify"]}.0\n'
+            'sglang:gen_throughput{model_name="truth",tp_rank="0"} 123.0\n'
+        )
+
+    async def _reply(self, writer: asyncio.StreamWriter, request: dict[str, Any], api: str) -> bool:
+        for name in self.settings["refuses"]:
+            if name in request or name in (request.get("stream_options") or {}):
+                self.events.append({"what": f"refused {name}"})
+                return self._answer(
+                    writer, 400, {"object": "error", "message": f"unknown field {name}", "code": 400}
+                )
+        reply = Reply(request, self.settings, api)
+        event = {"what": api, "body": request, **reply.truth}
+        self.events.append(event)
+        self.running += 1
+        try:
+            goes_on = await self._send(writer, reply, event)
+        finally:
+            self.running -= 1
+        if event["whole"]:
+            later = asyncio.create_task(self._count(reply.truth))
+            self.tasks.add(later)
+            later.add_done_callback(self.tasks.discard)
+            await asyncio.sleep(0)  # without a lag the counters are right when the next request is read
+        return goes_on
+
+    async def _count(self, truth: dict[str, Any]) -> None:
+        if self.settings["lag_ms"]:
+            await asyncio.sleep(self.settings["lag_ms"] / 1000)
+        figures = (("prompt", "in"), ("generation", "out"), ("cached", "cached"), ("verify", "verify"))
+        for name, key in figures:
+            self.counted[name] += truth[key] or 0
+        self.counted["requests"] += 1
+
+    async def _send(self, writer: asyncio.StreamWriter, reply: Reply, event: dict[str, Any]) -> bool:
+        options, fault = reply.options, reply.fault
+
+        async def write(data: bytes) -> None:
+            for piece in [data[i : i + 1] for i in range(len(data))] if options.get("split") else [data]:
+                writer.write(piece)
+                await writer.drain()
+                if options.get("split"):
+                    await asyncio.sleep(0)
+
+        if fault == "503":
+            return self._answer(writer, 503, {"error": {"message": "the queue is full"}})
+        if fault == "plain":
+            return self._answer(writer, 200, {"error": "no stream today"})
+        if fault == "garbage":
+            writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+            return True
+        await asyncio.sleep(options["first_ms"] / 1000)
+        if fault == "slow_head":
+            await write(reply.head()[:20])
+            await asyncio.sleep(3600)
+        await write(reply.head())
+        frames = list(reply.frames())
+        middle = len(frames) // 2
+        pack, held = options["pack"], []
+        for number, frame in enumerate(frames):
+            if number == middle:
+                if fault == "reset":
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.transport.abort()
+                    return False
+                if fault == "cut":
+                    return False
+                if fault == "stall":
+                    await asyncio.sleep(3600)
+                if fault == "error":
+                    await write(
+                        reply.part(reply.event(b'{"error":{"message":"the engine died","code":500}}'))
+                    )
+                if fault == "bad_json":
+                    await write(reply.part(reply.event(b'{"text":')))
+                if fault == "bad_size":
+                    await write(b"xyz\r\n")
+                while fault == "huge":
+                    await write(reply.part(b"data: " + b"x" * 65536 if number == middle else b"x" * 1048576))
+                    number = -1
+                while fault == "babble":
+                    await write(reply.part(reply.event(frames[number])))
+                    reply.truth["chunks"].append(1)
+                    reply.truth["out"] += 1
+                    frames = list(reply.frames())
+                    number += 1
+                    await asyncio.sleep(0)
+            held.append(reply.event(frame))
+            if len(held) >= abs(pack) or number == len(frames) - 1:
+                await write(reply.part(b"".join(held)) if pack > 0 else b"".join(map(reply.part, held)))
+                held = []
+                if options["tick_ms"]:
+                    await asyncio.sleep(options["tick_ms"] / 1000)
+        while fault == "endless":
+            await write(reply.part(b": still here\n\n"))
+            await asyncio.sleep(0.01)
+        event["whole"] = fault != "abort"
+        await write(reply.end())
+        return options["body"] in ("chunked", "counted") and fault not in ("drop", "bye")
+
+
+async def serve(settings: dict[str, Any], started: Any = None) -> None:
+    """Until it is cancelled. `started` is called with the port; without it the port is printed."""
+    server = TruthServer(settings)
+    listening = await asyncio.start_server(
+        server.connection, "127.0.0.1", settings.get("port", 0), limit=1 << 26
+    )
+    port = listening.sockets[0].getsockname()[1]
+    if started is None:
+        print(port, flush=True)
+    else:
+        started(port, server)
+    async with listening:
+        await listening.serve_forever()
+
+
+@contextlib.contextmanager
+def truth_server(**settings: Any) -> Iterator[tuple[int, TruthServer]]:
+    """The server in a thread of this process: its port and itself (`events` may be read when nothing is under way)."""
+    ready = threading.Event()
+    found: list[Any] = []
+
+    def started(port: int, server: TruthServer) -> None:
+        found.extend((port, server, asyncio.get_running_loop(), asyncio.current_task()))
+        ready.set()
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(serve(settings, started))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    port, server, loop, task = found
+    try:
+        yield port, server
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(30)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}))
