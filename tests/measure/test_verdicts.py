@@ -81,7 +81,7 @@ def test_not_distinguishable_says_what_it_takes(a, arm):
     assert compare(a, b, margin=0.002, noise=QUIET).text.endswith(
         ". To see 0.2 % you need more than 20 pairs."
     )
-    assert compare(a, b).text.endswith("To see 2 % you need 12 pairs.")  # by the pairs' own spread
+    assert compare(a, b).text.endswith("To see 2 % you need 9 pairs.")  # by the pairs' own spread
 
 
 def test_equivalent_is_a_claim_of_its_own(a, arm):
