@@ -1,7 +1,9 @@
 """What tests of measuring share: results made up from the figures of a launch."""
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,8 @@ from tui.core.measure.model import (
     Tool,
     Window,
 )
+
+sys.path.insert(0, str(Path(__file__).parent))  # truth_server
 
 EPOCH = datetime(2026, 11, 29, 8, 0, 0, tzinfo=UTC)
 MakeLaunch = Callable[..., tuple[Result, ...]]

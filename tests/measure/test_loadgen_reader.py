@@ -1,0 +1,368 @@
+"""The reader of replies: however the bytes are cut, the figures are those of the reply."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+from truth_server import Reply
+
+from tui.remote import loadgen
+
+RECORDED = Path(__file__).parents[1] / "data" / "http"
+
+
+class Holder(loadgen.Owner):
+    """Notes what an exchange tells."""
+
+    def __init__(self):
+        self.begun = 0
+        self.over = 0
+
+    def first(self, exchange):
+        assert not exchange.stamps
+        self.begun += 1
+
+    def ended(self, exchange):
+        self.over += 1
+
+
+class Wire(loadgen.Reader):
+    """A reader without a connection: `completed` ends the exchange, as a connection does."""
+
+    def __init__(self, path="/generate"):
+        super().__init__()
+        self.holder = Holder()
+        self.exchange = self.kept = loadgen.Exchange(self.holder, "POST", path, b"{}", True)
+
+    def completed(self):
+        exchange, self.exchange = self.exchange, None
+        exchange.end()
+
+    def take(self, *pieces):
+        """Feeds the pieces through one buffer that is overwritten each time, as the socket's is."""
+        shared = bytearray(b"\xff" * (max(map(len, pieces)) + 64))
+        for piece in pieces:
+            shared[: len(piece)] = piece
+            self.feed(shared, len(piece))
+            shared[: len(piece)] = b"\xfe" * len(piece)
+        return self.kept
+
+
+def order(words, api="generate", **more):
+    """A request for a reply as `words` say."""
+    if api == "chat":
+        return Reply({"messages": [{"role": "user", "content": words}], "max_tokens": 64, **more}, {}, api)
+    return Reply({"text": words, "sampling_params": {"max_new_tokens": 64}, **more}, {}, api)
+
+
+USAGE = {"stream_options": {"include_usage": True}}
+CONTINUOUS = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+REPLIES = {
+    "plain": order("tokens=9"),
+    "three a chunk": order("tokens=20 chunk=3 cached=4"),
+    "speculation": order("tokens=23 chunk=4 speculate=1"),
+    "incremental": Reply({"text": "tokens=9", "sampling_params": {}}, {"incremental": 1}, "generate"),
+    "crlf": order("tokens=7 lines=crlf"),
+    "cr": order("tokens=7 lines=cr"),
+    "comments": order("tokens=7 comments=1"),
+    "counted": order("tokens=7 body=counted"),
+    "spaces": order("tokens=7 chunk=2 spaces=1"),
+    "chat": order("tokens=9", "chat", **USAGE),
+    "chat, counted as it goes": order("tokens=20 chunk=3 cached=2", "chat", **CONTINUOUS),
+    "chat of vLLM": order("tokens=9 chunk=2 dialect=vllm", "chat", **USAGE),
+    "chat of vLLM, counted as it goes": order("tokens=9 chunk=2 dialect=vllm", "chat", **CONTINUOUS),
+    "chat, speculation": order(
+        "tokens=23 chunk=4 speculate=1", "chat", return_spec_tokens_details=True, **CONTINUOUS
+    ),
+}
+
+
+def right(exchange, reply):
+    """Whether everything the exchange holds is the truth about the reply."""
+    truth, row = reply.truth, exchange.row(0.0)
+    assert row["err"] is None
+    assert (row["in"], row["out"], row["cached"], row["finish"]) == (
+        truth["in"],
+        truth["out"],
+        truth["cached"],
+        "stop",
+    )
+    assert row["chunks"] == len(truth["chunks"]) == len(row["gaps_us"]) + 1
+    asked = reply.request.get("stream_options", {})
+    assert exchange.exact == (reply.api == "generate" or "continuous_usage_stats" in asked)
+    if exchange.exact:
+        assert [row["k1"], *row["toks"]] == truth["chunks"]
+    else:
+        assert row["k1"] is row["toks"] is None
+    if reply.api == "generate" or reply.request.get("return_spec_tokens_details"):
+        found = row["verify_ct"], row["correct_drafts"], row["proposed_drafts"]
+        assert found == (truth["verify"], truth["correct"], truth["proposed"])
+    assert exchange.owner.begun == exchange.owner.over == 1
+    assert exchange.owner.tokens == (truth["out"] if exchange.exact else len(truth["chunks"]))
+
+
+def path_of(reply):
+    return "/generate" if reply.api == "generate" else "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_cut_anywhere(name):
+    reply = REPLIES[name]
+    wire = reply.whole()
+    right(Wire(path_of(reply)).take(wire), reply)
+    right(Wire(path_of(reply)).take(*(wire[i : i + 1] for i in range(len(wire)))), reply)
+    for cut in range(1, len(wire)):
+        right(Wire(path_of(reply)).take(wire[:cut], wire[cut:]), reply)
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_cut_at_random_into_many(name):
+    reply, rng = REPLIES[name], random.Random(name)
+    wire = reply.whole()
+    for _ in range(300):
+        cuts = [0, *sorted(rng.sample(range(1, len(wire)), rng.randrange(2, 40))), len(wire)]
+        right(Wire(path_of(reply)).take(*(wire[a:b] for a, b in itertools.pairwise(cuts))), reply)
+
+
+@pytest.mark.parametrize("pack", [2, 3, 7])
+@pytest.mark.parametrize("name", ["three a chunk", "chat", "crlf"])
+def test_several_events_in_one_chunk(name, pack):
+    reply = REPLIES[name]
+    events = [reply.event(frame) for frame in reply.frames()]
+    packed = [reply.part(b"".join(events[i : i + pack])) for i in range(0, len(events), pack)]
+    right(Wire(path_of(reply)).take(reply.head(), *packed, reply.end()), reply)
+    right(Wire(path_of(reply)).take(reply.head() + b"".join(packed) + reply.end()), reply)
+
+
+def test_a_chunk_an_event_is_not_read_as_json(monkeypatch):
+    """The hot path looks only for the count: JSON is read for the last frame alone."""
+    read = []
+    monkeypatch.setattr(loadgen, "loads", lambda frame: read.append(bytes(frame)) or json.loads(frame))
+    reply = order("tokens=60 chunk=2")
+    events = [reply.part(reply.event(frame)) for frame in reply.frames()]
+    right(Wire().take(reply.head(), *events, reply.end()), reply)
+    assert len(read) == 1
+    read.clear()
+    right(Wire().take(reply.head(), b"".join(events), reply.end()), reply)
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_data_on_several_lines(end):
+    frames = [
+        b'{"text":"a","meta_info":{"finish_reason":null,'
+        + end
+        + b'data: "prompt_tokens":3,"completion_tokens":1}}',
+        b'{"text":"ab","meta_info":{"finish_reason":{"type":"stop"},'
+        + end
+        + b'data:"completion_tokens":'
+        + end
+        + b"data: 4}}",
+    ]
+    body = b"".join(b"event: x" + end + b"data: " + frame + end + end for frame in frames)
+    wire = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    )
+    for pieces in (
+        [wire],
+        [wire[i : i + 1] for i in range(len(wire))],
+        *([wire[:i], wire[i:]] for i in range(1, len(wire))),
+    ):
+        row = Wire().take(*pieces).row(0.0)
+        assert (row["err"], row["in"], row["out"], row["k1"], row["toks"]) == (None, 3, 4, 1, [3])
+
+
+def test_what_an_earlier_read_left_in_the_buffer_does_not_count():
+    reply = order("tokens=4")
+    wire = Wire()
+    wire.take(reply.head())
+    for part in [reply.part(reply.event(frame)) for frame in reply.frames()]:
+        buffer = bytearray(part)  # all of it lies there, but only half has come
+        wire.feed(buffer, len(part) // 2)
+        buffer[: len(part) - len(part) // 2] = part[len(part) // 2 :]
+        wire.feed(buffer, len(part) - len(part) // 2)
+    right(wire.take(reply.end()), reply)
+
+
+def test_until_the_connection_closes():
+    for body in ("close", "http10"):
+        reply = order(f"tokens=9 body={body}")
+        wire = Wire()
+        wire.take(reply.whole())
+        assert wire.exchange is not None
+        assert wire.end_of_file() is None
+        right(wire.kept, reply)
+        assert not wire.reusable
+
+
+def test_two_replies_on_one_connection():
+    first, second = order("tokens=9"), order("tokens=11 chunk=2")
+    wire = Wire()
+    right(wire.take(first.whole()), first)
+    assert wire.reusable
+    wire.holder = Holder()
+    wire.exchange = wire.kept = loadgen.Exchange(wire.holder, "POST", "/generate", b"{}", True)
+    right(wire.take(second.whole()), second)
+
+
+@pytest.mark.parametrize("cut", range(1, 400, 7))
+def test_closed_in_the_middle(cut):
+    wire = Wire()
+    whole = order("tokens=9").whole()
+    assert wire.take(whole[:cut]).error is None
+    assert wire.end_of_file().startswith("closed")
+
+
+def test_continue_before_the_head():
+    reply = order("tokens=5")
+    right(Wire().take(b"HTTP/1.1 100 Continue\r\n\r\n" + reply.whole()), reply)
+
+
+def test_trailer_and_extension():
+    reply = order("tokens=5")
+    body = b"".join(reply.event(frame) for frame in reply.frames())
+    wire = Wire()
+    wire.take(reply.head() + b"%X;a=b\r\n%b\r\n000\r\nExpires: never\r\n\r\n" % (len(body), body))
+    right(wire.kept, reply)
+
+
+def said(*frames, end=b""):
+    """A counted reply of these frames as they are."""
+    body = b"".join(b"data: " + frame + b"\n\n" for frame in frames) + end
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return head + body
+
+
+DONE = b'{"text":"a b","meta_info":{"finish_reason":{"type":"stop"},"prompt_tokens":3,"completion_tokens":2,"cached_tokens":0}}'
+
+
+@pytest.mark.parametrize(
+    ("frames", "error"),
+    [
+        ([DONE, b"[DONE]"], None),
+        ([DONE], None),  # no [DONE], but the reply is whole
+        ([b'{"text":"a","meta_info":{"finish_reason":null,"completion_tokens":1}}', b"[DONE]"], "closed"),
+        ([], "closed"),
+        ([b'{"error":{"message":"out of memory\\nsecond line"}}', b"[DONE]"], "server: out of memory second line"),
+        ([b'{"object":"error","message":"gone"}'], "server: gone"),
+        ([b'{"text":'], "malformed"),
+        ([b"[1]"], "malformed"),
+        ([b'{"text":"","meta_info":{"finish_reason":{"type":"stop"},"completion_tokens":0}}'], "no_tokens"),
+        ([b'{"text":"","meta_info":{"finish_reason":{"type":"stop"}}}'], "no_count"),
+        ([b'{"text":"","meta_info":{"finish_reason":{"type":"abort","message":"x"},"completion_tokens":1}}'], "server: abort: x"),
+    ],
+)  # fmt: skip
+def test_what_a_reply_lacks(frames, error):
+    exchange = Wire().take(said(*frames))
+    assert exchange.over
+    assert (exchange.error is None) if error is None else exchange.error.startswith(error)
+
+
+def test_last_event_without_its_empty_line():
+    wire = said(DONE)[:-2]
+    wire = wire.replace(b"content-length: %d" % (len(DONE) + 8), b"content-length: %d" % (len(DONE) + 6))
+    exchange = Wire().take(wire)
+    assert (exchange.error, exchange.output) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (
+            b"HTTP/1.1 503 Busy\r\ncontent-length: 30\r\n\r\n" + b'{"error":{"message":"later"}} ',
+            "http: 503: later",
+        ),
+        (b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nOops\r\n0\r\n\r\n", "http: 500: Oops"),
+        (b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n", "http: 400: "),
+        (
+            b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"error":"no"}',
+            "malformed: the reply is no event stream",
+        ),
+    ],
+)
+def test_refusals(reply, error):
+    for pieces in ([reply], [reply[i : i + 1] for i in range(len(reply))]):
+        wire = Wire()
+        exchange = wire.take(*pieces)
+        assert exchange.over
+        assert exchange.error.startswith(error)
+        assert not exchange.stamps
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nabcd\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * loadgen.MAX_HEAD,
+    ],
+)
+def test_not_http(nonsense):
+    with pytest.raises(loadgen.Malformed):
+        Wire().take(nonsense)
+
+
+def test_bytes_that_nobody_asked_for():
+    reply = order("tokens=5")
+    wire = Wire()
+    wire.take(reply.whole())
+    with pytest.raises(loadgen.Malformed):
+        wire.take(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+
+
+def test_an_event_without_an_end_is_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(loadgen, "MAX_FRAME", 1000)
+    reply = order("tokens=5")
+    wire = Wire()
+    wire.take(reply.head())
+    with pytest.raises(loadgen.Malformed, match="event without an end"):
+        wire.take(*([reply.part(b"x" * 100)] * 20))
+
+
+def test_random_bytes_do_no_harm():
+    """Whatever comes, the reader goes on, ends the reply or says Malformed."""
+    rng = random.Random(5)
+    whole = order("tokens=12 chunk=2").whole()
+    for _ in range(2000):
+        noisy = bytearray(whole)
+        for _ in range(rng.randrange(1, 6)):
+            noisy[rng.randrange(len(noisy))] = rng.randrange(256)
+        wire = Wire()
+        cut = rng.randrange(1, len(noisy))
+        try:
+            wire.take(bytes(noisy[:cut]), bytes(noisy[cut:]))
+            wire.end_of_file()
+        except loadgen.Malformed:
+            pass
+
+
+@pytest.mark.parametrize(
+    "name", ["generate_stream", "spec_eagle3_generate_stream", "chat_stream", "spec_eagle3_chat_stream"]
+)
+def test_replies_of_a_real_server(name):
+    """Recorded from SGLang 0.5.23 with `curl -i`, which takes HTTP's own chunks off."""
+    head, _, body = (RECORDED / f"{name}.txt").read_bytes().partition(b"\r\n\r\n")
+    events = [
+        b"data: " + part.partition(b"data: ")[2] + b"\n\n" for part in body.split(b"\n\n") if part.strip()
+    ]
+    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
+    wire = Wire("/generate" if "generate" in name else "/v1/chat/completions")
+    row = wire.take(head + b"\r\n\r\n", *chunks, b"0\r\n\r\n").row(0.0)
+    assert row["err"] is None
+    assert (row["out"], row["finish"]) == (8, "length")
+    assert row["in"] == (4 if "generate" in name else 16)
+    if name == "generate_stream":
+        assert (row["k1"], row["toks"], row["cached"], row["verify_ct"]) == (1, [1] * 7, 3, None)
+    elif name == "spec_eagle3_generate_stream":
+        assert (row["k1"], row["toks"], row["cached"]) == (1, [2, 2, 2, 1], 2)
+        assert (row["verify_ct"], row["correct_drafts"], row["proposed_drafts"]) == (4, 4, 12)
+    else:
+        assert (row["k1"], row["toks"], row["chunks"]) == (None, None, 8 if name == "chat_stream" else 7)
