@@ -152,10 +152,8 @@ def test_a_chunk_an_event_is_not_read_as_json(monkeypatch):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_data_on_several_lines(end):
     frames = [
-        b'{"text":"a","meta_info":{"finish_reason":null,'
-        + end
-        + b'data: "prompt_tokens":3,"completion_tokens":1}}',
-        b'{"text":"ab","meta_info":{"finish_reason":{"type":"stop"},'
+        b'{"text":"a","meta_info":{"finish_reason":null,' + end + b'data: "completion_tokens":1}}',
+        b'{"text":"ab","meta_info":{"finish_reason":{"type":"stop"},"prompt_tokens":3,'
         + end
         + b'data:"completion_tokens":'
         + end
