@@ -99,7 +99,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -1896,8 +1896,8 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(argv: list[str]) -> int:
-    """Exit status: 0 done, 1 after an `error` event."""
+def main(argv: list[str], work: Callable[[Bench], Coroutine[Any, Any, None]] = carry_out) -> int:
+    """Exit status: 0 done, 1 after an `error` event. `work`: what is carried out instead of a bench."""
     with open(__file__, "rb") as file:
         sha = hashlib.sha256(file.read()).hexdigest()
     versions = {
@@ -1912,7 +1912,7 @@ def main(argv: list[str]) -> int:
             raise Stop("bad_plan", "one argument is needed", "python3 loadgen.py bench.json")
         plan = Plan.read(argv[1])
         raise_file_limit()
-        task = loop.create_task(carry_out(Bench(loop, plan)))
+        task = loop.create_task(work(Bench(loop, plan)))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, task.cancel)
         loop.run_until_complete(task)
