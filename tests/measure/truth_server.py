@@ -24,6 +24,7 @@ belongs to the whole server:
     counts      factor on the counters: 1.1 is a server that counts wrong; lag_ms: how late they are
     metrics     0: no /metrics        flush     1, 0: no such endpoint, -1: always refused
     incremental 1: /generate sends only the new text
+    tokenizer   path that /model_info tells
 
 GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
 "in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish", "whole": it was sent in full}.
@@ -275,7 +276,8 @@ class TruthServer:
             command = "python -m sglang.launch_server --api-key hush-hush --tp 8"
             return 200, {"version": "0.5.23", "api_key": "hush-hush", "tp_size": 8, "launch_command": command}
         if sglang and path == "/model_info":
-            return 200, {"model_path": "truth", "is_generation": True}
+            tokenizer = self.settings.get("tokenizer")
+            return 200, {"model_path": "truth", "tokenizer_path": tokenizer, "is_generation": True}
         if not sglang and path == "/version":
             return 200, {"version": "0.33.0"}
         if path == ("/flush_cache" if sglang else "/reset_prefix_cache") and self.settings["flush"]:
