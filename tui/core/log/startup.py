@@ -629,7 +629,7 @@ class LogTracker:
             return []
         number, offset, cut = self._splitter.number, self._splitter.offset, self._splitter.tail_cut
         out = []
-        for segment in segments(tail):
+        for part, segment in enumerate(segments(tail)):
             body = _masked(segment.body)
             if segment.bar is not None:
                 bar = self._bars.get((self._bar_kind(segment.bar), segment.bar.total))
@@ -638,7 +638,7 @@ class LogTracker:
                     continue
             rank = segment.rank or ("main" if segment.rank is not None else None)
             kind = "bar" if segment.bar is not None else self._level(segment.body[:_MATCHED])
-            at = offset + segment.at
+            at = offset + segment.at if part else offset
             stamp_s = stamp_seconds(segment.stamp)
             out.append(
                 LogRecord(
@@ -660,22 +660,25 @@ class LogTracker:
     # ---- one line -----------------------------------------------------------------------------------------------------
 
     def _line(self, raw: bytes, number: int, offset: int, cut: int, out: list[LogRecord] | None) -> None:
-        for segment in segments(raw):
+        for part, segment in enumerate(segments(raw)):
+            begin = offset + segment.at if part else offset  # what wraps a line belongs to its first record
             self._see(segment.rank)
             if segment.stamp:
                 self._newest_stamp, self._stamp_text = segment.time, segment.stamp
             if segment.bar is not None:
-                bar = self._on_bar(segment.bar, number, offset + segment.at)
+                bar = self._on_bar(segment.bar, number, begin)
                 if out is not None and self._want:
                     out.append(self._bar_record(bar, _masked(segment.body), cut, bar.frames))
                 continue
             kind = self._on_text(segment, number)
             if out is not None and self._want:
                 rank = segment.rank or ("main" if segment.rank is not None else None)
-                at, body = offset + segment.at, _masked(segment.body)
+                body = _masked(segment.body)
                 stamp_s = stamp_seconds(segment.stamp)
                 out.append(
-                    LogRecord(number, at, segment.time, rank, body, kind, self._known, cut, stamp_s=stamp_s)
+                    LogRecord(
+                        number, begin, segment.time, rank, body, kind, self._known, cut, stamp_s=stamp_s
+                    )
                 )
 
     def _seconds(self) -> float | None:
