@@ -238,7 +238,8 @@ class TruthServer:
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        method, path, _ = head.split("\r\n", 1)[0].split(" ")
+        method, target, _ = head.split("\r\n", 1)[0].split(" ")
+        path = target.partition("?")[0]
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
         body = await reader.readexactly(int(fields.get("content-length", 0)))
         key = self.settings.get("api_key")
