@@ -15,11 +15,11 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core import records
-from tui.core.errors import UsageError
+from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.host import runs
 from tui.core.host.runs import Run
 from tui.core.launch.profiles import LaunchProfile, public_sets
-from tui.core.measure import experiment_record, launching, store
+from tui.core.measure import bench_run, experiment_record, launching, store, target
 from tui.core.measure.experiment_record import Cell, ExperimentRecord
 from tui.core.measure.experiment_state import (
     Timing,
@@ -29,8 +29,9 @@ from tui.core.measure.experiment_state import (
     results_of,
     state_of,
 )
-from tui.core.measure.launching import LaunchFailed
+from tui.core.measure.launching import Failure, LaunchFailed
 from tui.core.measure.model import (
+    ArmState,
     ArmStatus,
     BenchProfile,
     ExperimentArm,
@@ -63,7 +64,15 @@ def begin(
     Args:
         launches: by letter, with the arm's overrides.
         seed: decides which arm begins, and the prompts; drawn without one.
+
+    Raises UsageError where the bench is none that an experiment can measure with.
     """
+    if bench.driver != "eagletui":
+        raise UsageError(
+            f"{bench.name} measures with driver {bench.driver}; an experiment with eagletui's own",
+            'set driver = "eagletui" in it',
+            slug="wrong_driver",
+        )
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
     return ExperimentRecord(
@@ -307,6 +316,7 @@ class ExperimentRunner:
             done = sum(cell.over for cell in self.record.cells)
             if cell.run_id is None and self._over_budget(cell):
                 hours = self.record.profile.budget_h or 0.0
+                self._judge(over=True)
                 self._end(
                     "budget",
                     f"the budget of {hours:g} h leaves no room after {done} of {len(self.record.cells)} launches",
@@ -408,17 +418,65 @@ class ExperimentRunner:
         return len(self.record.bench.points) * self.record.bench.runs
 
     async def _measure(self, cell: Cell, run: Run) -> Cell:
-        """Measures on a server; raises LaunchFailed."""
-        raise NotImplementedError
+        """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
+        record = self.record
+        bench_run_id = cell.bench_run_id or runs.new_run_id(record.bench.name)
+        cell = self._keep_cell(replace(cell, status=ArmStatus.RUNNING, bench_run_id=bench_run_id))
+        self._tell(None)
+
+        async def start() -> Run:
+            return await bench_run.start(
+                self._session,
+                record.bench,
+                target.of_run(run),
+                run_id=bench_run_id,
+                seed=record.seed + cell.pair,
+                experiment=record.experiment_id,
+                arm=cell.arm,
+                launch_number=cell.number,
+                pair_number=cell.pair,
+            )
+
+        try:
+            generator = await launching.patiently(self._session, start, self._tell)
+            async with aclosing(bench_run.follow_run(self._session, generator)) as events:
+                async for event in events:
+                    if isinstance(event, Result):
+                        cell = self._measured(cell, event)
+                    else:
+                        self._see(live=event)
+        except HostError:
+            raise
+        except EagletuiError as error:
+            raise LaunchFailed(await self._why(run, error)) from None
+        return cell
+
+    def _measured(self, cell: Cell, result: Result) -> Cell:
+        self._results[result.result_id] = result
+        known = dict.fromkeys((*cell.result_ids, result.result_id))
+        return self._keep_cell(replace(cell, result_ids=tuple(known)))
+
+    async def _why(self, run: Run, error: EagletuiError) -> Failure:
+        """Why a measurement failed: the server's own end says more than its client's view of it."""
+        patience_s = _DEATH_S if error.slug in ("server_lost", "unreachable") else 0.0
+        death = await launching.died(self._session, run, self._tell, patience_s)
+        return death or Failure(error.slug, error.message, advice=(error.hint,) if error.hint else ())
 
     async def _collect(self, cell: Cell) -> Cell:
-        """What a measurement that nobody followed to its end has left."""
-        raise NotImplementedError
+        """What a measurement has left that nobody followed to its end; one that did not get there is begun anew."""
+        generator = await launching.find(self._session, cell.bench_run_id or "", self._tell)
+        if generator is not None and generator.active:
+            return cell  # it goes on, and will be followed
+        if generator is not None:
+            for result in await bench_run.collect(self._session, generator):
+                cell = self._measured(cell, result)
+        return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
-    def _judge(self) -> None:
-        self._keep(replace(self.record, verdicts=verdicts_of(self.record, self.results())))
+    def _judge(self, *, over: bool = False) -> None:
+        over = over or all(cell.over for cell in self.record.cells)
+        self._keep(replace(self.record, verdicts=verdicts_of(self.record, self.results(), over=over)))
 
     def _look_decides(self) -> bool:
         """Whether this is a look, and every comparison that is still open is decided."""
@@ -436,13 +494,52 @@ class ExperimentRunner:
         )
 
 
-def verdicts_of(record: ExperimentRecord, results: Iterable[Result]) -> tuple[Verdict, ...]:
+async def measure_running(
+    session: HostSession, bench: BenchProfile, measured: target.Target
+) -> AsyncGenerator[ExperimentState, None]:
+    """A bench of a server that runs already: an experiment of one arm and one launch, which is not stored.
+
+    Closing it leaves the measurement going on; its results are stored as they come. Raises as `bench_run.follow_run`.
+    """
+    generator = await bench_run.start(session, bench, measured)
+    run = measured.run
+    arm = ArmState("A", run.profile if run and run.profile else measured.url, status=ArmStatus.RUNNING)
+    state = ExperimentState(
+        experiment_id=generator.run_id,
+        name=bench.name,
+        host=session.entry.name,
+        bench=bench,
+        arms=(arm,),
+        order=("A",),
+        hypothesis=bench.hypothesis,
+        started_at=generator.started_at,
+    )
+    yield state
+    async with aclosing(bench_run.follow_run(session, generator)) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                sets = event.server.sets
+                arm = replace(arm, results=(*arm.results, event), sets=sets, live=None)
+                state = replace(state, arms=(arm,))
+            else:
+                arm = replace(arm, live=event)
+                state = replace(state, arms=(arm,), left_s=event.left_s)
+            yield state
+    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
+    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")
+
+
+def verdicts_of(
+    record: ExperimentRecord, results: Iterable[Result], *, over: bool = False
+) -> tuple[Verdict, ...]:
     """Each arm against the one it is compared with, at each load; sides are named by their letters.
 
     Args:
         results: of the launches that were measured to their end.
+        over: no launch will follow, for a reason that has nothing to do with what was measured.
     """
     results = tuple(results)
+    plan = Plan(_planned_pairs(record) if over else record.profile.pairs, record.profile.looks)
     stored = store.read_all()
     took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found: list[Verdict] = []
@@ -463,10 +560,22 @@ def verdicts_of(record: ExperimentRecord, results: Iterable[Result]) -> tuple[Ve
             noise=noise_of(stored, metric(DEFAULT), like) if like is not None else None,
             launch_s=statistics.median(took) if took else None,
             margin=record.profile.margin,
-            plan=Plan(record.pairs, record.profile.looks),
+            plan=plan,
         )
         found += [replace(verdict, point=verdict.point or point) for verdict in judged]
     return tuple(found)
+
+
+def _planned_pairs(record: ExperimentRecord) -> int:
+    """How many pairs there can be at most in an experiment that is over: as planned, less those that failed."""
+    measured = {(cell.arm, cell.pair) for cell in record.cells if cell.status is ArmStatus.MEASURED}
+    rounds = range(1, record.pairs + 1)
+    complete = [
+        sum((arm.letter, pair) in measured and (arm.against, pair) in measured for pair in rounds)
+        for arm in record.profile.arms
+        if arm.against
+    ]
+    return min([record.profile.pairs, *filter(None, complete)])
 
 
 def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecord, ...]:
