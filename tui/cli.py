@@ -62,21 +62,23 @@ class _Seconds(click.ParamType[float]):
 
 
 class _Above(click.ParamType[float]):
-    """A number above zero, and below a limit where there is one."""
+    """A number above zero (or zero, where that has a meaning), and below a limit where there is one."""
 
     name = "number"
 
-    def __init__(self, below: float = math.inf) -> None:
+    def __init__(self, below: float = math.inf, *, zero: bool = False) -> None:
         self.below = below
+        self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 < number < self.below:
+        if not (0 < number < self.below or (self.zero and number == 0)):
+            least = "from 0 on" if self.zero else "above 0"
             limit = f" and below {self.below:g}" if self.below < math.inf else ""
-            self.fail(f"{one_line(str(value), 40)!r} is no number above 0{limit}")
+            self.fail(f"{one_line(str(value), 40)!r} is no number {least}{limit}")
         return number
 
 
@@ -394,6 +396,37 @@ def compare(
     from tui.cli_verdicts import compare_command
 
     return compare_command((a, b), metric, concurrency, rate, margin / 100, host, as_json)
+
+
+@cli.command()
+@click.argument("results", nargs=-1, metavar="[RESULT_BASE [RESULT_SPEC]]")
+@click.option("--base-tok-s", type=_Above(), metavar="X", help="The baseline's rate of one user.")
+@click.option("--verify-ms", type=_Above(), metavar="Y", help="One verify step.")
+@click.option("--draft-ms", type=_Above(zero=True), metavar="Z", help="The drafts of one cycle.")
+@click.option("--accept-len", type=_Above(), metavar="T", help="Tokens a cycle, bonus token counted.")
+@click.option(
+    "--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce."
+)
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
+@host_option
+@json_option
+def breakeven(
+    results: tuple[str, ...],
+    base_tok_s: float | None,
+    verify_ms: float | None,
+    draft_ms: float | None,
+    accept_len: float | None,
+    layers: int | None,
+    concurrency: int | None,
+    host: str | None,
+    as_json: bool,
+) -> int:
+    """Whether speculation pays: from two results, from figures, or predicted from a baseline's sweep alone."""
+    from tui.cli_verdicts import breakeven_command
+
+    return breakeven_command(
+        results, base_tok_s, verify_ms, draft_ms, accept_len, layers, concurrency, host, as_json
+    )
 
 
 @cli.command()

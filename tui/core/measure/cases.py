@@ -181,7 +181,7 @@ def settle(case: Case) -> Case:
     Raises UsageError where a launch is on both sides.
     """
     reasons: list[str] = []
-    a, b = (_one_configuration(side, reasons) for side in (case.a, case.b))
+    a, b = (one_configuration(side, reasons) for side in (case.a, case.b))
     found = [launches(side.results, case.metric) for side in (a, b)]
     both = {launch.key for launch in found[0]} & {launch.key for launch in found[1]} - {""}
     if both:
@@ -208,8 +208,11 @@ def settle(case: Case) -> Case:
     return replace(case, reasons=(*case.reasons, *_limits(case)))
 
 
-def _one_configuration(side: Side, reasons: list[str]) -> Side:
-    """The runs without overrides where a profile was measured with several, else those measured last."""
+def one_configuration(side: Side, reasons: list[str]) -> Side:
+    """The runs of one configuration: without overrides where a profile was measured with several, else the last one.
+
+    What is left out is told in `reasons`.
+    """
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in side.results:
         if result.server.profile is not None:

@@ -161,7 +161,7 @@ def matched(
     hosts = sorted({key.host for key in shared})
     if len(hosts) > 1:
         raise UsageError(
-            f"both were measured on {', '.join(one_line(name, 60) for name in hosts)}",
+            f"the results are of {', '.join(one_line(name, 60) for name in hosts)}",
             "choose with --host",
             slug="ambiguous_host",
         )
