@@ -125,7 +125,8 @@ def of_figures(
             "it counts the bonus token: plain decoding is 1",
             slug="bad_value",
         )
-    return Economics(base_tok_s, verify_ms + draft_ms, accept_len, t_verify_ms=verify_ms, t_draft_ms=draft_ms)
+    cycle_ms = verify_ms + (draft_ms or 0.0)
+    return Economics(base_tok_s, cycle_ms, accept_len, t_verify_ms=verify_ms, t_draft_ms=draft_ms)
 
 
 def curve(economics: Economics, upto: float) -> tuple[tuple[float, float], ...]:
