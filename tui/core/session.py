@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tui.config import HostEntry, load_settings
 from tui.core import forecast, records
@@ -23,6 +24,11 @@ from tui.core.link.transport import Asker, LinkState, LinkStatus, Transport
 from tui.core.records import LaunchRecord, PhaseHistory
 from tui.core.text import one_line
 from tui.core.watch import LogGap, RunUpdate, RunWatcher, ServerState
+
+if TYPE_CHECKING:
+    from tui.core.host.log_file import LogFile
+    from tui.core.measure.model import BenchProfile, LiveRun, Result
+    from tui.core.measure.target import Target
 
 __all__ = [
     "HostSession",
@@ -251,6 +257,12 @@ class HostSession:
             and (not wanted or not run.gpus or wanted & set(run.gpus) or run.port == plan.command.port)
         )
 
+    def open_log(self, run: Run) -> "LogFile | None":
+        """The log of a run, of any size; None where its output goes nowhere that can be read."""
+        from tui.core.host.log_file import LogFile
+
+        return LogFile(self.transport, run.log_path) if run.log_path is not None else None
+
     def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link."""
         return RunWatcher(
@@ -259,6 +271,21 @@ class HostSession:
             latest=self.latest_sample,
             sample=lambda: gpu_sampler.one_sample(self.transport, self.entry.python),
         ).updates()
+
+    async def bench(
+        self, profile: "BenchProfile", target: "Target"
+    ) -> AsyncGenerator["LiveRun | Result", None]:
+        """Measures a server: states at 4 Hz or less, and each result as it is stored; survives the link.
+
+        Closing it leaves the measurement going on; `tui.core.measure.bench_run` takes it up again. Raises EagletuiError
+        where nothing can be measured, or not all of it was.
+        """
+        from tui.core.measure import bench_run
+
+        run = await bench_run.start(self, profile, target)
+        async with contextlib.aclosing(bench_run.follow_run(self, run)) as following:
+            async for news in following:
+                yield news
 
     async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncIterator[StopProgress]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""

@@ -52,6 +52,7 @@ class Asked:
     experiment: str | None = None
     arm: str | None = None
     launch_number: int | None = None
+    pair_number: int | None = None
 
     def to_extra(self) -> dict[str, Any]:
         """For `LaunchRequest.extra`."""
@@ -146,6 +147,7 @@ def assemble(
         experiment=asked.experiment,
         arm=asked.arm,
         launch_number=asked.launch_number,
+        pair_number=asked.pair_number,
     )
 
 

@@ -59,13 +59,14 @@ async def start(
     experiment: str | None = None,
     arm: str | None = None,
     launch_number: int | None = None,
+    pair_number: int | None = None,
 ) -> Run:
     """Starts the generator on the host, once however often it is asked for with one `run_id`.
 
     Args:
         profile: of driver eagletui.
         seed: decides prompts and their order, together with the number of a run: the same for all arms.
-        experiment, arm, launch_number: kept in the results.
+        experiment, arm, launch_number, pair_number: kept in the results.
 
     Raises:
         UsageError: the profile cannot be measured on this server.
@@ -111,6 +112,7 @@ async def start(
         experiment=experiment,
         arm=arm,
         launch_number=launch_number,
+        pair_number=pair_number,
     )
     document = _plan(profile, data, measured, seen, seed)
     python = session.entry.python
@@ -198,7 +200,7 @@ def _plan(profile: BenchProfile, data: Dataset, measured: Target, seen: Seen, se
         vocab_size=seen.vocab_size,
         has_key=seen.key is not None,
         log=run.log_path if run else None,
-        pid=run.pid if run else None,
+        pid=measured.pid,
         gpus=run.gpus if run else None,
     )
 

@@ -28,10 +28,14 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::")
 
 @dataclass(frozen=True)
 class Target:
-    """A server, by an address that its host reaches; `run` where it is one that can be seen there."""
+    """A server, by an address that its host reaches; `run` where it is one that can be seen there.
+
+    `pid` is its process on that host, None where it is not known.
+    """
 
     url: str
     run: Run | None = None
+    pid: int | None = None
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -69,7 +73,7 @@ def of_run(run: Run) -> Target:
     host = str(asked_flags(run.argv).get("host") or "127.0.0.1")
     if host in _LOOPBACK:
         host = "127.0.0.1"
-    return Target(f"http://{f'[{host}]' if ':' in host else host}:{run.port}", run)
+    return Target(f"http://{f'[{host}]' if ':' in host else host}:{run.port}", run, run.pid)
 
 
 async def of_url(session: HostSession, url: str) -> Target:
@@ -92,12 +96,13 @@ async def of_url(session: HostSession, url: str) -> Target:
     target = Target(text.rstrip("/"))
     if parts.hostname in _LOOPBACK:
         holder = await runs.listener(session.transport, port)
-        if holder is not None and holder.run_id is not None:
-            return Target(target.url, await session.find_run(holder.run_id))
-        if holder is not None and holder.pid is not None and not session.simulated:
-            for other in await runs.foreign(session.transport):
-                if other.port == port:
-                    return Target(target.url, replace(other, host=session.entry.name))
+        if holder is None:
+            return target
+        named = holder.run_id or (f"foreign-{holder.pid}" if holder.pid else None)
+        for run in await session.runs() if named else ():
+            if run.run_id == named and run.kind == "server":
+                return Target(target.url, run, run.pid)
+        return replace(target, pid=holder.pid)
     return target
 
 
@@ -247,10 +252,13 @@ class _Server:
             "messages": [{"role": "user", "content": "Say hello."}],
             "max_tokens": 8,
             "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
         }
         plain: dict[str, object] = {
             "text": "Say hello.",
             "sampling_params": {"max_new_tokens": 8, "temperature": 0},
+            "stream": True,
         }
         ways = [] if data.has_ids else [("chat", "/v1/chat/completions", chat)]
         if kind == "sglang" and not data.needs_chat:
@@ -269,17 +277,16 @@ class _Server:
 
 
 def _tokens(body: bytes) -> bool:
-    """Whether an answer has generated at least one token."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return False
-    if not isinstance(document, dict):
-        return False
-    for part in ("meta_info", "usage"):
-        counts = document.get(part)
-        if isinstance(counts, dict):
-            return bool(_whole(counts.get("completion_tokens")))
+    """Whether an event stream has brought at least one token, as it counts them itself."""
+    for line in body.splitlines():
+        try:
+            document = json.loads(line.removeprefix(b"data: "))
+        except ValueError:
+            continue
+        for part in ("meta_info", "usage") if isinstance(document, dict) else ():
+            counts = document.get(part)
+            if isinstance(counts, dict) and _whole(counts.get("completion_tokens")):
+                return True
     return False
 
 
