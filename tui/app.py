@@ -21,6 +21,7 @@ from tui import format as fmt
 from tui.board import Board, run_name
 from tui.core.errors import EagletuiError, HostError
 from tui.core.link.transport import Asker, HostKeyQuestion, LinkState, Prompt
+from tui.measuring import Measuring
 from tui.screens.base import Mode
 from tui.theme import THEMES, textual_theme
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tui.core.host.runs import Run
     from tui.core.launch.profiles import LaunchProfile, ProfileEntry
     from tui.core.log.logs import LogRecord
+    from tui.core.measure.model import BenchProfile
     from tui.core.records import PhaseHistory
     from tui.core.session import HostSession, LaunchPlan
 
@@ -132,6 +134,7 @@ class EagleApp(App[None]):
         super().__init__()
         self.board = Board(host, simulated=host == "demo")
         self.session: HostSession | None = None
+        self.measure = Measuring(self)
         self._connect_ended = asyncio.Event()
         self._profiles_dir = profiles_dir
         self._open_session = open_session
@@ -426,8 +429,12 @@ class EagleApp(App[None]):
         key = f"{run_id} {outcome}"
         if outcome in ("ready", "crashed") and key not in self._rung:
             self._rung.add(key)
-            if self._bell:
-                self.bell()
+            self.ring()
+
+    def ring(self) -> None:
+        """The terminal's bell, where the settings want it."""
+        if self._bell:
+            self.bell()
 
     # -- questions while connecting (Asker) ------------------------------------------------------------------------
 
@@ -511,7 +518,8 @@ class EagleApp(App[None]):
 
         return load_launch(name, self.profile_dirs(), sets)
 
-    def _live_session(self) -> "HostSession":
+    def live_session(self) -> "HostSession":
+        """The session, while it is connected. Raises HostError."""
         if self.session is None or not self.board.connected:
             raise HostError(f"{self.board.host} is not connected", "r connects again")
         return self.session
@@ -521,7 +529,7 @@ class EagleApp(App[None]):
         from tui.core.launch.profiles import parse_set_value
 
         await self._connect_ended.wait()  # a key pressed while it connects is not refused for that
-        session = self._live_session()
+        session = self.live_session()
         values = {}
         for item in sets:
             key, _, value = item.partition("=")
@@ -535,7 +543,7 @@ class EagleApp(App[None]):
 
     async def replaced_by(self, plan: "LaunchPlan") -> "tuple[Run, ...]":
         """Our live servers that are in the way of a plan."""
-        return await self._live_session().replaced_by(plan)
+        return await self.live_session().replaced_by(plan)
 
     def usual_total(self, profile: str) -> "PhaseHistory | None":
         """Launch to ready in earlier starts of a profile here."""
@@ -566,7 +574,7 @@ class EagleApp(App[None]):
         board.busy = f"launching {name}" if not replace else f"stopping what runs, then launching {name}"
         self.touch(soon=True)
         try:
-            session = self._live_session()
+            session = self.live_session()
             if replace:
                 # Asked anew: what the dialog showed may be old, and a server is stopped only for a launch that can be.
                 plan = await session.plan(plan.profile, plan.sets)
@@ -605,7 +613,7 @@ class EagleApp(App[None]):
         board.stop = StopProgress("requested", f"asking {run.short_id} to stop")
         self.touch(soon=True)
         try:
-            async for progress in self._live_session().stop(run):
+            async for progress in self.live_session().stop(run):
                 if board.run is None or board.run.run_id == run.run_id:
                     board.stop = progress
                 self.touch(soon=True)
@@ -774,7 +782,18 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="reopen", exit_on_error=False)
     async def _reopen(self, host: str) -> None:
-        for group in ("connect", "link", "facts", "gpus", "runs", "watch", "launch", "stop"):
+        for group in (
+            "connect",
+            "link",
+            "facts",
+            "gpus",
+            "runs",
+            "watch",
+            "launch",
+            "stop",
+            "measure",
+            "stored",
+        ):
             self.workers.cancel_group(self, group)
         if self.session is not None:
             with contextlib.suppress(Exception):
@@ -801,7 +820,7 @@ class EagleApp(App[None]):
             self.call_after_refresh(search)
 
     def action_bench(self) -> None:
-        """Benchmarks."""
+        """Measure the running server: choose a bench first; what is measured is on the bench screen."""
         self.action_mode("bench")
 
     def action_copy(self) -> None:
@@ -813,6 +832,15 @@ class EagleApp(App[None]):
         if found is None:
             self.say("Nothing to copy here")
             return
+        if self.measure.under_way:
+            return
+        from tui.screens.bench_dialogs import BenchDialog
+
+        def chosen(bench: "BenchProfile | None") -> None:
+            if bench is not None:
+                self.measure.start_bench(bench)
+
+        self.push_screen(BenchDialog(), chosen)
         self.copy_text(*found)
 
     def _report(self) -> tuple[str, str] | None:

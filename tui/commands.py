@@ -25,7 +25,15 @@ COMMANDS: tuple[Command, ...] = (
         "Profiles, their difference, command and pre-flight",
         "mode('profiles')",
     ),
-    Command("everywhere", "4 5", "bench, journal", "Both are empty in this version"),
+    Command(
+        "everywhere",
+        "4",
+        "bench screen",
+        "What was measured: arms side by side, live, with verdicts",
+        "mode('bench')",
+    ),
+    Command("everywhere", "5", "journal", "Empty in this version", "mode('journal')"),
+    Command("everywhere", "b", "bench", "Measure the running server: choose a bench first", "bench"),
     Command("everywhere", "l", "launch", "Launch a profile: preview and findings first", "launch"),
     Command(
         "everywhere",
@@ -66,6 +74,35 @@ COMMANDS: tuple[Command, ...] = (
     Command("profiles", "e", "edit", "Open the profile in $EDITOR", "screen.edit"),
     Command("profiles", "c", "compare", "Difference to another profile", "screen.compare"),
     Command("profiles", "i", "import", "Make a profile of a posted launch command", "screen.import_command"),
+    Command(
+        "bench", "space", "pause", "Pause once the launch under way is measured, or go on", "screen.pause"
+    ),
+    Command(
+        "bench", "v", "verdict", "The verdict of the selected arm, and what it rests on", "screen.verdict"
+    ),
+    Command("bench", "Enter", "run record", "Every run of the selected arm, with all guards", "screen.open"),
+    Command("bench", "P", "one more pair", "Launch and measure each arm once more", "screen.pair"),
+    Command(
+        "bench",
+        "x",
+        "export",
+        "What is on show as CSV and Markdown, into the data directory",
+        "screen.export",
+    ),
+    Command("bench", "S", "stop", "End the measurement; asks first", "screen.stop"),
+    Command(
+        "bench",
+        "E",
+        "experiments",
+        "Experiments: configurations launched and measured by turns",
+        "screen.experiments",
+    ),
+    Command("bench", "c", "choose arms", "Which stored configurations stand side by side", "screen.choose"),
+    Command(
+        "bench", "p", "other plot", "Every run, whether speculation pays, or the run under way", "screen.plot"
+    ),
+    Command("bench", "[ ]", "load", "Previous and next load of the bench"),
+    Command("bench", "Tab", "arm", "Next arm; arrows, j and k too"),
     Command("refused or lost link", "r", "connect again", "Connect again, at once", "reconnect"),
     Command("refused or lost link", "h", "other host", "Show another host"),
 )

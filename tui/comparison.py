@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from tui.core.errors import UsageError
+from tui.core.measure.economics import Economics
 from tui.core.measure.model import (
     ArmState,
     ArmStatus,
@@ -22,8 +24,9 @@ from tui.core.measure.model import (
     Verdict,
     VerdictKind,
 )
+from tui.core.measure.pairing import Side, pair_up
 from tui.core.measure.pairing import launches as measured_launches
-from tui.core.measure.pairing import pair_up
+from tui.core.measure.payoff import payoff
 from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.core.text import one_line
 
@@ -132,12 +135,30 @@ class ArmView:
 
 
 @dataclass(frozen=True)
+class ArmEconomics:
+    """What speculation costs and gives in one arm, against an arm without it."""
+
+    view: ArmView
+    base: ArmView
+    economics: Economics
+
+    @property
+    def speedup(self) -> float | None:
+        """The measured ratio where there is one to the same arm, so that one screen does not show two figures."""
+        if self.economics.tau is None:
+            return None
+        same = self.view.arm.against == self.base.letter
+        return self.view.ratio if same and self.view.ratio is not None else self.economics.speedup
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All arms at one load."""
 
     state: ExperimentState
     point: LoadPoint
     arms: tuple[ArmView, ...]
+    economics: tuple[ArmEconomics, ...] = ()  # of the arms with speculation
 
     def arm(self, letter: str | None) -> ArmView | None:
         """The arm of a letter."""
@@ -167,7 +188,7 @@ def compare(state: ExperimentState, point: LoadPoint | None = None) -> Compariso
                 not state.finished and view.verdict.verdict is VerdictKind.INDISTINCT and pairs < state.pairs
             )
         found.append(replace(view, ratio=ratio, pairs=pairs, waiting=waiting, best=view.letter == best))
-    return Comparison(state, at, tuple(found))
+    return Comparison(state, at, tuple(found), _economics(found))
 
 
 def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -> ArmView:
@@ -315,46 +336,21 @@ def short_names(names: Sequence[str]) -> list[str]:
     return ["-".join(own[shared:]) for own in words]
 
 
-@dataclass(frozen=True)
-class Payoff:
-    """Whether speculation pays in one arm: its cycle against a decode step of the arm without it."""
-
-    view: ArmView
-    base: ArmView
-    base_ms: float  # a decode step, per user
-    cycle_ms: float
-    accept: float  # bonus token counted
-    ceiling: int | None  # the longest accept length its draft allows
-
-    @property
-    def breakeven(self) -> float:
-        """The accept length from which it pays."""
-        return self.cycle_ms / self.base_ms
-
-    @property
-    def speedup(self) -> float:
-        """At the accept length it has."""
-        return self.accept / self.breakeven
-
-
-def payoffs(comparison: Comparison) -> tuple[Payoff, ...]:
+def _economics(views: Sequence[ArmView]) -> tuple[ArmEconomics, ...]:
     """Of each arm with speculation, where an arm without it is measured too."""
-    plain = [view for view in comparison.arms if view.accept is None and view.tpot_ms]
+    plain = [view for view in views if view.valid and not _speculates(view)]
     found = []
-    for view in comparison.arms:
-        if view.accept is None or not view.cycle_ms:
+    for view in views:
+        if not plain or not _speculates(view):
             continue
-        base = next((other for other in plain if other.letter == view.arm.against), None)
-        base = base or (plain[0] if plain else None)
-        if base is not None and base.tpot_ms:
-            found.append(Payoff(view, base, base.tpot_ms, view.cycle_ms, view.accept, _ceiling(view)))
+        base = next((other for other in plain if other.letter == view.arm.against), plain[0])
+        sides = [Side(side.letter, side.letter, side.results) for side in (base, view)]
+        try:
+            found.append(ArmEconomics(view, base, payoff(*sides).economics))
+        except UsageError:
+            continue  # figures are missing so far
     return tuple(found)
 
 
-def _ceiling(view: ArmView) -> int | None:
-    spec = next((r.server.spec for r in view.results if r.server.spec is not None), None)
-    if spec is None:
-        return None
-    if spec.steps is not None:
-        return spec.steps + 1
-    return spec.draft_tokens
+def _speculates(view: ArmView) -> bool:
+    return any(result.speculation is not None or result.server.spec is not None for result in view.results)

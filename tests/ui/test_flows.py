@@ -423,7 +423,7 @@ async def test_modes_help_and_palette():
         for key, text in (
             ("2", "following"),
             ("3", "Profiles ─"),
-            ("4", "This version measures nothing."),
+            ("4", "nothing was measured on gpu1"),
             ("5", "This version keeps no journal."),
             ("1", "● READY"),
         ):
@@ -431,7 +431,7 @@ async def test_modes_help_and_palette():
             await shows(pilot, text)
         await pilot.press("question_mark")
         await shows(pilot, "everywhere", "Esc back")
-        assert "Measure" not in screen_text(pilot.app)
+        assert "Measure the running server" in screen_text(pilot.app)
         await pilot.press("escape")
         await pilot.press("ctrl+p")
         await until(pilot, lambda: "launch (l)" in screen_text(pilot.app))
@@ -467,6 +467,7 @@ async def test_the_palette_looks_like_a_dialog():
 
 async def test_every_key_of_the_table_is_bound():
     from tui.commands import COMMANDS
+    from tui.screens.bench import Bench
     from tui.screens.logs import Logs
     from tui.screens.profiles import Profiles
     from tui.widgets.log_view import LogView
@@ -475,7 +476,8 @@ async def test_every_key_of_the_table_is_bound():
              "Enter": "enter", "Esc": "escape", "Tab": "tab"}  # fmt: skip
     app = panel(fakes.scene("ready"))
     async with app.run_test(size=(120, 36)):
-        owners = [app, Dashboard(app.board), Logs(app.board), Profiles(app.board), LogView(app.board)]
+        modes = [mode(app.board) for mode in (Dashboard, Logs, Profiles, Bench)]
+        owners = [app, *modes, LogView(app.board)]
         bound = {key for owner in owners for key in owner._bindings.key_to_bindings}
         bound |= set(app.screen._bindings.key_to_bindings) | {"tab"}
         for command in COMMANDS:

@@ -1,16 +1,18 @@
 """Bench: the arms of a comparison side by side, live; its verdicts, every run, and whether speculation pays."""
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
 from tui.board import Board
 from tui.commands import keys
-from tui.comparison import ArmView, Comparison, compare, payoffs
+from tui.comparison import ArmView, Comparison, compare
 from tui.core.measure.model import ExperimentState, LoadPoint
 from tui.screens.base import Mode
+from tui.screens.dialogs import Facts
 from tui.widgets.arm_card import CARDS_FROM, Arms
 from tui.widgets.bench_head import BenchHead
 from tui.widgets.bench_start import BenchStart
@@ -21,6 +23,9 @@ from tui.widgets.paint import Painted
 from tui.widgets.run_dots import RunDots
 from tui.widgets.verdict_strip import VerdictStrip
 
+if TYPE_CHECKING:
+    from tui.measuring import Preview
+
 _LEAST_PLOT = 4  # rows: below that a plot says nothing
 
 
@@ -29,7 +34,7 @@ class Bench(Mode):
 
     NAME = "Bench"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,right,l", "arm(1)", "next arm", show=False),
+        Binding("tab,right", "arm(1)", "next arm", show=False),
         Binding("shift+tab,left", "arm(-1)", "previous arm", show=False),
         Binding("j,down", "arm(1)", "next arm", show=False),
         Binding("k,up", "arm(-1)", "previous arm", show=False),
@@ -42,6 +47,7 @@ class Bench(Mode):
         Binding("P", "pair", "one more pair", show=False),
         Binding("x", "export", "export", show=False),
         Binding("E", "experiments", "experiments", show=False),
+        Binding("S", "stop", "stop", show=False),
         Binding("c", "choose", "choose arms", show=False),
     ]
 
@@ -118,7 +124,7 @@ class Bench(Mode):
         if comparison is None:
             return []
         others: list[type[Painted]] = []
-        if payoffs(comparison):
+        if comparison.economics:
             others.append(EconomicsPlot)
         if comparison.live is not None and comparison.live.live is not None:
             others.append(LivePlot)
@@ -175,11 +181,13 @@ class Bench(Mode):
     def footer_keys(self) -> Keys:
         names: tuple[str, ...]
         if self.state is None:
-            names = ("b", "E", "l", "1", "3", "?", "^P", "q")
-        elif self.running:
+            names = ("b", "E", "l", "?", "^P", "q")
+        elif self.running and self.eagle.measure.can_pause:
             names = ("space", "v", "Enter", "P", "x", "S", "p", "?", "^P", "q")
+        elif self.running:
+            names = ("Enter", "x", "S", "p", "?", "^P", "q")
         else:
-            names = ("b", "E", "v", "Enter", "x", "c", "p", "?", "^P", "q")
+            names = ("b", "E", "v", "Enter", "P", "x", "c", "p", "?", "^P", "q")
         return keys(*names, where="bench")
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -209,3 +217,122 @@ class Bench(Mode):
         """The next of the plots that share a place."""
         self._plot += 1
         self.update()
+
+    def action_open(self) -> None:
+        """The runs of the selected arm with their guards; on an empty screen, the experiments."""
+        view = self.view
+        if view is None:
+            self.action_experiments()
+            return
+        from tui.screens.bench_details import record_lines, text_of
+
+        lines = record_lines(view, self._dialog_width())
+        self.app.push_screen(Facts(f"Runs of {view.letter}", lines, text_of(lines)))
+
+    def action_verdict(self) -> None:
+        """What the selected arm's verdict says and rests on."""
+        view = self.view
+        if view is None or self.comparison is None:
+            self.eagle.say("Nothing was measured here yet")
+            return
+        from tui.screens.bench_details import text_of, verdict_lines
+
+        lines = verdict_lines(self.comparison, self._compared(view), self._dialog_width())
+        self.app.push_screen(Facts("Verdict", lines, text_of(lines)))
+
+    def _compared(self, view: ArmView) -> ArmView:
+        """The arm whose verdict is shown: of a reference, the first that is compared with it."""
+        assert self.comparison is not None
+        if view.arm.against is not None:
+            return view
+        return next((other for other in self.comparison.arms if other.arm.against == view.letter), view)
+
+    def _dialog_width(self) -> int:
+        return max(20, min(96, int(self.size.width * 0.96)) - 8)
+
+    def action_pause(self) -> None:
+        """Pauses once the launch under way is measured, or goes on."""
+        paused = self.eagle.measure.pause()
+        if paused is None:
+            self.eagle.say("No experiment is under way: nothing to pause")
+        elif paused:
+            self.eagle.say("Pauses when this launch is measured; space goes on")
+
+    def action_pair(self) -> None:
+        """One more launch pair of each comparison."""
+        self.eagle.measure.one_more_pair(self.state)
+
+    def action_stop(self) -> None:
+        """Ends what is measured; else stops the server on show, as everywhere."""
+        state = self.board.experiment
+        if state is None or not self.running:
+            self.app.run_worker(self.app.run_action("app.stop"))
+            return
+        from tui.screens.dialogs import Confirm, facts_of
+
+        view = self.comparison.live if self.comparison is not None else None
+        own = self.eagle.measure.launches
+        facts = [("host", self.board.host), ("measures", state.name)]
+        if view is not None:
+            facts.append(("now", f"{view.letter}, {view.arm.profile}"))
+        run = self.board.run
+        if run is not None and own:
+            facts += [("server", f"run {run.short_id}, PID {run.pid if run.pid is not None else '–'}")]
+        after = (
+            "The measurement and the server that was launched for it end. What was measured stays; E, then r, goes on."
+            if own
+            else "The load generator ends, the server goes on. Runs that are done stay."
+        )
+        dialog = Confirm(
+            ("■ STOP", "warn!"),
+            f"End this measurement on {self.board.host}?",
+            [*facts_of(facts), [], [(after, "muted")]],
+            "No, let it run",
+            "Yes, end it",
+        )
+        self.app.push_screen(dialog, lambda yes: self.eagle.measure.stop() if yes else None)
+
+    def action_experiments(self) -> None:
+        """Experiment profiles, with their order and time."""
+        from tui.screens.bench_dialogs import ExperimentDialog
+
+        def chosen(answer: "tuple[Preview, bool] | None") -> None:
+            if answer is not None:
+                preview, resume = answer
+                self.eagle.measure.start_experiment(preview, resume=resume)
+
+        self.app.push_screen(ExperimentDialog(), chosen)
+
+    @work(exclusive=True, group="choose", exit_on_error=False)
+    async def action_choose(self) -> None:
+        """Stored configurations, up to four side by side."""
+        if self.running:
+            self.eagle.say("A measurement is under way; what is stored can be chosen when it is done")
+            return
+        found = await self.eagle.measure.configurations()
+        if not found:
+            self.eagle.say(f"Nothing is stored of {self.board.host} yet")
+            return
+        from tui.screens.bench_dialogs import ArmsDialog
+
+        chosen = await self.app.push_screen_wait(ArmsDialog(found))
+        if chosen:
+            await self.eagle.measure.show(chosen)
+
+    def action_export(self) -> None:
+        """Writes what is on show as CSV and Markdown into the data directory."""
+        if self.state is None:
+            self.eagle.say("Nothing was measured here yet")
+            return
+        self.eagle.measure.export(self.state)
+
+    def copied_text(self) -> tuple[str, str] | None:
+        """The selected arm's verdict, else nothing."""
+        view = self.view
+        if view is None or view.verdict is None:
+            return None
+        return view.verdict.text, "verdict"
+
+    def on_screen_resume(self) -> None:
+        if self.board.measured is None and not self.running:
+            self.eagle.measure.read_stored()

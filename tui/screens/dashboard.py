@@ -98,7 +98,10 @@ class Dashboard(Mode):
         running = () if ended and not state.run.orphans else ("r", "S")
         place, count = self.board.place()
         others = ("[ ]",) if count > (1 if place is not None else 0) else ()
-        shown = keys("l", *running, *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard")
+        measurable = ("b",) if state.outcome is Outcome.READY else ()
+        shown = keys(
+            "l", *measurable, *running, *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard"
+        )
         return (*back, *shown)
 
     def update(self) -> None:

@@ -1,11 +1,13 @@
 """Does speculation pay? Speedup against accept length, the break-even, and where each arm is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.comparison import Comparison, Payoff, payoffs
+from tui.comparison import ArmEconomics, Comparison
+from tui.core.text import one_line
 from tui.widgets import chart
 from tui.widgets.paint import Canvas, Painted, Run, cells, width_of, words
 
@@ -33,17 +35,18 @@ class Frame:
         """Of a speedup."""
         return self.y + chart.row(speedup, self.height, self.up)
 
-    def end(self, payoff: Payoff) -> float:
+    def end(self, one: ArmEconomics) -> float:
         """Where the line of an arm ends: the longest accept length that its draft allows."""
-        return min(self.across[1], float(payoff.ceiling or self.across[1]))
+        return min(self.across[1], float(one.economics.ceiling or self.across[1]))
 
 
-def frame(y: int, width: int, height: int, found: Sequence[Payoff]) -> Frame:
+def frame(y: int, width: int, height: int, found: Sequence[ArmEconomics]) -> Frame:
     """A frame that shows each line from plain decoding to its end, and the break-even of all of them."""
-    right = max(max(p.ceiling or 0.0, p.breakeven * 1.15, p.accept * 1.15) for p in found)
-    across = (1.0, max(2.0, float(int(right + 0.999))))
-    ends = [min(across[1], float(p.ceiling or across[1])) / p.breakeven for p in found]
-    return Frame(y, width, height, across, (min(0.9, *(1 / p.breakeven for p in found)), max(1.2, *ends)))
+    known = [one.economics for one in found]
+    right = max(max(e.ceiling or 0.0, e.breakeven_tau * 1.15, (e.tau or 0.0) * 1.15) for e in known)
+    across = (1.0, max(2.0, float(math.ceil(right))))
+    ends = [e.speedup_at(min(across[1], float(e.ceiling or across[1]))) for e in known]
+    return Frame(y, width, height, across, (min(0.9, *(e.speedup_at(1.0) for e in known)), max(1.2, *ends)))
 
 
 class EconomicsPlot(Painted):
@@ -61,7 +64,7 @@ class EconomicsPlot(Painted):
         self.repaint()
 
     def draw(self, canvas: Canvas) -> None:
-        found = payoffs(self.comparison) if self.comparison is not None else ()
+        found = self.comparison.economics if self.comparison is not None else ()
         if not found:
             canvas.title(0, 0, canvas.width, _TITLE)
             canvas.put(0, 1, "no arm with speculation beside one without it yet", "muted", canvas.width)
@@ -75,14 +78,14 @@ class EconomicsPlot(Painted):
         canvas.runs(0, canvas.height - 1, words(summary(found), canvas.width))
 
     @staticmethod
-    def _axes(found: Sequence[Payoff], room: int) -> list[Run]:
-        bases = "/".join(dict.fromkeys(payoff.base.letter for payoff in found))
+    def _axes(found: Sequence[ArmEconomics], room: int) -> list[Run]:
+        bases = "/".join(dict.fromkeys(one.base.letter for one in found))
         tried = [f"up: speedup over {bases} · right: accept length{more}" for more in (", bonus counted", "")]
         return [
             (next((text for text in tried if len(text) <= room), f"over {bases}, by accept length"), "muted")
         ]
 
-    def _plot(self, canvas: Canvas, area: Frame, found: Sequence[Payoff]) -> None:
+    def _plot(self, canvas: Canvas, area: Frame, found: Sequence[ArmEconomics]) -> None:
         one = area.row(1.0)
         steps, places = chart.ticks(*area.up, max(3, area.height // 3))
         for tick in steps:
@@ -98,104 +101,108 @@ class EconomicsPlot(Painted):
             at = max(_GUTTER, area.column(tick) - cells(label) // 2)
             canvas.put(min(canvas.width - cells(label), at), area.y + area.height, label, "muted")
         lines = [
-            chart.Series([(1.0, 1 / p.breakeven), (area.end(p), area.end(p) / p.breakeven)], p.view.color)
-            for p in found
+            chart.Series([(at, arm.economics.speedup_at(at)) for at in (1.0, area.end(arm))], arm.view.color)
+            for arm in found
         ]
         chart.plot(canvas, _GUTTER, area.y, area.width, area.height, lines, area.across, area.up)
-        for payoff in found:
-            canvas.put(area.column(payoff.breakeven), one, "◆", payoff.view.color)
-            canvas.put(area.column(payoff.accept), area.row(payoff.speedup), "●", "strong!")
+        for arm in found:
+            canvas.put(area.column(arm.economics.breakeven_tau), one, "◆", arm.view.color)
+        for arm in found:
+            if arm.economics.tau is not None and arm.economics.speedup is not None:
+                canvas.put(area.column(arm.economics.tau), area.row(arm.economics.speedup), "●", "strong!")
         canvas.runs(_GUTTER + 1, one - 1, [("↑", "ok"), (" pays", "muted")])
         if one + 1 < area.y + area.height:
             canvas.runs(_GUTTER + 1, one + 1, [("↓", "warn"), (" loses", "muted")])
         self._labels(canvas, area, found)
 
     @staticmethod
-    def _labels(canvas: Canvas, area: Frame, found: Sequence[Payoff]) -> None:
+    def _labels(canvas: Canvas, area: Frame, found: Sequence[ArmEconomics]) -> None:
         """Words beside the marks, each where nothing but grid is; one that finds no place is left out."""
         one = area.row(1.0)
-        for p in found:
-            here: list[Run] = [
-                (p.view.letter, f"{p.view.color}!"),
-                (f" {fmt.ratio(shown_speedup(p))}", "text"),
-            ]
-            size = width_of(here)
-            x, y = area.column(p.accept), area.row(p.speedup)
-            _place(
-                canvas,
-                area,
-                here,
-                ((x - size - 1, y), (x + 2, y), (x + 2, y + 1), (x - size - 1, y + 1), (x + 2, y - 1)),
+        for arm in found:
+            e, letter = arm.economics, (arm.view.letter, f"{arm.view.color}!")
+            if e.tau is not None and e.speedup is not None:
+                here: list[Run] = [letter, (f" {fmt.ratio(arm.speedup)}", "text")]
+                size, x, y = width_of(here), area.column(e.tau), area.row(e.speedup)
+                places = (
+                    (x - size - 1, y),
+                    (x + 2, y),
+                    (x + 2, y + 1),
+                    (x - size - 1, y + 1),
+                    (x + 2, y - 1),
+                )
+                _place(canvas, area, here, places)
+            start: list[Run] = [letter, (f" from {fmt.accept(e.breakeven_tau)}", "text")]
+            size, x = width_of(start), area.column(e.breakeven_tau)
+            places = (
+                (x - size + 2, one - 1),
+                (x + 1, one + 1),
+                (x - size, one - 1),
+                (x, one + 2),
+                (x - size, one - 2),
             )
-            start: list[Run] = [
-                (p.view.letter, f"{p.view.color}!"),
-                (f" from {fmt.accept(p.breakeven)}", "text"),
-            ]
-            size, x = width_of(start), area.column(p.breakeven)
-            _place(
-                canvas,
-                area,
-                start,
-                (
-                    (x - size + 2, one - 1),
-                    (x + 1, one + 1),
-                    (x - size, one - 1),
-                    (x, one + 2),
-                    (x - size, one - 2),
-                ),
-            )
-        for p in found:
-            if p.ceiling is not None:
-                best: list[Run] = [
-                    (p.view.letter, f"{p.view.color}!"),
-                    (f" can reach {p.ceiling}.0 at best", "muted"),
-                ]
-                size, end = width_of(best), area.end(p)
-                x, y = area.column(end), area.row(end / p.breakeven)
+            _place(canvas, area, start, places)
+        for arm in found:
+            if arm.economics.ceiling is not None:
+                letter, end = (arm.view.letter, f"{arm.view.color}!"), area.end(arm)
+                best: list[Run] = [letter, (f" can reach {arm.economics.ceiling}.0 at best", "muted")]
+                size, x, y = width_of(best), area.column(end), area.row(arm.economics.speedup_at(end))
                 _place(canvas, area, best, ((x - size - 2, y), (x - size - 2, y - 1), (x - size - 4, y + 1)))
 
     @staticmethod
-    def _table(canvas: Canvas, y: int, found: Sequence[Payoff]) -> None:
+    def _table(canvas: Canvas, y: int, found: Sequence[ArmEconomics]) -> None:
         x = 1
         for name, size in _COLUMNS:
             x += size
             canvas.right(x, y, name, "muted")
-        for line, payoff in enumerate(found, y + 1):
-            canvas.put(0, line, payoff.view.letter, f"{payoff.view.color}!")
-            speedup = shown_speedup(payoff)
+        for line, arm in enumerate(found, y + 1):
+            e, speedup = arm.economics, arm.speedup
+            canvas.put(0, line, arm.view.letter, f"{arm.view.color}!")
+            color = "muted" if speedup is None else "warn!" if speedup < 1 else "ok!"
             values: tuple[list[Run], ...] = (
-                [(fmt.accept(payoff.accept), "text")],
-                [(fmt.decimals(payoff.cycle_ms, 1), "text"), (" ms", "muted")],
-                [(fmt.decimals(payoff.base_ms, 2), "text"), (" ms", "muted")],
-                [(fmt.accept(payoff.breakeven), "text")],
-                [(fmt.ratio(speedup), "warn!" if speedup < 1 else "ok!")],
+                [(fmt.accept(e.tau), "text")],
+                [(fmt.decimals(e.t_cycle_ms, 1), "text"), (" ms", "muted")],
+                [(fmt.decimals(e.t_base_ms, 2), "text"), (" ms", "muted")],
+                [(fmt.accept(e.breakeven_tau), "text")],
+                [(fmt.ratio(speedup), color)],
             )
             x = 1
             for (_, size), runs in zip(_COLUMNS, values, strict=True):
                 x += size
                 canvas.right_runs(x, line, runs)
-            short = payoff.breakeven - payoff.accept
-            word = "short by " if short > 0 else "spare "
-            rest: list[Run] = [(word, "muted"), (fmt.accept(abs(short)), "text!")]
+            if e.margin is None:
+                continue
+            word = "short by " if e.margin < 0 else "to spare "
+            rest: list[Run] = [(word, "muted"), (fmt.accept(abs(e.margin)), "text!")]
             if x + 3 + width_of(rest) <= canvas.width:
                 canvas.runs(x + 3, line, rest)
 
 
-def shown_speedup(payoff: Payoff) -> float:
-    """The measured ratio where there is one to the same arm, so that one screen does not show two figures."""
-    same = payoff.view.arm.against == payoff.base.letter
-    return payoff.view.ratio if same and payoff.view.ratio is not None else payoff.speedup
-
-
-def summary(found: Sequence[Payoff]) -> list[Run]:
-    """The one sentence: from which accept length it pays, and what there is."""
-    payoff = max(found, key=lambda p: p.speedup)
-    pays = payoff.speedup >= 1
-    name = payoff.view.letter if len(found) > 1 else "Speculation"
-    said = (
-        f"{name} pays from accept length {fmt.accept(payoff.breakeven)}; it has {fmt.accept(payoff.accept)}"
-    )
-    return [("✓ ", "ok") if pays else ("▲ ", "warn"), (said, "text")]
+def summary(found: Sequence[ArmEconomics]) -> list[Run]:
+    """The one sentence: who pays, and what the best arm lacks."""
+    known = [arm for arm in found if arm.economics.margin is not None]
+    if not known:
+        return [("· ", "muted"), (one_line(found[0].economics.text), "text")]
+    best = max(known, key=lambda arm: arm.economics.speedup or 0.0)
+    pays = (best.economics.margin or 0.0) >= 0
+    glyph: Run = ("✓ ", "ok") if pays else ("▲ ", "warn")
+    if len(known) == 1:
+        return [glyph, (one_line(best.economics.text), "text")]
+    gains = [arm.view.letter for arm in known if (arm.economics.margin or 0.0) >= 0]
+    loses = [arm.view.letter for arm in known if arm.view.letter not in gains]
+    both = "Both" if len(known) == 2 else f"All {len(known)}"
+    if not gains:
+        who = f"{both} lose."
+    elif not loses:
+        who = f"{both} pay."
+    else:
+        who = f"{', '.join(gains)} {'pays' if len(gains) == 1 else 'pay'}, {', '.join(loses)} {'loses' if len(loses) == 1 else 'lose'}."
+    e, letter = best.economics, best.view.letter
+    if e.alpha is not None and e.alpha_needed is not None:
+        need = f"{letter} pays at {e.alpha_needed * 100:.0f} % acceptance per draft token; it has {e.alpha * 100:.0f} %."
+    else:
+        need = f"{letter} pays from accept length {fmt.accept(e.breakeven_tau)}; it has {fmt.accept(e.tau)}."
+    return [glyph, (f"{who} {need}", "text")]
 
 
 def _place(canvas: Canvas, area: Frame, runs: Sequence[Run], places: Sequence[tuple[int, int]]) -> None:

@@ -1,0 +1,303 @@
+"""What the panel measures: at most one thing at a time, kept up by a worker of the app, shown through the board."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tui.core.errors import EagletuiError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tui.app import EagleApp
+    from tui.board import Board
+    from tui.core.launch.profiles import LaunchProfile
+    from tui.core.measure.experiment import ExperimentRunner
+    from tui.core.measure.experiment_record import ExperimentRecord
+    from tui.core.measure.model import BenchProfile, ExperimentProfile, ExperimentState
+    from tui.core.measure.past import Configuration
+
+_GROUP = "measure"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """An experiment before it is begun."""
+
+    profile: "ExperimentProfile"
+    bench: "BenchProfile"
+    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
+    speculative: bool  # some arm decodes with a draft
+    unfinished: "ExperimentRecord | None"  # one of this name that can be taken up
+    length_s: float | None  # None where an arm was never started here
+
+
+class Measuring:
+    """Starts, steers and ends measurements of an app."""
+
+    def __init__(self, app: "EagleApp") -> None:
+        self._app = app
+        self._runner: ExperimentRunner | None = None
+        self.last_bench: str | None = None  # name of the bench profile that was measured last
+
+    @property
+    def under_way(self) -> bool:
+        """True while something is measured, or launched to be measured."""
+        state = self._app.board.experiment
+        return state is not None and not state.finished
+
+    def _work(self, job: "Callable[[], Coroutine[Any, Any, None]]", group: str) -> None:
+        self._app.run_worker(job, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
+
+    # -- before a measurement --------------------------------------------------------------------------------------
+
+    def _dirs(self) -> "list[Path]":
+        return self._app.profile_dirs()
+
+    def load_bench(self, name: str) -> "BenchProfile":
+        """A bench profile. Raises UsageError."""
+        from tui.core.launch.profiles import load_bench
+
+        return load_bench(name, self._dirs())
+
+    async def preview(self, name: str) -> Preview:
+        """An experiment profile with all that it names. Raises EagletuiError."""
+        return await asyncio.to_thread(self._preview, name)
+
+    def _preview(self, name: str) -> Preview:
+        from tui.core import records
+        from tui.core.launch.profiles import load_bench, load_experiment, load_launch, public_sets
+        from tui.core.measure import experiment_record
+        from tui.core.measure.experiment_state import STOP_S, bench_length_s
+
+        host, dirs = self._app.board.host, self._dirs()
+        profile = load_experiment(name, dirs)
+        bench = load_bench(profile.bench, dirs)
+        launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+        usual = [records.usual(host, arm.profile, public_sets(arm.sets))[1] for arm in profile.arms]
+        lengths = [one.median_s + bench_length_s(bench) + STOP_S for one in usual if one is not None]
+        return Preview(
+            profile,
+            bench,
+            launches,
+            any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
+            experiment_record.unfinished(name, host),
+            profile.pairs * sum(lengths) if len(lengths) == len(usual) else None,
+        )
+
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def start_experiment(self, preview: Preview, *, resume: bool = False, more_pairs: int = 0) -> None:
+        """Launches and measures by turns; `resume` goes on with the unfinished one."""
+        self._work(partial(self._experiment, preview, resume, more_pairs), _GROUP)
+
+    async def _experiment(self, preview: Preview, resume: bool, more_pairs: int) -> None:
+        from tui.core.measure.experiment import ExperimentRunner, begin, take_up
+
+        board = self._app.board
+        try:
+            session = self._app.live_session()
+            if resume and preview.unfinished is not None:
+                record = take_up(preview.unfinished, preview.profile, preview.bench, preview.launches)
+            else:
+                record = begin(preview.profile, preview.bench, preview.launches, board.host)
+            runner = ExperimentRunner(session, record, preview.profile, preview.launches)
+            if more_pairs:
+                runner.more_pairs(more_pairs)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        self._runner = runner
+        try:
+            await self._follow(runner.states(), board)
+        finally:
+            self._runner = None
+
+    def start_bench(self, bench: "BenchProfile") -> None:
+        """Measures the server on show, which is ready."""
+        self._work(partial(self._bench, bench), _GROUP)
+
+    async def _bench(self, bench: "BenchProfile") -> None:
+        from tui.core.measure import target
+        from tui.core.measure.experiment import measure_running
+
+        board = self._app.board
+        try:
+            session = self._app.live_session()
+            if board.run is None:
+                raise UsageError("no server is on show", "l launches one")
+            measured = target.of_run(board.run)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        self.last_bench = bench.name
+        await self._follow(measure_running(session, bench, measured), board)
+
+    async def _follow(self, states: "AsyncIterator[ExperimentState]", board: "Board") -> None:
+        """Shows every state; a change of arms at once, figures with the next repaint."""
+        app = self._app
+        try:
+            async with aclosing(states) as following:  # type: ignore[type-var]
+                async for state in following:
+                    news = _milestones(board.experiment) != _milestones(state)
+                    board.experiment = state
+                    app.touch(soon=news)
+            if board.experiment is not None:
+                app.ring()
+        except EagletuiError as error:
+            if error.slug == "stopped":
+                app.say("Stopped; what was measured stays")
+            else:
+                app.tell(error)
+        except Exception as error:
+            app.tell(app.report_fault(error))
+        finally:
+            shown = board.experiment
+            if shown is not None and (not shown.finished or len(shown.arms) == 1):
+                # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
+                self._work(partial(self._read_stored, instead=shown), "stored")
+            else:
+                self.read_stored()
+
+    @property
+    def can_pause(self) -> bool:
+        """True where launches follow one another."""
+        return self._runner is not None
+
+    @property
+    def launches(self) -> bool:
+        """True where what is measured launches its own servers."""
+        return self._runner is not None
+
+    def pause(self) -> bool | None:
+        """Pauses after the launch under way, or goes on; True where it pauses now, None where nothing can."""
+        state = self._app.board.experiment
+        if self._runner is None or state is None or state.finished:
+            return None
+        if state.paused:
+            self._runner.resume()
+        else:
+            self._runner.pause()
+        return not state.paused
+
+    def stop(self) -> None:
+        """Ends what is measured now; what was measured stays."""
+        state = self._app.board.experiment
+        if self._runner is not None:
+            self._runner.stop()
+        elif state is not None and not state.finished:
+            self._work(partial(self._stop_bench, state.experiment_id), "stop-bench")
+
+    async def _stop_bench(self, run_id: str) -> None:
+        """Stops the load generator; who follows it sees its end."""
+        try:
+            session = self._app.live_session()
+            async for _ in session.stop(await session.find_run(run_id)):
+                pass
+        except EagletuiError as error:
+            self._app.tell(error)
+
+    def one_more_pair(self, shown: "ExperimentState | None") -> None:
+        """Adds a launch pair to the experiment under way; to one that is over, after asking."""
+        if self.under_way and self._runner is not None:
+            try:
+                self._runner.more_pairs(1)
+            except EagletuiError as error:
+                self._app.tell(error)
+            else:
+                self._app.say("One more pair is measured at the end")
+            return
+        if self.under_way or shown is None or not shown.experiment_id:
+            self._app.say("Only an experiment has pairs: E opens one")
+            return
+        self._work(partial(self._ask_pair, shown), "ask")
+
+    async def _ask_pair(self, shown: "ExperimentState") -> None:
+        """One more pair of an experiment that is over: launches again, so it asks."""
+        from tui.core.measure import experiment_record
+        from tui.screens.bench_dialogs import long_words
+        from tui.screens.dialogs import Confirm, facts_of
+
+        app = self._app
+        try:
+            record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
+            if record is None:
+                raise UsageError(f"the record of {shown.name} is gone", "E begins it anew")
+            preview = replace(await self.preview(shown.name), unfinished=record)
+        except EagletuiError as error:
+            app.tell(error)
+            return
+        count = len(preview.launches)
+        facts = [("host", app.board.host), ("launches", f"{count}, one of each arm")]
+        if preview.length_s is not None:
+            facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
+        if running := app.board.live_servers():
+            facts.append(
+                ("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running))
+            )
+        dialog = Confirm(
+            ("◌ ONE MORE PAIR", "accent!"),
+            f"Measure one more pair of {shown.name}?",
+            facts_of(facts),
+            "No",
+            "Yes, launch",
+        )
+        if await app.push_screen_wait(dialog):
+            self.start_experiment(preview, resume=True, more_pairs=1)
+
+    # -- what is stored --------------------------------------------------------------------------------------------
+
+    def read_stored(self) -> None:
+        """What was measured last on this host, onto the board."""
+        self._work(self._read_stored, "stored")
+
+    async def _read_stored(self, instead: "ExperimentState | None" = None) -> None:
+        """Reads it; what is on show gives way to it where that is still `instead`."""
+        from tui.core.measure import past
+
+        board = self._app.board
+        host = board.host
+        try:
+            found = await asyncio.to_thread(past.newest, host)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        except Exception as error:
+            self._app.tell(self._app.report_fault(error))
+            return
+        if board.host == host:
+            board.measured = found
+            if instead is not None and board.experiment is instead:
+                board.experiment = None
+            self._app.touch()
+
+    async def configurations(self) -> "Sequence[Configuration]":
+        """Everything that is stored of this host, newest first."""
+        from tui.core.measure import past
+
+        return await asyncio.to_thread(past.configurations, self._app.board.host)
+
+    async def show(self, chosen: "Sequence[Configuration]") -> None:
+        """Stored configurations side by side."""
+        from tui.core.measure import past
+
+        board = self._app.board
+        found = await asyncio.to_thread(past.side_by_side, chosen)
+        if not self.under_way:
+            board.experiment, board.measured = None, found
+            self._app.touch(soon=True)
+
+    def export(self, shown: "ExperimentState") -> None:
+        """Writes what is on show as CSV and Markdown into the data directory."""
+        raise NotImplementedError
+
+
+def _milestones(state: "ExperimentState | None") -> object:
+    """What a person waits for."""
+    if state is None:
+        return None
+    arms = tuple((arm.status, arm.phase, len(arm.results), arm.live is None) for arm in state.arms)
+    return arms, len(state.verdicts), state.paused, state.finished, state.message
