@@ -12,8 +12,8 @@ import tui
 from tui.core.errors import EagletuiError
 from tui.core.measure.asked import asked_flags, differences
 from tui.core.measure.codec import from_json, to_json
-from tui.core.measure.guards import ServerChecks, judge
-from tui.core.measure.metrics import Meta, Row, figures
+from tui.core.measure.guards import Judgement, ServerChecks, judge
+from tui.core.measure.metrics import Figures, Meta, Row, figures
 from tui.core.measure.model import BenchProfile, Load, LoadPoint, MeasuredServer, Result, SpecConfig, Tool
 from tui.core.text import one_line, sanitize
 
@@ -108,15 +108,29 @@ def assemble(
 
     Raises ValueError, KeyError, TypeError where the files are not what they should be.
     """
-    server, checks, gpus = _server(asked, server_file)
+    server, checks, gpus = server_of(asked, server_file)
     found = figures(rows, meta, gpus=gpus)
-    verdict = judge(rows, meta, found, checks)
+    tool = Tool("eagletui", tui.__version__, asked.api, generator_sha)
+    return result_of(run_id, asked, meta, server, tool, len(rows), found, judge(rows, meta, found, checks))
+
+
+def result_of(
+    run_id: str,
+    asked: Asked,
+    meta: Meta,
+    server: MeasuredServer,
+    tool: Tool,
+    requests: int,
+    found: Figures,
+    verdict: Judgement,
+) -> Result:
+    """The result of a run whose figures and guards are known. Errors as of `assemble`."""
     point = point_of(meta["point"])
     return Result(
         result_id=result_id(run_id, point.label, int(meta["run"])),
         bench=asked.bench.name,
         started_at=datetime.fromtimestamp(float(meta["started_at"]), UTC).isoformat(timespec="seconds"),
-        tool=Tool("eagletui", tui.__version__, asked.api, generator_sha),
+        tool=tool,
         server=server,
         load=Load(
             kind="open" if point.rate is not None else "closed",
@@ -125,7 +139,7 @@ def assemble(
             dataset=asked.dataset,
             dataset_sha=asked.dataset_sha,
             seed=asked.seed,
-            requests=len(rows),
+            requests=requests,
             input_len=asked.input_len,
             output_len=asked.bench.output_len,
             ignore_eos=asked.ignore_eos,
@@ -158,7 +172,7 @@ def point_of(document: Mapping[str, Any]) -> LoadPoint:
     return LoadPoint(rate=float(document["rate"]))
 
 
-def _server(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, ServerChecks, int | None]:
+def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, ServerChecks, int | None]:
     """The server as it resolved its arguments, what the guards ask of it, and how many GPUs it uses."""
     info = (file.get("first") or {}).get("server_info") or {}
     args = {
