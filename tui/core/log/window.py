@@ -241,15 +241,22 @@ class LogWindow:
         other._keys, other._traces = dict(self._keys), replace(self._traces)
         return other
 
+    def renumber(self, shift: int) -> None:
+        """Adds to the number of every record; the lines of the file stay the same."""
+        self.records = [
+            replace(record, number=record.number + shift) if record.number else record
+            for record in self.records
+        ]
+        if self.line_base is not None:
+            self.line_base -= shift
+        self.cuts += 1
+        self.serial += 1
+
     def begin_generation(self) -> None:
         """What comes next is another file, whose lines are counted from 1 again: `LogRecord.number` of what is here is void."""
         self._keep(self.settled_end)
         if self.line_base:
-            base = self.line_base
-            self.records = [
-                replace(record, number=record.number + base) if record.number else record
-                for record in self.records
-            ]
+            self.renumber(self.line_base)
         elif self.line_base is None:
             self.records = [replace(record, number=0) if record.number else record for record in self.records]
         self.line_base = 0
