@@ -86,8 +86,6 @@ JSON_KEYS = {
     "spec_decode_num_drafts": "drafts",
     "spec_decode_draft_tokens": "draft_tokens",
     "spec_decode_accepted_tokens": "accepted_tokens",
-    "random_input_len": "input_len",
-    "random_output_len": "output_len",
 }
 
 _COUNTS = frozenset(

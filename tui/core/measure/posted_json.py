@@ -1,5 +1,6 @@
 """Records of SGLang's and vLLM's benchmarks as JSON: one object each, told apart by their keys."""
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -47,6 +48,12 @@ def _serving(raw: Mapping[str, Any]) -> Posted:
     posted.tool = "vllm" if is_vllm else "sglang"
     for key, ours in JSON_KEYS.items():
         posted.put(ours, raw.get(key))
+    posted.dataset = _text(raw.get("dataset_name"))
+    if posted.dataset is None or posted.dataset.startswith("random"):
+        posted.put("input_len", raw.get("random_input_len"))
+        posted.put("output_len", raw.get("random_output_len"))
+    else:  # the others stand there too, with their defaults
+        posted.put("output_len", raw.get("sharegpt_output_len"))
     for key, value in raw.items():
         if matched := _LATENCY.fullmatch(key):
             posted.put(latency_key(*matched.groups()), value)
@@ -57,7 +64,6 @@ def _serving(raw: Mapping[str, Any]) -> Posted:
     cache = raw.get("cache_report")
     if isinstance(cache, dict):
         posted.put("cache_hit_rate_pct", cache.get("cache_hit_rate_pct"))
-    posted.dataset = _text(raw.get("dataset_name"))
     posted.tag = _text(raw.get("tag")) or _text(raw.get("label"))
     posted.model = _text(raw.get("model_id"))
     posted.started_at = _local_date(raw.get("date"))
@@ -74,7 +80,7 @@ def _server(posted: Posted, info: Mapping[str, Any]) -> None:
     posted.server_version = _text(info.get("version"))
     posted.model = _text(info.get("served_model_name")) or _text(info.get("model_path"))
     posted.server_args = {
-        one_line(key, 80): one_line(value) if isinstance(value, str) else value
+        one_line(key, 80): _plain(value)
         for key, value in list(info.items())[:_ARGS_LIMIT]
         if not isinstance(value, dict | list) and key != "version"
     }
@@ -206,6 +212,12 @@ def _scaled(value: object, factor: float) -> float | None:
 
 def _text(value: object) -> str | None:
     return one_line(value, 200) if isinstance(value, str) and value.strip() else None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str):
+        return one_line(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _whole(value: object) -> int | None:
