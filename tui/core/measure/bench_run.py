@@ -23,7 +23,7 @@ from tui.core.host.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.host.follow import Chunk, follow
 from tui.core.host.runs import InRunDir, LaunchRequest, Run
 from tui.core.link.transport import LinkState, Transport
-from tui.core.measure import store, target
+from tui.core.measure import referee, store, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
 from tui.core.measure.model import BenchProfile, LiveRun, MeasuredServer, Result
 from tui.core.measure.target import Seen, Target
@@ -60,11 +60,13 @@ async def start(
     arm: str | None = None,
     launch_number: int | None = None,
     pair_number: int | None = None,
+    verify: bool = False,
 ) -> Run:
     """Starts the generator on the host, once however often it is asked for with one `run_id`.
 
     Args:
-        profile: of driver eagletui.
+        profile: of driver eagletui, or sglang (the referee).
+        verify: both measure each run, the same number of requests.
         seed: decides prompts and their order, together with the number of a run: the same for all arms.
         experiment, arm, launch_number, pair_number: kept in the results.
 
@@ -85,6 +87,9 @@ async def start(
         )
     await _nobody_else(session, measured)
     seen = await target.look(session, measured, data)
+    refereed = verify or profile.driver == referee.TOOL
+    if refereed:
+        seen = referee.through_generate(seen, data, str(measured))
     random_ids = data.kind == "random-ids"
     input_len = (profile.input_len or DEFAULT_INPUT_LEN) if random_ids else None
     if seen.max_input is not None and (input_len or 0) + profile.output_len > seen.max_input:
@@ -114,7 +119,7 @@ async def start(
         launch_number=launch_number,
         pair_number=pair_number,
     )
-    document = _plan(profile, data, measured, seen, seed)
+    document = _plan(profile, data, measured, seen, seed) | ({"verify": verify} if refereed else {})
     python = session.entry.python
     if facts.home and python.startswith("~/"):
         python = f"{facts.home}/{python[2:]}"
@@ -122,11 +127,12 @@ async def start(
         run_id=run_id,
         kind="bench",
         profile=profile.name,
-        argv=(python, PROGRAM, PLAN),
+        argv=(python, referee.PROGRAM if refereed else PROGRAM, PLAN),
         secret_env={KEY_VARIABLE: seen.key} if seen.key else {},
         extra=asked.to_extra(),
         files={
             PROGRAM.name: _program(),
+            **({referee.PROGRAM.name: referee.program()} if refereed else {}),
             PLAN.name: json.dumps(document, ensure_ascii=False).encode(),
         },
     )
@@ -435,25 +441,32 @@ async def _result(
     session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
 ) -> Result:
     """The result of a run that has ended: as it is stored, else from the files on the host."""
+    refereed = event.get("tool") == referee.TOOL
+    kind = "record" if refereed else "rows"
     try:
         label, number = point_of(event["point"]).label, int(event["run"])
-        names = str(event["meta"]), str(event["rows"])
-        sums = str(event["sha256"]["meta"]), str(event["sha256"]["rows"])
+        names = str(event["meta"]), str(event[kind])
+        sums = str(event["sha256"]["meta"]), str(event["sha256"][kind])
     except (KeyError, TypeError, ValueError):
         raise _damaged(run, "a line of its log") from None
-    stored = await asyncio.to_thread(store.read, result_id(run.run_id, label, number))
+    named = (referee.result_id if refereed else result_id)(run.run_id, label, number)
+    stored = await asyncio.to_thread(store.read, named)
     if stored is not None:
         return stored
     meta = await _fetch(session, run, names[0], sums[0])
-    rows = await _fetch(session, run, names[1], sums[1])
+    data = await _fetch(session, run, names[1], sums[1])
     server = await _fetch(session, run, "server.json", None)
 
     def make() -> Result:
         try:
-            result = assemble(run.run_id, asked, json.loads(meta), unpack(rows), json.loads(server), sha)
+            if refereed:
+                result, rows = referee.assemble(run.run_id, asked, json.loads(meta), data, json.loads(server))
+            else:
+                rows = data
+                result = assemble(run.run_id, asked, json.loads(meta), unpack(rows), json.loads(server), sha)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise _damaged(run, f"{names[0]} ({type(error).__name__}: {one_line(str(error), 80)})") from None
-        store.write(result, rows)
+        store.write(result, rows, None if refereed else json.loads(meta))
         return result
 
     # A second of computing for a large run: the screen goes on meanwhile.

@@ -1,0 +1,410 @@
+"""The referee: SGLang's own benchmark, driven on the GPU host against the server that `loadgen.py` measures.
+
+    python3 referee.py bench.json          (loadgen.py beside it; the interpreter is the one that has sglang)
+
+bench.json is the load generator's, with one key more: `verify`, true to measure each run with the load generator as well,
+before the referee's, with the same number of requests. The API is always SGLang's own (`--backend sglang`): through the
+OpenAI endpoints the tool counts the requested length, not what came.
+
+A run: the load generator's warm-up → cache flushed → counters read → the tool with `--seed`, its own warm-up off →
+counters read. Prompts are those of the load generator's run of the same number. The number of requests is
+`max_requests`, else as many as take `duration_s` at the rate of the warm-up.
+
+Files beside the load generator's, LABEL as there
+    LABEL-RUN.referee.jsonl   what the tool wrote with --output-details, one line
+    LABEL-RUN.referee.json    meta: label, point, run, seed, started_at, end_s, requests, counters, gpu, warmup, flush as the
+                              load generator's; command (argv), module, version, server_info_ms (what one GET /server_info
+                              takes: the tool does one before it stops its clock)
+    LABEL-RUN.referee.log     what it printed
+stdout: the load generator's protocol; a run of the referee is
+    {"event": "run", "label", "point", "run", "tool": "sglang", "meta": file, "record": file, "sha256": {"meta", "record"}}
+further slugs of errors: no_referee (no sglang, or no benchmark in it), unsupported (it cannot do this workload),
+referee_failed, wrong_api.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tui.remote import loadgen
+else:
+    import loadgen  # it lies beside this file
+
+MODULES = (("benchmark", "serving"), ("bench_serving",))
+FLAG = re.compile(r'"(--[a-z][a-z0-9-]*)"')
+TAIL_BYTES = 2000
+PROGRESS_S = 1.0
+START_S = 300.0  # its imports alone take some 20 s
+
+
+class Tool:
+    """The benchmark in this interpreter's sglang: which module, and which flags it takes."""
+
+    def __init__(self) -> None:
+        """Raises Stop(no_referee). Nothing of sglang is imported: that takes 20 s."""
+        try:
+            spec = importlib.util.find_spec("sglang")
+        except (ImportError, ValueError):
+            spec = None
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        self.flags: frozenset[str] = frozenset()
+        for parts in MODULES:
+            for place in places:
+                path = os.path.join(place, *parts) + ".py"
+                if os.path.isfile(path):
+                    self.module = ".".join(("sglang", *parts))
+                    with open(path, encoding="utf-8", errors="replace") as file:
+                        self.flags = frozenset(FLAG.findall(file.read()))
+                    self.version = version_of()
+                    return
+        raise loadgen.Stop(
+            "no_referee",
+            f"no benchmark of sglang for {sys.executable}",
+            "name the interpreter that has sglang as `python` of this host",
+        )
+
+    def command(
+        self,
+        plan: loadgen.Plan,
+        point: dict[str, Any],
+        run: int,
+        requests: int,
+        *,
+        output: str,
+        prompts: str | None,
+        tokenizer: str | None,
+    ) -> list[str]:
+        """Its command line. Flags that this version lacks are left out, all but those without which it is another run.
+
+        Args:
+            prompts: a file of conversations, None for random ids.
+            tokenizer: a local path, so that nothing is looked up in the network.
+
+        Raises Stop(unsupported).
+        """
+        argv = [sys.executable, "-m", self.module, "--backend", "sglang"]
+
+        def add(flag: str, *values: object, needed: bool = True) -> None:
+            if flag in self.flags:
+                argv.append(flag)
+                argv.extend(str(value) for value in values)
+            elif needed:
+                raise loadgen.Stop(
+                    "unsupported",
+                    f"{self.module} {self.version or ''} has no {flag}",
+                    "measure with the driver eagletui",
+                )
+
+        host = f"[{plan.host}]" if ":" in plan.host else plan.host
+        add("--base-url", f"http://{host}:{plan.port}{plan.prefix}")
+        if tokenizer:
+            add("--model", tokenizer, needed=False)
+            add("--tokenizer", tokenizer)
+        if prompts is None:
+            add("--dataset-name", "random-ids")
+            add("--random-input-len", plan.input_len)
+            add("--random-output-len", plan.output_len)
+            add("--random-range-ratio", 1.0)
+            add("--tokenize-prompt", needed=False)
+        else:
+            add("--dataset-name", "custom")
+            add("--dataset-path", prompts)
+            add("--sharegpt-output-len", plan.output_len)
+        add("--num-prompts", requests)
+        if "concurrency" in point:
+            add("--max-concurrency", point["concurrency"])
+            add("--request-rate", "inf")
+        else:
+            add("--request-rate", point["rate"])
+        add("--seed", plan.seed * 1000 + run)
+        if not plan.ignore_eos:
+            add("--disable-ignore-eos")
+        add("--temperature", plan.temperature, needed=bool(plan.temperature))
+        add("--flush-cache", needed=False)
+        add("--warmup-requests", 0, needed=False)
+        add("--disable-tqdm", needed=False)
+        add("--output-file", output)
+        add("--output-details", needed=False)
+        return argv
+
+
+def version_of() -> str | None:
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        return metadata.version("sglang")
+    return None
+
+
+def prompts_of(plan: loadgen.Plan, label: str, run: int, requests: int, name: str) -> str | None:
+    """The prompts of the load generator's run of this number, as a file of conversations; None for random ids.
+
+    Raises Stop(unsupported).
+    """
+    if plan.dataset == "random-ids":
+        return None
+    workload = iter(loadgen.Workload(plan, label, str(run), fresh=True))
+    lines = []
+    for _ in range(requests):
+        fields, length = next(workload)
+        if "text" not in fields or length != plan.output_len:
+            raise loadgen.Stop(
+                "unsupported",
+                "SGLang's benchmark takes texts of one output length alone",
+                "give each line of the dataset a prompt and no output_len, or use the driver eagletui",
+            )
+        # Of a conversation it sends the first turn; the second one only has to be there.
+        turns = [{"role": "user", "content": fields["text"]}, {"role": "assistant", "content": "and so on"}]
+        lines.append(json.dumps({"conversations": turns}))
+    loadgen.write_whole(name, "\n".join(lines).encode() + b"\n")
+    return here(name)
+
+
+def tokenizer_of(facts: dict[str, Any]) -> str | None:
+    """Where the server took its tokenizer from: a path on this host, or a name that is in its cache."""
+    info = facts.get("model_info")
+    if not isinstance(info, dict):
+        return None
+    path = info.get("tokenizer_path") or info.get("model_path")
+    return path if isinstance(path, str) and path else None
+
+
+async def server_info_ms(client: loadgen.Client) -> float | None:
+    """What one GET /server_info takes on an idle server, milliseconds."""
+    took = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        answer = await client.ask("GET", "/server_info")
+        if answer.status != 200:
+            return None
+        took.append((time.perf_counter() - begin) * 1000)
+    return round(statistics.median(took), 3)
+
+
+def tail(path: str) -> str:
+    """The last line of what it printed, as one short line."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return loadgen.short(next((line for line in reversed(lines) if line.strip()), ""))
+
+
+async def carried_out(argv: list[str], log: str, limit_s: float, progress: Callable[[float], None]) -> int:
+    """Runs the tool to its end; it never outlives this process. Returns its exit status. Raises Stop."""
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        # A session of its own, so that it and its children can be ended together.
+        child = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    finally:
+        os.close(out)
+    begin = time.monotonic()
+    ended = asyncio.ensure_future(child.wait())
+    try:
+        while not ended.done():
+            passed = time.monotonic() - begin
+            if passed > limit_s:
+                raise loadgen.Stop(
+                    "referee_failed",
+                    f"SGLang's benchmark did not end within {limit_s:.0f} s: {tail(log)}",
+                    f"read {log} in the run's directory",
+                )
+            progress(passed)
+            await asyncio.wait([ended], timeout=PROGRESS_S)
+        return ended.result()
+    finally:
+        if not ended.done():
+            ended.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def here(name: str) -> str:
+    """A file of the working directory by its whole path."""
+    return os.path.abspath(name)
+
+
+class Referee:
+    """What all its runs share."""
+
+    def __init__(self, bench: loadgen.Bench, tool: Tool, tokenizer: str | None) -> None:
+        self.bench, self.tool, self.tokenizer = bench, tool, tokenizer
+
+    async def measure(self, point: dict[str, Any], run: int, requests: int) -> None:
+        """One run, from its warm-up to its files. Raises Stop."""
+        bench, plan = self.bench, self.bench.plan
+        label = loadgen.label_of(point)
+        stem = f"{label}-{run}.referee"
+        prompts = prompts_of(plan, label, run, requests, f".{stem}.prompts")
+        output = here(f".{stem}.part")
+        argv = self.tool.command(
+            plan, point, run, requests, output=output, prompts=prompts, tokenizer=self.tokenizer
+        )
+        warmup = await loadgen.warm_up(bench, point, run)
+        flushed = await bench.server.flush()
+        info_ms = await server_info_ms(bench.client)
+        before, idle_before = await bench.server.at_rest()
+        started_at, zero = time.time(), loadgen.clock()
+
+        def progress(passed: float) -> None:
+            power, memory = bench.gpus.now()
+            loadgen.say(
+                "progress",
+                label=label,
+                point=point,
+                run=run,
+                runs=plan.runs,
+                phase="window",
+                tool="sglang",
+                t=round(passed, 2),
+                tok_s=None,
+                tokens=None,
+                active=None,
+                completed=0,
+                errors=0,
+                ttft_ms=None,
+                tpot_ms=None,
+                accept_length=None,
+                power_w=None if power is None else round(power, 1),
+                memory_used_mib=memory,
+                left_s=None,
+            )
+
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(output)  # it appends
+        limit_s = START_S + max(10 * plan.duration_s, plan.limits["request_s"])
+        status = await carried_out(argv, f"{stem}.log", limit_s, progress)
+        ended = loadgen.clock()
+        if prompts is not None:
+            os.unlink(prompts)
+        record = self._record(output, status, f"{stem}.log")
+        least = {}
+        if before is not None:
+            name = next((name for name in loadgen.OUTPUT_COUNTERS if name in before), None)
+            total = record.get("total_output_tokens")
+            if name and isinstance(total, int):
+                least = {name: before[name] + total}
+        after, idle_after = await bench.server.at_rest(least)
+        meta = {
+            "label": label,
+            "point": point,
+            "run": run,
+            "seed": plan.seed,
+            "started_at": round(started_at, 3),
+            "end_s": round(ended - zero, 3),
+            "requests": requests,
+            "flush": {"ok": flushed and "--flush-cache" in self.tool.flags, "hit_rate": None},
+            "counters": {"before": before, "after": after, "idle": idle_before and idle_after},
+            "gpu": bench.gpus.during(zero, ended),
+            "warmup": warmup,
+            "command": argv,
+            "module": self.tool.module,
+            "version": self.tool.version,
+            "server_info_ms": info_ms,
+        }
+        bench.gpus.forget(ended)
+        sha = {
+            "record": loadgen.write_whole(f"{stem}.jsonl", json.dumps(record).encode() + b"\n"),
+            "meta": loadgen.write_whole(f"{stem}.json", json.dumps(meta).encode()),
+        }
+        loadgen.say(
+            "run", label=label, point=point, run=run, tool="sglang",
+            meta=f"{stem}.json", record=f"{stem}.jsonl", sha256=sha,
+        )  # fmt: skip
+
+    def _record(self, output: str, status: int, log: str) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            with open(output, "rb") as file:
+                lines = [line for line in file.read().splitlines() if line.strip()]
+            os.unlink(output)
+            record = json.loads(lines[-1]) if status == 0 and lines else None
+            if isinstance(record, dict):
+                record.pop("generated_texts", None)  # long, and of no use
+                return record
+        raise loadgen.Stop(
+            "referee_failed",
+            f"SGLang's benchmark ended with exit status {status} and no result: {tail(log)}",
+            f"read {log} in the run's directory",
+        )
+
+
+async def requests_of(bench: loadgen.Bench, point: dict[str, Any]) -> int:
+    """How many requests a run of this point takes: as many as fill its duration at the rate of a warm-up."""
+    plan = bench.plan
+    if plan.max_requests is not None:
+        return plan.max_requests
+    if "rate" in point:
+        return int(max(2, math.ceil(point["rate"] * plan.duration_s)))
+    warm = await loadgen.warm_up(bench, point, 1)
+    rate = warm["requests"] / warm["seconds"] if warm["seconds"] else 0.0
+    return int(max(2 * point["concurrency"], math.ceil(rate * plan.duration_s)))
+
+
+async def counted(bench: loadgen.Bench, point: dict[str, Any], run: int, requests: int) -> None:
+    """The load generator's run of so many requests, however long they take."""
+    plan = bench.plan
+    before = plan.max_requests, plan.duration_s
+    plan.max_requests, plan.duration_s = requests, 10 * plan.duration_s
+    try:
+        await loadgen.measure(bench, point, run)
+    finally:
+        plan.max_requests, plan.duration_s = before
+
+
+async def carry_out(bench: loadgen.Bench, verify: bool) -> None:
+    """All points and runs. Raises Stop."""
+    plan = bench.plan
+    if plan.api != "generate":
+        raise loadgen.Stop(
+            "wrong_api",
+            "SGLang's benchmark counts the requested length on the OpenAI endpoints, not what came",
+            "the server must have SGLang's own /generate",
+        )
+    tool = Tool()
+    if plan.key:
+        os.environ["OPENAI_API_KEY"] = plan.key  # where it looks for one
+    try:
+        facts = await bench.server.facts()
+        await bench.server.negotiate()
+        await bench.server.write()
+        referee = Referee(bench, tool, tokenizer_of(facts))
+        for point in plan.points:
+            requests = await requests_of(bench, point)
+            for run in range(1, plan.runs + 1):
+                if verify:
+                    await counted(bench, point, run, requests)
+                await referee.measure(point, run, requests)
+        await bench.server.write()
+    finally:
+        bench.client.close()
+        bench.gpus.end()
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 done, 1 after an `error` event."""
+    verify = False
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError), open(argv[1], "rb") as file:
+        verify = bool(json.loads(file.read()).get("verify"))
+    return int(loadgen.main(argv, lambda bench: carry_out(bench, verify)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
