@@ -250,6 +250,7 @@ class EagleApp(App[None]):
         self._follow_facts(session, board)
         self._follow_gpus(session, board)
         self._follow_runs(session, board)
+        self.measure.read_stored()
 
     @staticmethod
     def _remember_host(name: str) -> None:

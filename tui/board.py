@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tui.core.log.logs import LogBuffer
     from tui.core.measure.model import ExperimentState
     from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+    from tui.core.measure.past import Baseline
 
 HISTORY_S = 60.0
 _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
@@ -93,6 +94,7 @@ class Board:
     # -- inputs ---------------------------------------------------------------------------------------------------
 
     def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
+    baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
         """A new sample of all GPUs."""
         now = time.monotonic() if now is None else now
         self.sample, self.sample_at = sample, now
@@ -352,6 +354,26 @@ class Board:
 
     def decodes_now(self, now: float | None = None) -> bool:
         """True while the figures of the last decode line are present ones.
+    def economics(self) -> "tuple[Economics, Baseline] | None":
+        """Whether speculation pays on the server on show now; None unless the same model was measured without it.
+
+        The cycle is that of the newest decode line; a baseline counts at as many users as run now.
+        """
+        state = self.state
+        decode = state.startup.last_decode if state is not None else None
+        if state is None or decode is None or not decode.accept_len or not decode.running:
+            return None
+        rate = decode.total_gen_tok_s if decode.total_gen_tok_s is not None else decode.gen_tok_s
+        model = (state.startup.server_args or {}).get("model_path")
+        fitting = (b for b in self.baselines if b.model == model and b.concurrency == decode.running)
+        base = next(fitting, None)
+        if base is None or not rate or model is None:
+            return None
+        from tui.core.measure.economics import Economics
+
+        cycle_ms = decode.accept_len * decode.running / rate * 1000
+        return Economics(base.tok_s, cycle_ms, decode.accept_len), base
+
 
         Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
         GPUs that have nothing to do.

@@ -262,6 +262,7 @@ class Measuring:
         host = board.host
         try:
             found = await asyncio.to_thread(past.newest, host)
+            baselines = await asyncio.to_thread(past.baselines, host)
         except EagletuiError as error:
             self._app.tell(error)
             return
@@ -269,7 +270,7 @@ class Measuring:
             self._app.tell(self._app.report_fault(error))
             return
         if board.host == host:
-            board.measured = found
+            board.measured, board.baselines = found, baselines
             if instead is not None and board.experiment is instead:
                 board.experiment = None
             self._app.touch()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.board import Board, argument, overrides_of, run_name
 from tui.core.log.phases import Outcome, Phase
+from tui.core.text import one_line
 from tui.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap
 
 if TYPE_CHECKING:
@@ -321,7 +322,30 @@ class ServerCard(Painted):
             return [("▲ ", "warn"), (state.observations[0].title, "strong!")]
         if state.outcome is Outcome.READY and state.startup.restarts:
             return [("▲ ", "warn"), ("this log holds more than one start", "text")]
-        return []
+        return self._payoff(state)
+
+    def _payoff(self, state: "ServerState") -> list[Run]:
+        """Whether speculation pays, where a baseline of this model at this load is stored."""
+        found = self.board.economics() if state.outcome is Outcome.READY and not self.board.stale else None
+        if found is None or not self.board.decodes_now():
+            return []
+        economics, _ = found
+        name = str((state.startup.server_args or {}).get("speculative_algorithm") or "speculation")
+        gain = (economics.margin or 0.0) >= 0
+        said = (
+            f"{one_line(name, 20)} pays from accept length {fmt.accept(economics.breakeven_tau)}; you have "
+            f"{fmt.accept(economics.tau)} → {fmt.ratio(economics.speedup)}, a {'gain' if gain else 'loss'}"
+        )
+        return [("✓ ", "ok") if gain else ("▲ ", "warn"), (said, "strong!")]
+
+    def _against(self) -> list[Run]:
+        """What that sentence rests on."""
+        found = self.board.economics()
+        if found is None:
+            return []
+        base = found[1]
+        users = f"{fmt.tok_s(base.tok_s)} tok/s at concurrency {base.concurrency} ({base.level})"
+        return [("against ", "muted"), (one_line(base.profile, 80), "text"), (f", {users}", "muted")]
 
     def _last_line(self, state: "ServerState", *, both: bool = False) -> list[Run]:
         """An alert with its evidence, else (or, with `both`, and) how one sees that it is alive."""
@@ -630,6 +654,8 @@ class ServerCard(Painted):
                 canvas.put(2, 10, " ".join(parts[1:]), spec, canvas.width - 2)
             elif state.observations and state.observations[0].advice:
                 canvas.put(2, 10, state.observations[0].advice[0], "muted", canvas.width - 2)
+            elif alerts == self._payoff(state):
+                canvas.runs(2, 10, self._against(), canvas.width - 2)
         else:
             canvas.runs(0, 9, self._alive(state, short=False), canvas.width)
         if canvas.height >= 18:
@@ -680,17 +706,28 @@ class ServerCard(Painted):
 
     def _plot(self, canvas: Canvas, y: int, height: int, what: str, x: int = 0) -> None:
         width = canvas.width - x
-        canvas.title(x, y, width, what, [("last 5 min", "muted")])
+        found = self.board.economics() if not self.board.stale else None
+        reference, facts = None, []
+        if found is not None:
+            economics, base = found
+            reference = base.tok_s * base.concurrency if what == "tok/s" else economics.breakeven_tau
+            word = (
+                f"baseline {fmt.tok_s(reference)}"
+                if what == "tok/s"
+                else f"break-even {fmt.accept(reference)}"
+            )
+            facts = [[("⠒⠒ ", "warn"), (word, "muted")]]
+        canvas.title(x, y, width, what, join([*facts, [("last 5 min", "muted")]]))
         now = time.monotonic()
         if not any(value is not None for value in self._series(2, what, now)):
             canvas.put(x, y + 1, "nothing decoded in the last 5 min", "muted", width)
             return
         points = [p for p in self.board.decode if now - p.at <= _PLOT_S]
-        low, high = scale([p.tok_s if what == "tok/s" else p.accept_len for p in points])
+        low, high = scale([*(p.tok_s if what == "tok/s" else p.accept_len for p in points), reference])
         gutter = self._axis(canvas, x, y + 1, height, low, high, what)
         values = self._series((width - gutter) * 2, what, now)
         color = "accent" if what == "tok/s" else "violet"
-        canvas.plot(x + gutter, y + 1, width - gutter, height, values, low, high, color)
+        canvas.plot(x + gutter, y + 1, width - gutter, height, values, low, high, color, reference)
 
     def _axis(self, canvas: Canvas, x: int, y: int, height: int, low: float, high: float, what: str) -> int:
         """Ticks and dashes; returns the columns that the widest label takes, with its gap."""

@@ -1,5 +1,7 @@
 """What is stored of a host, as arms side by side: its newest experiment, or configurations that one bench measured."""
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ from tui.core.measure.pairing import (
     Side,
     configuration,
     launch_seconds,
+    launches,
     noise_of,
     setting,
     when,
@@ -167,3 +170,38 @@ def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]
         noise=noise_of(store.read_all(), metric(DEFAULT), like),
         launch_s=launch_seconds(sides.values(), records.read_all()),
     )
+
+
+# -- what a live server is held against --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A decode step without speculation, as it was measured last in one bench."""
+
+    profile: str
+    model: str | None
+    concurrency: int
+    tok_s: float  # a user
+    level: str  # L0, L1, L2: of its own replication
+
+
+def baselines(host: str) -> tuple[Baseline, ...]:
+    """What is stored of a host without speculation, newest first. Reads files.
+
+    Where a configuration was measured by several benches, each stands for itself.
+    """
+    found = []
+    for one in configurations(host):
+        if one.speculative or any(result.server.spec is not None for result in one.results):
+            continue
+        for point in dict.fromkeys(result.point for result in one.results):
+            runs = launches([r for r in one.results if r.point == point], metric(DEFAULT))
+            if runs and point.concurrency is not None:
+                rate = math.exp(statistics.fmean(launch.datum for launch in runs))
+                repeated = len(runs[0].values) > 1 or len(runs) > 1
+                level = "L2" if len(runs) >= 3 else "L1" if repeated else "L0"
+                found.append(
+                    Baseline(one.profile, one.results[-1].server.model, point.concurrency, rate, level)
+                )
+    return tuple(found)
