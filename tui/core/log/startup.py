@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from tui.core.log.batch_lines import BATCH, SPEED, decimal, pairs, whole
 from tui.core.log.lineshape import Bar, Segment, segments, stamp_seconds
 from tui.core.log.logs import LineSplitter, LogRecord, Piece
 from tui.core.log.patterns import Failure, Milestone, Patterns, patterns
@@ -143,8 +144,6 @@ _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{3}))?|
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
 )
-_PAIR = re.compile(r"([#A-Za-z][^:,]{0,60}): (True|False|-?\d{1,15}(?:\.\d{1,15})?)")
-_BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
 _ANSWERED = re.compile(
     r'^INFO: .{0,60}"POST /(?:generate|v1/chat/completions|v1/completions|v1/responses|v1/messages)\S* HTTP/[\d.]+" 200'
 )
@@ -719,7 +718,7 @@ class LogTracker:
             self._episode = self._episode if self._episode and not self._close_episode() else None
             self._benign_trace = False
             self._in_usage = False
-            batch = _BATCH.match(body)
+            batch = BATCH.match(body)
             if batch is not None:
                 return self._on_batch(segment, batch, number)
             if self._position < _READY and _ANSWERED.search(body) is not None:
@@ -828,7 +827,7 @@ class LogTracker:
     ) -> str | None:
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         rank = self._rank(segment.rank)
-        avail = _number(groups.get("avail"))
+        avail = decimal(groups.get("avail"))
         if avail is not None:
             rank.free = avail
         began = False
@@ -858,15 +857,15 @@ class LogTracker:
                 began = self._advance(rank, Phase.CUDA_GRAPH, rank.layer + _GRAPH)
             case "capture_end":
                 began = self._advance(rank, Phase.CUDA_GRAPH, rank.layer + _GRAPH)
-                used = _number(groups.get("used"))
+                used = decimal(groups.get("used"))
                 if used is not None:
                     rank.graphs = (rank.graphs or 0.0) + used
             case "sched_ready":
-                self._tokens = _integer(groups.get("tokens")) or self._tokens
+                self._tokens = whole(groups.get("tokens")) or self._tokens
             case "http" | "http_up":
                 port = groups.get("port") or groups.get("port2")
                 if port is not None and self._port is None:
-                    self._port = _integer(port)
+                    self._port = whole(port)
                 began = self._advance(None, Phase.WARMUP, _WARMUP) or self._begins(Phase.WARMUP)
             case "fired_up":
                 self._fired_up = True
@@ -901,7 +900,7 @@ class LogTracker:
         return self._advance(rank, Phase.DRAFT_MODEL, _DRAFT + runner)
 
     def _on_load_end(self, rank: _Rank, groups: Mapping[str, str], avail: float | None) -> None:
-        kind, used = groups.get("type"), _number(groups.get("used"))
+        kind, used = groups.get("type"), decimal(groups.get("used"))
         if not rank.loading:  # the log does not begin at the beginning
             if kind is not None and rank.loads == 0 and _DRAFT_TYPE.search(kind):
                 rank.loads = 1
@@ -919,13 +918,13 @@ class LogTracker:
             rank.draft = (rank.draft or 0.0) + used
 
     def _on_pool(self, rank: _Rank, groups: Mapping[str, str]) -> bool:
-        size = _number(groups.get("kv"))
+        size = decimal(groups.get("kv"))
         if size is None and "k" in groups and "v" in groups:
-            size = (_number(groups["k"]) or 0.0) + (_number(groups["v"]) or 0.0)
+            size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
         if size is not None:
             rank.kv = round((rank.kv or 0.0) + size, 2)
         if "tokens" in groups and rank.tokens is None:
-            rank.tokens = _integer(groups["tokens"])
+            rank.tokens = whole(groups["tokens"])
         return self._advance(rank, Phase.MEMORY_POOL, rank.layer + _POOL)
 
     def _bar_kind(self, frame: Bar) -> str:
@@ -1291,20 +1290,20 @@ class LogTracker:
     def _figures(self) -> DecodeFigures | None:
         if not self._recent:
             return None
-        newest = _pairs(self._recent[-1][2])
+        newest = pairs(self._recent[-1][2])
         graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
         # Each DP rank reports its own share; without DP one rank reports all.
-        shares = [_pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [
+        shares = [pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [
             newest
         ]
-        running = [value for line in shares if (value := _integer(line.get("#running-req"))) is not None]
-        speeds = [speed for line in shares if (speed := _number(line.get(_SPEED))) is not None]
+        running = [value for line in shares if (value := whole(line.get("#running-req"))) is not None]
+        speeds = [speed for line in shares if (speed := decimal(line.get(SPEED))) is not None]
         return DecodeFigures(
-            running=_integer(newest.get("#running-req")),
-            queued=_integer(newest.get("#queue-req")),
-            gen_tok_s=_number(newest.get(_SPEED)),
-            accept_len=_number(newest.get("accept len")),
-            token_usage=_number(newest.get("token usage", newest.get("full token usage"))),
+            running=whole(newest.get("#running-req")),
+            queued=whole(newest.get("#queue-req")),
+            gen_tok_s=decimal(newest.get(SPEED)),
+            accept_len=decimal(newest.get("accept len")),
+            token_usage=decimal(newest.get("token usage", newest.get("full token usage"))),
             cuda_graph=None if graph is None else graph == "True",
             total_running=sum(running) if running else None,
             total_gen_tok_s=round(sum(speeds), 2) if speeds else None,
@@ -1314,7 +1313,7 @@ class LogTracker:
         """How many of the newest decode lines in a row have an accept length of exactly 1.00 (8 at most), and the last one."""
         count, line = 0, None
         for number, _, text in reversed(self._recent):
-            if _pairs(text).get("accept len") != "1.00":
+            if pairs(text).get("accept len") != "1.00":
                 break
             count, line = count + 1, line or number
         return count, line
@@ -1377,7 +1376,6 @@ def _after_returns(data: bytes, mark: int) -> int:
 
 
 _BYTE_HEADS = frozenset(head.encode() for head in _MILESTONE_HEADS)
-_SPEED = "gen throughput (token/s)"
 _MS_END = 24  # where the tags begin after "[2026-10-06 20:01:03.123"
 _FAST_TAGS = re.compile(rb"((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
 # What a stamped line begins with: 1 a batch, 3 an access line or another of uvicorn's.
@@ -1386,25 +1384,6 @@ _FAST_HEADS = {b" Decode ba": 1, b" Prefill b": 1, b" INFO:    ": 3}
 
 def _natural(tag: str) -> list[tuple[str, int]]:
     return [(part.rstrip("0123456789"), int(re.sub(r"\D", "", part) or 0)) for part in tag.split()]
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) + 0.0 if text is not None else None  # "-0.00" is 0
-    except ValueError:
-        return None
-    return value if value is not None and abs(value) < 1e15 else None
-
-
-def _integer(text: str | None) -> int | None:
-    number = _number(text)
-    return int(number) if number is not None else None
-
-
-def _pairs(line: str | bytes) -> dict[str, str]:
-    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
-    match = _BATCH.search(text)
-    return {pair[0].strip(): pair[1] for pair in _PAIR.findall(text, match.end() if match else 0)}
 
 
 def _masked(text: str) -> str:
