@@ -366,9 +366,12 @@ class EagleApp(App[None]):
 
     def watch_run(self, run: "Run") -> None:
         """Shows a run and follows its log."""
-        from tui.core.log.logs import LogBuffer
+        from tui.core.log.window import LogWindow
 
-        self.board.watch_run(run, LogBuffer())
+        log = LogWindow()
+        if str(run.state) == "foreign":  # read from somewhere near its end on
+            log.line_base = None
+        self.board.watch_run(run, log)
         self._seen_runs = {run.run_id, *(known.run_id for known in self.board.runs)}
         if self.session is not None:
             self._follow_run(self.session, self.board, run)
@@ -385,6 +388,7 @@ class EagleApp(App[None]):
                 if board.run is None or board.run.run_id != run.run_id:
                     return
                 if update.gap is not None:
+                    log.begin_generation()
                     log.append(
                         [
                             self._marker(
@@ -404,6 +408,8 @@ class EagleApp(App[None]):
                     stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
                     log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
                 log.append(update.records)
+                if board.tail is not None:
+                    board.tail.saw(update.records)
                 outcome = str(update.state.outcome)
                 if was_alive and before is not None and before.outcome is not update.state.outcome:
                     self._ring(update.state.run.run_id, outcome)
@@ -423,8 +429,12 @@ class EagleApp(App[None]):
         from tui.core.log.logs import LogRecord
         from tui.core.log.phases import Phase
 
-        last = self.board.log.records[-1].phase if self.board.log and self.board.log.records else Phase.LAUNCH
-        return LogRecord(0, 0, stamp if stamp != fmt.NONE else None, None, text, "marker", last)
+        time = stamp if stamp != fmt.NONE else None
+        records = self.board.log.records if self.board.log is not None else []
+        if not records:
+            return LogRecord(0, 0, time, None, text, "marker", Phase.LAUNCH)
+        last = records[-1]  # in the order of the file, though it is not in it
+        return LogRecord(last.number, last.offset, time, None, text, "marker", last.phase)
 
     def _ring(self, run_id: str, outcome: str) -> None:
         key = f"{run_id} {outcome}"
@@ -823,6 +833,15 @@ class EagleApp(App[None]):
     def action_bench(self) -> None:
         """Measure the running server: choose a bench first; what is measured is on the bench screen."""
         self.action_mode("bench")
+        if self.measure.under_way:
+            return
+        from tui.screens.bench_dialogs import BenchDialog
+
+        def chosen(bench: "BenchProfile | None") -> None:
+            if bench is not None:
+                self.measure.start_bench(bench)
+
+        self.push_screen(BenchDialog(), chosen)
 
     def action_copy(self) -> None:
         """The line or selection under the cursor, the report of a crash, else the command of the server."""
@@ -833,15 +852,6 @@ class EagleApp(App[None]):
         if found is None:
             self.say("Nothing to copy here")
             return
-        if self.measure.under_way:
-            return
-        from tui.screens.bench_dialogs import BenchDialog
-
-        def chosen(bench: "BenchProfile | None") -> None:
-            if bench is not None:
-                self.measure.start_bench(bench)
-
-        self.push_screen(BenchDialog(), chosen)
         self.copy_text(*found)
 
     def _report(self) -> tuple[str, str] | None:

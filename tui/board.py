@@ -18,10 +18,12 @@ from tui.core.text import one_line
 
 if TYPE_CHECKING:
     from tui.core.host.runs import Run
-    from tui.core.log.logs import LogBuffer
+    from tui.core.log.window import LogWindow
+    from tui.core.measure.economics import Economics
     from tui.core.measure.model import ExperimentState
-    from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
     from tui.core.measure.past import Baseline
+    from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+    from tui.reading import Reading
 
 HISTORY_S = 60.0
 _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
@@ -76,7 +78,9 @@ class Board:
     runs: "tuple[Run, ...]" = ()
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
-    log: "LogBuffer | None" = None
+    log: "LogWindow | None" = None  # what the watch of the run has read
+    tail: "Reading | None" = None  # the same, as a view reads it
+    reading: "Reading | None" = None  # the whole file of the run, once somebody has asked for it
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
     utc_offset_s: float | None = None
     behind_bytes: int = 0
@@ -90,11 +94,11 @@ class Board:
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
     measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
+    baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
     def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
-    baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
         """A new sample of all GPUs."""
         now = time.monotonic() if now is None else now
         self.sample, self.sample_at = sample, now
@@ -111,9 +115,13 @@ class Board:
             if gpu.memory_used_mib is not None:
                 self.start_memory.setdefault(key, gpu.memory_used_mib)
 
-    def watch_run(self, run: "Run | None", log: "LogBuffer | None") -> None:
+    def watch_run(self, run: "Run | None", log: "LogWindow | None") -> None:
         """Another run is watched from now on: what was learnt from the last one's log is gone."""
+        from tui.reading import Reading
+
         self.run, self.state, self.log = run, None, log
+        self.tail = Reading(run.short_id if run is not None else "", log) if log is not None else None
+        self.reading = None
         self.decode.clear()
         self.start_memory = {
             key: points[-1].memory_used_mib
@@ -346,14 +354,6 @@ class Board:
         own = self.state.startup.sglang_version if self.state is not None else None
         return own or getattr(self.facts, "sglang", None)
 
-    def decode_age_s(self, now: float | None = None) -> float | None:
-        """Seconds since the last decode line was read."""
-        if not self.decode:
-            return None
-        return (time.monotonic() if now is None else now) - self.decode[-1].at
-
-    def decodes_now(self, now: float | None = None) -> bool:
-        """True while the figures of the last decode line are present ones.
     def economics(self) -> "tuple[Economics, Baseline] | None":
         """Whether speculation pays on the server on show now; None unless the same model was measured without it.
 
@@ -374,6 +374,14 @@ class Board:
         cycle_ms = decode.accept_len * decode.running / rate * 1000
         return Economics(base.tok_s, cycle_ms, decode.accept_len), base
 
+    def decode_age_s(self, now: float | None = None) -> float | None:
+        """Seconds since the last decode line was read."""
+        if not self.decode:
+            return None
+        return (time.monotonic() if now is None else now) - self.decode[-1].at
+
+    def decodes_now(self, now: float | None = None) -> bool:
+        """True while the figures of the last decode line are present ones.
 
         Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
         GPUs that have nothing to do.

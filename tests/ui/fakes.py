@@ -5,13 +5,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tui.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.host.preflight import Finding, Level
 from tui.core.host.runs import Run, RunState
 from tui.core.launch.profiles import LaunchCommand, LaunchProfile
-from tui.core.link.transport import LinkState, LinkStatus
+from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.log.diagnosis import Diagnosis, Evidence
 from tui.core.log.startup import (
     DecodeFigures,
@@ -26,6 +27,9 @@ from tui.core.log.startup import (
 )
 from tui.core.records import PhaseHistory
 from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+
+if TYPE_CHECKING:
+    from tui.core.host.log_file import LogFile
 
 GIB = 1024.0
 RUN_ID = "kimi-k2.5-eagle3-mem088-20261006T200103Z-4f9c2a"
@@ -309,6 +313,7 @@ class Script:
     )
     on_open: Callable[["FakeSession"], object] | None = None
     replaced: Sequence[Run] = ()
+    files: Transport | None = None  # where the log of the run is read; None: only what is watched can be read
 
 
 @dataclass
@@ -382,6 +387,11 @@ class FakeSession:
 
     async def replaced_by(self, plan: LaunchPlan) -> tuple[Run, ...]:
         return tuple(self.script.replaced)
+
+    def open_log(self, run: Run) -> "LogFile | None":
+        from tui.core.host.log_file import LogFile
+
+        return LogFile(self.script.files, run.log_path) if self.script.files is not None else None
 
     async def watch(self, run: Run) -> AsyncIterator[RunUpdate]:
         while (update := await self.update_queue.get()) is not None:

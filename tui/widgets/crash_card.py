@@ -13,11 +13,12 @@ from tui.widgets.reasons import reasons, written
 from tui.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
-    from tui.core.log.logs import LogRow
+    from tui.core.log.lens import Row
     from tui.core.log.startup import LedgerRow
+    from tui.core.log.window import LogWindow
     from tui.core.session import ServerState
 
-_LOOK_BACK = 400  # rows before the evidence: a traceback of eight ranks, in fives of frames
+_LOOK_BACK = 1200  # records before the evidence: tracebacks of eight ranks
 _FRAME = re.compile(r'\s+File ".{1,400}", line \d+')
 _INSIDE = re.compile(r"\s{2,}\S")  # source, carets, "[Previous line repeated …]"
 _SOURCE = re.compile(r"\s{4,}[^\s~^]")
@@ -29,6 +30,8 @@ class CrashCard(Painted):
     def __init__(self, board: Board) -> None:
         super().__init__(id="crash")
         self.board = board
+        self._looked_at: object = None
+        self._pieces: list[_Piece] = []  # what stands around the evidence
 
     def wanted_height(self, width: int, height: int) -> int:
         """Rows of the report; what is left is the log's."""
@@ -314,13 +317,15 @@ class CrashCard(Painted):
 
     def _around(self, number: int, rows: int) -> "list[_Piece]":
         """What stands around a line of the log, the frames of a traceback as one row."""
-        buffer = self.board.log
-        if buffer is None or number <= 0:
+        log = self.board.log
+        if log is None or number <= 0:
             return []
-        place = next((i for i, row in enumerate(buffer.rows) if row.record.number >= number), None)
-        if place is None:
+        key = (log, log.serial, number, rows)
+        if key != self._looked_at:
+            self._looked_at, self._pieces = key, _near(log, number, rows)
+        pieces = self._pieces
+        if not pieces:
             return []
-        pieces = _pieces(buffer.rows[max(0, place - _LOOK_BACK) : place + rows])
         here = next((i for i, piece in enumerate(pieces) if piece.number >= number), len(pieces) - 1)
         begin = max(0, min(here - rows // 2, len(pieces) - rows + 2))
         return pieces[begin : begin + rows]
@@ -375,12 +380,25 @@ class _Piece:
     note: tuple[Run, ...]
 
 
-def _pieces(rows: "Sequence[LogRow]") -> list[_Piece]:
+def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
+    from tui.core.log.lens import Folds, Lens
+    from tui.core.log.window import LogWindow
+
+    at = log.at_line(number)
+    if at is None:
+        return []
+    near = LogWindow(None)
+    near.append(log.records[max(0, at - log.first - _LOOK_BACK) : at - log.first + 4 * rows])
+    lens = Lens(near, folds=Folds(tracebacks=False))
+    return _pieces([lens.row(index) for index in lens.sequence])
+
+
+def _pieces(rows: "Sequence[Row]") -> list[_Piece]:
     """Rows of a log; of each traceback's frames only the last line of source stands for itself."""
     pieces: list[_Piece] = []
-    frames: list[LogRow] = []
+    frames: list[Row] = []
 
-    def put(row: "LogRow") -> None:
+    def put(row: "Row") -> None:
         item = line_of(row)
         pieces.append(
             _Piece(row.record.number, item.mark, item.time, item.rank, item.text, item.spec, item.note)

@@ -1,9 +1,9 @@
-"""The log: rows of a bounded buffer, phases in a gutter, repeated lines folded; a reader who scrolled up is never moved."""
+"""The log: rows of what is loaded, phases in a gutter, folds, hits; a reader who scrolled up is never moved."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -12,13 +12,18 @@ from textual.message import Message
 from tui import format as fmt
 from tui.board import Board
 from tui.core.log.phases import Phase
-from tui.widgets.paint import Canvas, Painted, Run, cells, clip, width_of, wrap
+from tui.widgets.log_text import flat, width_of, window, wrapped
+from tui.widgets.paint import Canvas, Painted, Run
+from tui.widgets.paint import width_of as runs_width
 from tui.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
-    from tui.core.log.logs import LogBuffer, LogRecord, LogRow
+    from tui.core.log.lens import Folds, Lens, LogFilter, Row
+    from tui.core.log.logs import LogRecord
+    from tui.core.log.window import LogWindow
+    from tui.reading import Reading
 
-_GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
+GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {
     "phase": ("▸", "accent"),
     "marker": ("▸", "accent"),
@@ -27,6 +32,7 @@ _MARKS = {
 }
 _SHOWN = 4000  # characters of a line that a wrapped row may take
 _LONG = 1000  # from here on the length is told
+_SIDE = 16  # cells that an arrow moves the lines
 
 
 @dataclass(frozen=True)
@@ -34,77 +40,72 @@ class LogLine:
     """What one row shows, whether it is one record or a fold of many."""
 
     record: "LogRecord"  # the one whose text is shown
+    text: str  # on one line, without tabs
     mark: tuple[str, str]
     spec: str
     rank: str
     note: tuple[Run, ...]
     time: str | None  # of a fold its first
 
-    @property
-    def text(self) -> str:
-        """The text, on one line."""
-        return self.record.text.expandtabs(4).replace("\n", " ")
 
-
-def folded(item: "LogRow | LogRecord") -> "LogRow | None":
-    """The item where it is a row of the folded view."""
-    return cast("LogRow", item) if hasattr(item, "count") else None
-
-
-def first_number(item: "LogRow | LogRecord") -> int:
-    """Line number in the file of the first record of an item."""
-    row = folded(item)
-    return row.record.number if row is not None else cast("LogRecord", item).number
-
-
-def line_of(item: "LogRow | LogRecord", *, newest: bool = False) -> LogLine:
-    """How a folded row, or a single record, is shown.
+def line_of(row: "Row", *, newest: bool = False) -> LogLine:
+    """How a row is shown.
 
     Args:
-        newest: a fold shows the text of its newest record; its time stays that of the first.
+        newest: a fold of repeats shows the text of its newest record; its time stays that of the first.
     """
-    row = folded(item)
-    if row is not None:
-        repeated = row.count > 1 and len(row.ranks) != row.count and row.record.kind != "bar"
-        record = row.last if newest and repeated and row.last is not None else row.record
-        time = row.record.time
-        rank = row.rank_label
-        if repeated:
-            note: tuple[Run, ...] = ((f"×{row.count:,}", "strong!"),)
-            if row.last is not None and row.last.time and row.last.time != time:
-                note += ((f"  last {row.last.time}", "muted"),)
-        elif row.record.kind == "bar" and row.record.frames > 1:
-            note = (("newest frame", "muted"),)
-        else:
-            note = ((row.note, "muted"),) if row.note else ()
-    else:
-        record, repeated, note = cast("LogRecord", item), False, ()
-        time = record.time
-        rank = record.rank or fmt.NONE
-    length = len(record.text) + record.cut_bytes
+    record = row.record
+    repeated = row.lines == 1 and row.count > 1 and len(row.ranks) != row.count and record.kind != "bar"
+    shown = row.shown if newest or row.lines > 1 else record
+    note: tuple[Run, ...] = ()
+    if repeated:
+        note = ((f"×{row.count:,}", "strong!"),)
+        if row.last is not None and row.last.time and row.last.time != record.time:
+            note += ((f"  last {row.last.time}", "muted"),)
+    elif row.note:
+        note = ((row.note, "muted"),)
+    length = len(shown.text) + shown.cut_bytes
     if length > _LONG and not note:
         note = ((fmt.size(length), "muted"),)
-    mark = _MARKS.get(record.kind, ("≡", "muted") if repeated or record.kind == "note" else (" ", "text"))
-    if record.kind == "error":
+    folded = repeated or shown.kind == "note"
+    mark = _MARKS.get(shown.kind, ("≡", "muted") if folded else (" ", "text"))
+    if shown.kind == "error":
         spec = "err!"
-    elif record.kind in ("phase", "marker"):
+    elif shown.kind in ("phase", "marker"):
         spec = "strong"
     else:
-        spec = "muted" if repeated or record.kind == "note" else "text"
-    return LogLine(record, mark, spec, rank, note, time)
+        spec = "muted" if folded or row.context else "text"
+    return LogLine(shown, flat(shown.text), mark, spec, row.rank_label, note, record.time)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A row on show."""
+
+    index: int
+    line: LogLine
+    first: int  # which of its rows the first piece is; 0 unless its beginning is above the edge
+    pieces: list[tuple[int, str]]  # each with the index of its first character
 
 
 class LogView(Painted):
-    """Rows of a `LogBuffer`, a title with facts above them. One column of margin belongs to it on either side."""
+    """Rows of a log, a title with facts above them. One column of margin belongs to it on either side."""
 
     can_focus = True
+    ALLOW_SELECT = (
+        False  # it has a selection of its own: whole lines, also those that are folded or off the screen
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "down", show=False),
         Binding("k,up", "move(-1)", "up", show=False),
-        Binding("pagedown,space,ctrl+f", "page(1)", "page down", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "page down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "page up", show=False),
         Binding("g,home", "top", "first line", show=False),
         Binding("G,end", "bottom", "last line", show=False),
+        Binding("right", "side(1)", "right", show=False),
+        Binding("left", "side(-1)", "left", show=False),
+        Binding("greater_than_sign", "line_end", "end of the lines", show=False),
+        Binding("less_than_sign", "line_begin", "begin of the lines", show=False),
         Binding("f", "follow", "follow", show=False),
         Binding("n", "hit(1)", "next hit", show=False),
         Binding("N", "hit(-1)", "previous hit", show=False),
@@ -113,225 +114,548 @@ class LogView(Painted):
         Binding("e", "error(1)", "next error", show=False),
         Binding("E", "error(-1)", "previous error", show=False),
         Binding("z", "folds", "folds", show=False),
+        Binding("space", "fold", "open or close", show=False),
         Binding("w", "wrap", "wrap", show=False),
+        Binding("t", "clock", "time", show=False),
         Binding("R", "ranks", "ranks", show=False),
+        Binding("A", "access", "access lines", show=False),
+        Binding("V", "select", "select", show=False),
+        Binding("shift+down", "extend(1)", "extend", show=False),
+        Binding("shift+up", "extend(-1)", "extend", show=False),
     ]
 
     class Changed(Message):
         """What is shown, or where the reader is, has changed."""
+
+    class Near(Message):
+        """The reader is near an end of what is loaded, with more of the file behind it."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    class Beyond(Message):
+        """The reader asked for something that is not loaded: `hit`, `phase` or `error` after or before, `begin`, `end`."""
+
+        def __init__(self, what: str, step: int) -> None:
+            super().__init__()
+            self.what = what
+            self.step = step
 
     def __init__(self, board: Board, *, numbers: bool = False) -> None:
         super().__init__(id="log")
         self.board = board
         self.numbers = numbers  # line numbers and the overview at the right edge: the logs screen
         self.following = True
-        self.folded = True
         self.wrapped = False
-        self.query_text = ""
-        self.filtering = False
-        self.rank: str | None = None
-        self.current: int | None = None  # absolute index of the cursor row
-        self._exact: LogRecord | None = None  # the record under the cursor before its fold took it in
-        self._top = 0  # absolute index of the first row on show, while not following
-        self._buffer: LogBuffer | None = None
-        self._kept: list[int] | None = None  # absolute indices that pass the filters, None = all
-        self._hits: list[int] = []
-        self._scanned = 0  # absolute index up to which the filters have looked
+        self.relative = False  # times since the start of the log
+        self.shift = 0  # cells that the lines are moved to the left
+        self.lens: Lens | None = None
+        self.current: int | None = None  # absolute index of the record under the cursor
+        self.marked: int | None = None  # where a selection began
+        self._top = 0  # absolute index of a record of the first row on show, while not following
+        self._skip = 0  # rows of it that are above the edge, while lines are wrapped
+        self._window: LogWindow | None = None
+        self._read: Reading | None = None
+        self._pressed: int | None = None  # where the mouse button went down
 
-    # -- the rows --------------------------------------------------------------------------------------------------
+    # -- what there is ---------------------------------------------------------------------------------------------
 
-    def _line(self, item: "LogRow | LogRecord") -> LogLine:
-        # The logs screen quotes the line that its number names; the dashboard tells what goes on.
-        return line_of(item, newest=not self.numbers)
+    @property
+    def reading(self) -> "Reading | None":
+        """The log on show: the whole file on the logs screen, else what is watched."""
+        return (self.board.reading if self.numbers else None) or self.board.tail
 
-    def _source(self) -> "tuple[Sequence[LogRow | LogRecord], int]":
-        buffer = self.board.log
-        if buffer is None:
-            return (), 0
-        return (buffer.rows, buffer.first_row) if self.folded else (buffer.records, buffer.first_record)
+    @property
+    def filter(self) -> "LogFilter":
+        """What is looked for and what is hidden."""
+        from tui.core.log.lens import LogFilter
+
+        return self.lens.filter if self.lens is not None else LogFilter()
+
+    @property
+    def folds(self) -> "Folds":
+        """Which folds are made."""
+        from tui.core.log.lens import Folds
+
+        return self.lens.folds if self.lens is not None else Folds()
+
+    @property
+    def folded(self) -> bool:
+        """Whether repeats and tracebacks are folded."""
+        return self.folds.repeats
 
     def _sequence(self) -> Sequence[int]:
-        items, first = self._source()
-        return range(first, first + len(items)) if self._kept is None else self._kept
+        return self.lens.sequence if self.lens is not None else ()
 
     def update(self) -> None:
-        """Takes in what the buffer got since, and repaints."""
-        if self.board.log is not self._buffer:
-            self._buffer = self.board.log
-            self.following, self.current, self._top = True, None, 0
-            self._rescan()
-        self._scan()
+        """Takes in what the log got since, and repaints."""
+        self.sync()
         self.repaint()
 
-    def _rescan(self) -> None:
-        self._kept = [] if self.rank is not None or (self.filtering and self.query_text) else None
-        self._hits = []
-        _, self._scanned = self._source()
-        self._scan()
-
-    def _scan(self) -> None:
-        """Looks at new rows; the last ones again, as a fold may have grown or a bar moved on."""
-        items, first = self._source()
-        end = first + len(items)
-        if not self.query_text and self._kept is None:
-            self._scanned = end
+    def sync(self) -> None:
+        """Takes in what the log got since."""
+        reading = self.reading
+        if reading is None:
+            if self._window is not None:
+                self._window = self._read = None
+                if self.lens is not None:
+                    self.lens = None
+            self.following, self.current, self.marked = True, None, None
             return
-        begin = max(first, self._scanned - 32)
-        for found in (self._hits, self._kept):
-            if found is not None:
-                del found[bisect_left(found, begin) :]
-                del found[: bisect_left(found, first)]
-        needle = self.query_text
-        sensitive = needle != needle.lower()
-        for index in range(begin, end):
-            item = items[index - first]
-            hit = False
-            if needle:
-                record = self._line(item).record
-                hit = needle in (record.text if sensitive else record.text.lower())
-                if hit:
-                    self._hits.append(index)
-            if self._kept is not None and self._passes(item) and (hit or not (self.filtering and needle)):
-                self._kept.append(index)
-        self._scanned = end
+        if reading.window is not self._window:
+            self._take(reading.window)
+        if reading is not self._read:
+            self._read = reading
+            self.following, self.current, self.marked, self.shift = True, None, None, 0
+            self._hold()
+        assert self.lens is not None
+        self.lens.update()
 
-    def _passes(self, item: "LogRow | LogRecord") -> bool:
-        if self.rank is None:
-            return True
-        row = folded(item)
-        ranks = row.ranks if row is not None else (cast("LogRecord", item).rank,)
-        return self.rank in ranks or (not ranks and self.rank == fmt.NONE)
+    def _take(self, window: "LogWindow") -> None:
+        from tui.core.log.lens import Lens
 
-    def known_ranks(self) -> list[str]:
-        """Rank tags seen in the log, `main` first."""
-        state = self.board.state
-        tags = [rank.tag for rank in state.startup.ranks if rank.tag] if state else []
-        return ["main", *tags]
+        self._window = window
+        self.current = self.marked = None
+        if self.lens is None:
+            self.lens = Lens(window)
+        else:
+            self.lens.set(window=window)
+
+    def set_filter(self, filter: "LogFilter") -> None:
+        """Another filter; the reader stays where they are. Raises UsageError where its expression is wrong."""
+        if self.lens is not None:
+            self.lens.set(filter=filter)
+        self._moved()
 
     @property
-    def hits(self) -> tuple[int | None, int]:
-        """Place of the cursor among the hits (1-based, None where it is not on one), and how many there are."""
-        place = None
-        if self.current is not None:
-            at = bisect_left(self._hits, self.current)
-            if at < len(self._hits) and self._hits[at] == self.current:
-                place = at + 1
-        return place, len(self._hits)
+    def place(self) -> int | None:
+        """Place of the cursor's row among the rows."""
+        if self.lens is None or self.current is None:
+            return None
+        row = self.lens.row_of(self.current)
+        return bisect_left(self.lens.sequence, row) if row is not None else None
 
-    @property
-    def hidden(self) -> int:
-        """Rows that the filters hide."""
-        items, _ = self._source()
-        return 0 if self._kept is None else len(items) - len(self._kept)
+    def current_row(self) -> "Row | None":
+        """The row under the cursor, else the last one."""
+        if self.lens is None or not self.lens.sequence:
+            return None
+        place = self.place
+        return self.lens.row(self.lens.sequence[place if place is not None else -1])
 
     def current_record(self) -> "LogRecord | None":
-        """The record under the cursor, else the last one."""
-        items, first = self._source()
-        if not items:
-            return None
-        index = self.current if self.current is not None else first + len(items) - 1
-        return self._line(items[min(len(items) - 1, max(0, index - first))]).record
+        """The record that the row under the cursor quotes, else the last row's."""
+        row = self.current_row()
+        return None if row is None else row.shown if row.lines > 1 or not self.numbers else row.record
 
-    def search(self, text: str, *, filtering: bool | None = None) -> None:
-        """Marks a text (case counts where it has capitals), or shows only lines that hold it."""
-        self.query_text = text
-        if filtering is not None:
-            self.filtering = filtering
-        self._rescan()
-        self.repaint()
-        self.post_message(self.Changed())
+    def selected(self) -> "list[Row]":
+        """Rows of the selection, from the top; none without one."""
+        if self.lens is None or self.marked is None or self.current is None:
+            return []
+        ends = sorted(
+            bisect_left(self.lens.sequence, row)
+            for row in (self.lens.row_of(self.marked), self.lens.row_of(self.current))
+            if row is not None
+        )
+        if not ends:
+            return []
+        return [self.lens.row(index) for index in self.lens.sequence[ends[0] : ends[-1] + 1]]
 
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def _rows(self) -> int:
         return max(1, self.size.height - 1)
 
-    def _show(self, index: int) -> None:
-        """Puts the cursor on a row and shows it."""
+    def _height(self, place: int) -> int:
+        """Rows of the screen that a row of the log takes."""
+        if not self.wrapped or self.lens is None:
+            return 1
+        line = line_of(self.lens.row(self.lens.sequence[place]), newest=not self.numbers)
+        return len(self._wrapped(line))
+
+    def _wrapped(self, line: LogLine) -> list[tuple[int, str]]:
+        return wrapped(line.text[:_SHOWN], max(10, self._text_width()))
+
+    def _walk(self, place: int, skip: int, lines: int) -> tuple[int, int]:
+        """Where one is after so many rows of the screen, down or (negative) up."""
+        if not self.wrapped:
+            return max(0, place + lines), 0
+        count = len(self._sequence())
+        lines += skip
+        while lines < 0 and place > 0:
+            place -= 1
+            lines += self._height(place)
+        while place < count and lines >= (height := self._height(place)):
+            lines -= height
+            place += 1
+        return place, max(0, lines)
+
+    def _last_page(self) -> tuple[int, int]:
+        """Where the last page begins."""
+        count = len(self._sequence())
+        if not self.wrapped:
+            return max(0, count - self._rows()), 0
+        return self._walk(count, 0, -self._rows())
+
+    def _first_shown(self) -> tuple[int, int]:
+        """Place of the first row on show, and its rows above the edge."""
+        if self.lens is None or not self.lens.sequence:
+            return 0, 0
+        if self.following:
+            return self._last_page()
+        row = self.lens.row_of(self._top)
+        place = bisect_left(self.lens.sequence, row) if row is not None else 0
+        return place, self._skip if self.wrapped and self.lens.sequence[place] == self._top else 0
+
+    def _put_top(self, place: int, skip: int = 0) -> None:
         sequence = self._sequence()
-        if not sequence:
+        if sequence:
+            self._top, self._skip = sequence[min(max(0, place), len(sequence) - 1)], skip
+
+    def show_index(self, index: int, *, margin: int = 0) -> None:
+        """Puts the cursor on the row that shows a record.
+
+        Args:
+            margin: rows kept above and below it.
+        """
+        if self.lens is None or (row := self.lens.row_of(index)) is None:
             return
-        first = bisect_left(sequence, self._first_shown())
-        place = min(len(sequence) - 1, max(0, bisect_left(sequence, index)))
-        self.current, self._exact = sequence[place], None
+        sequence = self.lens.sequence
+        place = bisect_left(sequence, row)
+        first, skip = self._first_shown()
+        self.current = index
         rows = self._rows()
         if self.wrapped:
-            self._top = sequence[max(0, place - rows // 4)]
-        elif place < first or place >= first + rows:
-            first = max(0, min(place - rows // 2, len(sequence) - rows))
-            self._top = sequence[first]
+            end = self._walk(first, skip, rows - 1)[0]
+            inside = first + (skip > 0) <= place <= end
         else:
-            self._top = sequence[first]
+            inside = first + margin <= place < first + rows - margin
+        if inside:
+            self._put_top(first, skip)
+        elif self.wrapped:
+            self._put_top(*self._walk(place, 0, -(rows // 3)))
+        else:
+            self._put_top(max(0, min(place - rows // 2, len(sequence) - rows)))
         self.following = False
         self._moved()
+        self._ask_for_more()
 
     def _moved(self) -> None:
+        self._hold()
         self.repaint()
         self.post_message(self.Changed())
 
-    def _first_shown(self) -> int:
-        sequence = self._sequence()
-        if not sequence:
-            return 0
-        if self.following:
-            return sequence[max(0, len(sequence) - self._rows())]
-        return self._top
+    def _hold(self) -> None:
+        """Tells the file what must not go while somebody looks at it."""
+        reading = self.reading
+        if reading is not None and reading.file is not None:
+            reading.file.reader = None if self.following else self._top
+
+    def wants(self, step: int) -> bool:
+        """Whether the reader is so near the beginning (-1) or the end (1) of what is loaded that more is wanted."""
+        reading = self.reading
+        if reading is None or self.following:
+            return False
+        first, _ = self._first_shown()
+        if step < 0:
+            return first < 2 * self._rows() and not reading.at_begin
+        return first + 3 * self._rows() > len(self._sequence()) and not reading.at_tail
+
+    def _ask_for_more(self) -> None:
+        for step in (-1, 1):
+            if self.wants(step):
+                self.post_message(self.Near(step))
+
+    def here(self, step: int) -> int | None:
+        """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
+        if self.current is not None:
+            return self.current
+        shown = self._shown()
+        return shown[0 if step > 0 else -1].index if shown else None
 
     def action_move(self, step: int) -> None:
         """Moves the cursor; the first time it appears on the last row shown."""
         sequence = self._sequence()
         if not sequence:
             return
-        if self.current is None:
-            first = bisect_left(sequence, self._first_shown())
-            place = min(len(sequence), first + self._rows()) - 1 if step < 0 else first
-            self._show(sequence[place])
-            return
-        place = bisect_left(sequence, self.current) + step
-        if place >= len(sequence):
-            self.action_bottom()
+        place = self.place
+        if place is None:
+            first, skip = self._first_shown()
+            last = min(len(sequence), self._walk(first, skip, self._rows())[0]) - 1
+            self.show_index(sequence[last if step < 0 else first])
+        elif place + step >= len(sequence):
+            self._past_end()
         else:
-            self._show(sequence[max(0, place)])
+            self.show_index(sequence[max(0, place + step)])
+
+    def _past_end(self) -> None:
+        if self.reading is not None and self.reading.at_tail:
+            if self.marked is None:
+                self.action_bottom()
+        else:
+            self.post_message(self.Near(1))
 
     def action_page(self, step: int) -> None:
         """A page up or down; past the end it follows again."""
         self._scroll(step * max(1, self._rows() - 1))
 
-    def _scroll(self, rows: int) -> None:
+    def _scroll(self, lines: int) -> None:
         sequence = self._sequence()
-        if not sequence:
+        if not sequence or self.lens is None:
             return
-        place = bisect_left(sequence, self._first_shown()) + rows
-        if (place + self._rows() >= len(sequence) and not self.wrapped) or place >= len(sequence) - 1:
-            self.following, self.current = True, None
-        else:
-            self.following = False
-            self._top = sequence[max(0, place)]
-            last = sequence[min(len(sequence) - 1, max(0, place) + self._rows() - 1)]
-            was = self.current if self.current is not None else last if rows < 0 else self._top
-            self.current, self._exact = min(max(was, self._top), last), None
+        target = self._walk(*self._first_shown(), lines)
+        last = self._last_page()
+        if target >= last and lines > 0:
+            at_tail = self.reading is None or self.reading.at_tail
+            if at_tail and self.marked is None:
+                self.following, self.current = True, None
+                self._moved()
+                return
+            target = last
+        self._put_top(*target)
+        self.following = False
+        place = self.place
+        bottom = min(len(sequence), max(target[0] + 1, self._walk(*target, self._rows())[0])) - 1
+        if place is None:
+            place = bottom if lines < 0 else target[0]
+        self.current = sequence[min(max(place, target[0]), bottom)]
         self._moved()
+        self._ask_for_more()
 
     def action_top(self) -> None:
-        """First row of the buffer."""
-        sequence = self._sequence()
-        if sequence:
-            self._show(sequence[0])
+        """First line of the log."""
+        if self.reading is not None and not self.reading.at_begin:
+            self.post_message(self.Beyond("begin", -1))
+        elif sequence := self._sequence():
+            self.show_index(sequence[0])
 
     def action_bottom(self) -> None:
         """Last row, and follow it."""
-        self.following, self.current = True, None
+        if self.reading is not None and not self.reading.at_tail:
+            self.post_message(self.Beyond("end", 1))
+            return
+        self.following, self.current, self.marked = True, None, None
         self._moved()
 
     def action_follow(self) -> None:
         """Follow the newest line, or hold still."""
         sequence = self._sequence()
         if self.following and sequence:
-            self._top = self._first_shown()
+            self._put_top(*self._first_shown())
             self.following, self.current = False, sequence[-1]
             self._moved()
         else:
             self.action_bottom()
+
+    def action_side(self, step: int) -> None:
+        """Moves the lines to the left or back."""
+        if not self.wrapped:
+            self.shift = max(0, min(self.shift + step * _SIDE, self._longest() - _SIDE))
+            self._moved()
+
+    def action_line_begin(self) -> None:
+        """The beginning of the lines."""
+        self.shift = 0
+        self._moved()
+
+    def action_line_end(self) -> None:
+        """The end of the longest line on show."""
+        if not self.wrapped:
+            self.shift = max(0, self._longest() - self._text_width() + 1)
+            self._moved()
+
+    def _longest(self) -> int:
+        return max((width_of(shown.line.text) for shown in self._shown()), default=0)
+
+    def _next(self, places: Sequence[int], step: int) -> int | None:
+        """The next of some rows after the cursor (or before it), None past the last."""
+        sequence = self._sequence()
+        if not places or not sequence or self.lens is None:
+            return None
+        first, skip = self._first_shown()
+        row = self.lens.row_of(self.current) if self.current is not None else None
+        if row is not None:
+            here = row
+        elif step > 0:
+            here = sequence[first] - 1
+        else:  # back from the end of what is on show
+            last = self._walk(first, skip, self._rows())[0]
+            here = sequence[last] if last < len(sequence) else sequence[-1] + 1
+        at = bisect_right(places, here) if step > 0 else bisect_left(places, here) - 1
+        return places[at] if 0 <= at < len(places) else None
+
+    def _jump(self, what: str, places: Sequence[int], step: int) -> int | None:
+        """The next one of a kind: what is loaded, else asked for; around the ends where all is loaded."""
+        found = self._next(places, step)
+        if found is None:
+            if self.reading is not None and not self.reading.whole:
+                self.post_message(self.Beyond(what, step))
+                return None
+            if places:
+                found = places[0 if step > 0 else -1]
+        if found is not None:
+            self.show_index(found)
+        return found
+
+    def action_hit(self, step: int) -> None:
+        """Next or previous hit; in a fold of repeats, which is opened for it."""
+        if self.lens is not None and self._jump("hit", self.lens.hits, step) is not None:
+            self.open_hit(step)
+
+    def open_hit(self, step: int) -> None:
+        """Opens the fold under the cursor for the hit in it, and moves the lines so that the hit can be seen."""
+        row, lens = self.current_row(), self.lens
+        if row is None or lens is None or self._window is None:
+            return
+        repeated = row.lines == 1 and row.count > 1 and row.count != len(row.ranks)
+        if repeated or (row.lines > 1 and not lens.spans(flat(row.shown.text))):
+            end = self._window.index_of(row.last) if row.last is not None else None
+            lens.toggle(row.index)
+            at = (
+                bisect_left(lens.hits, row.index)
+                if step > 0 or end is None
+                else bisect_right(lens.hits, end) - 1
+            )
+            if 0 <= at < len(lens.hits):
+                self.show_index(lens.hits[at])
+        self._show_sideways()
+
+    def _show_sideways(self) -> None:
+        """Moves the lines so that the first hit of the cursor's row can be seen."""
+        row = self.current_row()
+        if row is None or self.lens is None or self.wrapped:
+            return
+        line = line_of(row, newest=not self.numbers)
+        found = self.lens.spans(line.text)
+        if not found:
+            return
+        begin, end = (width_of(line.text[:at]) for at in found[0])
+        room = self._text_width() - runs_width(line.note) - 2
+        if end <= room:
+            self.shift = 0
+        elif not self.shift <= begin < end <= self.shift + room:
+            self.shift = max(0, begin - room // 2)
+        self._moved()
+
+    def action_phase(self, step: int) -> None:
+        """Next or previous beginning of a phase."""
+        if self.lens is not None:
+            self._jump("phase", self.lens.phases, step)
+
+    def action_error(self, step: int) -> None:
+        """Next or previous error line."""
+        if self.lens is not None:
+            self._jump("error", self.lens.errors, step)
+
+    def show_line(self, number: int) -> bool:
+        """Puts the cursor on a line of the file; False where it is not loaded."""
+        index = self._window.at_line(number) if self._window is not None else None
+        if index is None:
+            return False
+        self.show_index(index)
+        return True
+
+    def on_resize(self) -> None:
+        if self.current is not None and not self.following:  # fewer rows: the cursor stays in sight
+            self.show_index(self.current)
+        super().on_resize()
+
+    # -- how it is shown -------------------------------------------------------------------------------------------
+
+    def action_folds(self) -> None:
+        """Repeated lines and tracebacks folded into one row each, or every line; the cursor stays on its record."""
+        if self.lens is None:
+            return
+        from tui.core.log.lens import Folds
+
+        fold = not self.folded
+        top = self._first_shown()[0] if self.current is not None else 0
+        place = self.place
+        self.lens.set(folds=Folds(repeats=fold, tracebacks=fold))
+        if place is not None and (now := self.place) is not None:  # its row stays where it is on the screen
+            self._put_top(now - (place - top))
+        self._moved()
+
+    def open_fold(self) -> bool:
+        """Opens the fold under the cursor; False where its row is a single line."""
+        row = self.current_row() if self.current is not None else None
+        if row is None or (row.count == 1 and row.lines == 1):
+            return False
+        self.action_fold()
+        return True
+
+    def action_fold(self) -> None:
+        """Opens the fold under the cursor, or closes the one that its line is of."""
+        if self.lens is None or self.current is None:
+            return
+        self.lens.toggle(self.current)
+        self.show_index(self.current)
+
+    def action_wrap(self) -> None:
+        """Long lines over several rows, or cut."""
+        self.wrapped = not self.wrapped
+        self.shift = self._skip = 0
+        self._moved()
+
+    def action_clock(self) -> None:
+        """Time of day, or time since the log began."""
+        self.relative = not self.relative
+        self._moved()
+
+    def known_ranks(self) -> list[str]:
+        """Rank tags seen in the log, `main` first."""
+        state = self.board.state
+        seen = dict.fromkeys(rank.tag for rank in state.startup.ranks if rank.tag) if state else {}
+        if self.reading is not None:
+            seen.update(self.reading.ranks)
+        seen.pop("main", None)
+        return ["main", *sorted(seen, key=_natural)]
+
+    def action_ranks(self) -> None:
+        """All ranks, then one after the other."""
+        order = [None, *(frozenset((rank,)) for rank in self.known_ranks())]
+        present = self.filter.ranks
+        at = order.index(present) if present in order else 0
+        self.set_ranks(order[(at + 1) % len(order)])
+
+    def set_ranks(self, ranks: "frozenset[str] | None") -> None:
+        """Shows lines of these ranks only; None shows all."""
+        from dataclasses import replace
+
+        self.set_filter(replace(self.filter, ranks=ranks))
+
+    def action_access(self) -> None:
+        """Access lines of the HTTP server, or all but those."""
+        from dataclasses import replace
+
+        self.set_filter(replace(self.filter, access=not self.filter.access))
+
+    # -- selecting -------------------------------------------------------------------------------------------------
+
+    def action_select(self) -> None:
+        """Begins a selection at the cursor, or drops it."""
+        if self.marked is not None:
+            self.marked = None
+        else:
+            if self.current is None:
+                self.action_move(-1)
+            self.marked = self.current
+        self._moved()
+
+    def action_extend(self, step: int) -> None:
+        """Moves the cursor with the selection."""
+        if self.marked is None:
+            self.action_select()
+        self.action_move(step)
+
+    def _under(self, y: int) -> int | None:
+        """Index of the row at a line of the widget."""
+        line = 1
+        for shown in self._shown():
+            line += len(shown.pieces)
+            if 1 <= y < line:
+                return shown.index
+        return None
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
@@ -341,236 +665,221 @@ class LogView(Painted):
         event.stop()
         self._scroll(3)
 
-    def on_click(self, event: events.Click) -> None:
-        shown = self._shown()
-        if 1 <= event.y <= len(shown):
-            self._show(shown[event.y - 1][0])
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        event.stop()
+        self.action_side(-1)
 
-    def _jump(self, places: Sequence[int], step: int) -> None:
-        if not places:
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        event.stop()
+        self.action_side(1)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button != 1:
             return
+        self._pressed = self._under(event.y)
+        if self._pressed is not None:
+            self.capture_mouse()
+            self.marked = None
+            self.show_index(self._pressed)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed is None:
+            return
+        if event.y < 1:
+            self._drag_past(-1)
+            return
+        if event.y >= self.size.height:
+            self._drag_past(1)
+            return
+        under = self._under(event.y)
+        if under is not None and (self.marked is not None or under != self._pressed):
+            self.marked = self._pressed
+            self.show_index(under)
+
+    def _drag_past(self, step: int) -> None:
+        self.marked = self._pressed
+        place = self.place
         sequence = self._sequence()
-        if self.current is not None:
-            here = self.current
-        elif step > 0:
-            here = self._first_shown() - 1
-        else:  # back from the end of what is on show
-            last = bisect_left(sequence, self._first_shown()) + self._rows()
-            here = sequence[last] if last < len(sequence) else sequence[-1] + 1 if sequence else 0
-        at = bisect_right(places, here) if step > 0 else bisect_left(places, here) - 1
-        self._show(places[at % len(places)])
+        if place is not None and 0 <= place + step < len(sequence):
+            self.show_index(sequence[place + step])
 
-    def action_hit(self, step: int) -> None:
-        """Next or previous hit, around the ends."""
-        self._jump(self._hits, step)
-
-    def action_phase(self, step: int) -> None:
-        """Next or previous beginning of a phase."""
-        if self.folded and self.board.log is not None:
-            self._jump([mark.row for mark in self.board.log.phases], step)
-        else:
-            items, first = self._source()
-            self._jump(
-                [first + i for i, item in enumerate(items) if self._line(item).record.kind == "phase"], step
-            )
-
-    def action_error(self, step: int) -> None:
-        """Next or previous error line."""
-        if self.folded and self.board.log is not None:
-            self._jump(self.board.log.errors, step)
-        else:
-            items, first = self._source()
-            self._jump(
-                [first + i for i, item in enumerate(items) if self._line(item).record.kind == "error"], step
-            )
-
-    def show_line(self, number: int) -> None:
-        """Puts the cursor on a line of the file."""
-        items, first = self._source()
-        numbers = [first_number(item) for item in items]
-        place = bisect_right(numbers, number) - 1 if numbers == sorted(numbers) else -1
-        if place < 0:
-            place = max(
-                (i for i, n in enumerate(numbers) if 0 < n <= number), key=lambda i: numbers[i], default=0
-            )
-        if items:
-            self._show(first + place)
-
-    def action_folds(self) -> None:
-        """Repeated lines folded into one, or every line; the cursor stays on its record."""
-        buffer = self.board.log
-        record = self.current_record() if self.current is not None and not self.following else None
-        exact = self._exact
-        self.folded = not self.folded
-        self.current = None
-        self._rescan()
-        if record is None or buffer is None:
-            self.following = True
-        elif self.folded:
-            row = buffer.row_of(record)
-            self._show(row if row is not None else buffer.first_row)
-            self._exact = record
-        else:
-            wanted = exact if exact is not None else record
-            at = next((i for i, found in enumerate(buffer.records) if found is wanted), None)
-            self._show(buffer.first_record + (at or 0))
-        self._moved()
-
-    def action_wrap(self) -> None:
-        """Long lines over several rows, or cut."""
-        self.wrapped = not self.wrapped
-        self._moved()
-
-    def action_ranks(self) -> None:
-        """All ranks, then one after the other."""
-        order: list[str | None] = [None, *self.known_ranks()]
-        at = order.index(self.rank) if self.rank in order else 0
-        self.rank = order[(at + 1) % len(order)]
-        self.current, self.following = None, True
-        self._rescan()
-        self._moved()
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        self.release_mouse()
+        self._pressed = None
 
     # -- painting --------------------------------------------------------------------------------------------------
 
-    def _shown(self) -> list[tuple[int, list[str]]]:
-        """Absolute index and lines of text of each row on show, from the top."""
-        sequence = self._sequence()
-        items, first = self._source()
-        rows = self._rows()
-        if not self.wrapped:
-            if self.following:
-                chosen = sequence[max(0, len(sequence) - rows) :]
-            else:
-                begin = bisect_left(sequence, self._top)
-                # A page at the end stays full while the reader holds still.
-                begin = max(0, min(begin, len(sequence) - 1))
-                chosen = sequence[begin : begin + rows]
-            return [
-                (index, [self._line(items[index - first]).text[:_LONG]]) for index in chosen if first <= index
-            ]
-        width = max(10, self._text_width())
-        out: list[tuple[int, list[str]]] = []
-        used = 0
-        if self.following:
-            for index in reversed(sequence):
-                lines = wrap(self._line(items[index - first]).text[:_SHOWN], width)
-                lines = lines[-(rows - used) :]
-                out.append((index, lines))
-                used += len(lines)
-                if used >= rows:
-                    break
-            return out[::-1]
-        for index in sequence[max(0, min(bisect_left(sequence, self._top), len(sequence) - 1)) :]:
-            lines = wrap(self._line(items[index - first]).text[:_SHOWN], width)
-            out.append((index, lines[: rows - used]))
-            used += len(lines)
-            if used >= rows:
+    def _shown(self) -> list[_Shown]:
+        """The rows on show, from the top."""
+        if self.lens is None or not self.lens.sequence:
+            return []
+        place, skip = self._first_shown()
+        left = self._rows()
+        out: list[_Shown] = []
+        for index in self.lens.sequence[place : place + left]:
+            line = line_of(self.lens.row(index), newest=not self.numbers)
+            pieces = self._wrapped(line)[skip : skip + left] if self.wrapped else [(0, line.text)]
+            out.append(_Shown(index, line, skip, pieces))
+            left -= len(pieces)
+            skip = 0
+            if left <= 0:
                 break
         return out
 
-    def _columns(self, width: int) -> tuple[int, int, int, int, int]:
-        """Columns of the gutter's right end (0 = none), mark, time, rank and text."""
-        if self.numbers and width >= 100:
-            return 17, 20, 22, 31, 38
-        if self.numbers:
-            return 0, 9, 11, 20, 27
-        return (10, 13, 15, 24, 31) if width >= 100 else (0, 1, 3, 12, 19)
+    def _columns(self, width: int) -> tuple[int, int, int, int, int, int]:
+        """Columns: the number's end, the gutter's right end (0 = none), mark, time, rank and text."""
+        if not self.numbers:
+            return (0, 10, 13, 15, 24, 31) if width >= 100 else (0, 0, 1, 3, 12, 19)
+        digits = max(6, self._digits())
+        if width >= 100:
+            return digits + 1, digits + 11, digits + 14, digits + 16, digits + 25, digits + 32
+        return digits + 1, 0, digits + 3, digits + 5, digits + 14, digits + 21
+
+    def _digits(self) -> int:
+        window = self._window
+        if window is None or not window.records:
+            return 0
+        last = next((r.number for r in reversed(window.records) if r.number), 0)
+        return len(f"{last + (window.line_base or 0):,}")
 
     def _text_width(self) -> int:
-        return self.size.width - self._columns(self.size.width)[4] - (4 if self.numbers else 1)
+        return self.size.width - self._columns(self.size.width)[-1] - (4 if self.numbers else 1)
 
     def draw(self, canvas: Canvas) -> None:
         width = canvas.width
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
-        items, first = self._source()
-        if not items:
+        reading = self.reading
+        if self.lens is None or reading is None or not self.lens.sequence:
             canvas.put(1, 1, self._empty(), "muted", width - 2)
             return
-        gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
+        number_at, gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
-        newest = self._line(items[-1]).record.phase
-        shown_phase: Phase | None = None
+        newest = reading.phase_at(reading.window.end - 1) if reading.at_tail else None
+        own = self.lens.row_of(self.current) if self.current is not None and not self.following else None
+        chosen = self._chosen()
+        before: Phase | None = None
         y = 1
-        for index, lines in self._shown():
-            item = items[index - first]
-            line = self._line(item)
-            record = line.record
-            begins = index == first or (
-                index > first and self._line(items[index - first - 1]).record.phase is not record.phase
-            )
-            here = index == self.current and not self.following
-            if here:
-                canvas.fill(1, y, end - 1, len(lines), "raised")
-            ground = "/raised" if here else ""
-            for offset, text in enumerate(lines):
+        for shown in self._shown():
+            line = shown.line
+            here = shown.index == own
+            ground = "/raised" if here else "/accbg" if shown.index in chosen else ""
+            if ground:
+                canvas.fill(1, y, end - 1, len(shown.pieces), ground[1:])
+            phase = reading.phase_at(shown.index)
+            begins = y == 1 or phase is not before
+            for offset, (at, text) in enumerate(shown.pieces):
                 row = y + offset
                 if gutter:
-                    now = record.phase is newest
-                    if (
-                        record.phase is not None
-                        and (begins or shown_phase is not record.phase)
-                        and offset == 0
-                    ):
-                        canvas.right(
-                            gutter, row, _GUTTER[record.phase], ("accent!" if now else "muted!") + ground
-                        )
-                    edge = "accent" if now else "muted" if begins and offset == 0 else "line"
+                    now = phase is not None and phase is newest
+                    if begins and offset == 0 and phase is not None:
+                        spec = ("accent!" if now else "muted!") + ground
+                        canvas.right(gutter, row, GUTTER[phase], spec)
+                    edge = "accent" if now else "muted" if begins and offset == 0 and y > 1 else "line"
                     canvas.put(gutter + 1, row, "│", edge + ground)
-                if offset:
-                    self._text(canvas, row, text, text_at, end, line, here=here)
+                if offset or shown.first:
+                    self._text(canvas, row, line, at, text, text_at, end, here=here, ground=ground)
                     continue
-                if self.numbers and record.number:
-                    number = first_number(item)
-                    canvas.right(7, row, f"{number:,}", ("strong!" if here else "muted") + ground)
+                if number_at:
+                    self._number(canvas, number_at, row, shown.index, here=here, ground=ground)
                 canvas.put(mark_at, row, line.mark[0], line.mark[1] + ground)
-                canvas.put(time_at, row, line.time or "", "muted" + ground, 8)
+                canvas.put(time_at, row, self._clock(shown.index, line), "muted" + ground, 8)
                 canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
-                note = [(part, spec + ground) for part, spec in line.note]
                 stop = end
-                if note:
-                    stop = canvas.right_runs(end, row, note) - 2
-                self._text(canvas, row, text, text_at, stop, line, here=here)
+                if line.note:
+                    stop = (
+                        canvas.right_runs(end, row, [(part, spec + ground) for part, spec in line.note]) - 2
+                    )
+                self._text(canvas, row, line, at, text, text_at, stop, here=here, ground=ground)
             if here:
                 canvas.put(0, y, "▌", "accent" if self.has_focus else "muted")
-            shown_phase = record.phase
-            y += len(lines)
+            before = phase
+            y += len(shown.pieces)
         if self.numbers:
             self._overview(canvas)
 
+    def _chosen(self) -> range | frozenset[int]:
+        """Indices that lie in the selection."""
+        if self.lens is None or self.marked is None or self.current is None:
+            return frozenset()
+        ends = [row for i in (self.marked, self.current) if (row := self.lens.row_of(i)) is not None]
+        return range(min(ends), max(ends) + 1) if ends else frozenset()
+
+    def _number(self, canvas: Canvas, end: int, y: int, index: int, *, here: bool, ground: str) -> None:
+        assert self._window is not None
+        assert self.lens is not None
+        record = self.lens.row(index).record
+        if record.kind == "marker":  # a line of ours, it is not in the file
+            return
+        number = self._window.number_of(record)
+        text = f"{number:,}" if number is not None else "…"
+        canvas.right(end, y, text, ("strong!" if here else "muted") + ground)
+
+    def _clock(self, index: int, line: LogLine) -> str:
+        start = self.reading.start_s if self.reading is not None else None
+        if not self.relative or start is None or self.lens is None:
+            return line.time or ""
+        stamp = self.lens.row(index).record.stamp_s
+        return since(stamp - start) if stamp is not None else ""
+
     def _text(
-        self, canvas: Canvas, y: int, text: str, x: int, end: int, line: LogLine, *, here: bool
+        self,
+        canvas: Canvas,
+        y: int,
+        line: LogLine,
+        at: int,
+        text: str,
+        x: int,
+        end: int,
+        *,
+        here: bool,
+        ground: str,
     ) -> None:
-        ground = "/raised" if here else ""
         room = end - x
-        shown = clip(text, room)
-        canvas.put(x, y, shown, ("strong" if here and line.spec == "text" else line.spec) + ground, room)
-        needle = self.query_text
-        if not needle:
+        if room <= 0:
             return
-        sensitive = needle != needle.lower()
-        haystack = shown if sensitive else shown.lower()
-        if len(haystack) != len(shown):  # a letter whose lower case is longer: marking would be off
+        spec = ("strong" if here and line.spec == "text" else line.spec) + ground
+        visible, begin = (text, at) if self.wrapped else window(text, self.shift, room)
+        canvas.put(x, y, visible, spec, room)
+        if not self.wrapped:
+            if self.shift and text:
+                canvas.put(x, y, "…", "muted" + ground)
+            if begin + len(visible) < len(text):
+                canvas.put(end - 1, y, "…", spec)
+        assert self.lens is not None
+        if not self.filter.text:
             return
-        at = haystack.find(needle)
-        while at >= 0:
-            column = x + cells(shown[:at])
-            canvas.put(
-                column, y, shown[at : at + len(needle)], "bg!/warn" if here else "hittext/hit", end - column
-            )
-            at = haystack.find(needle, at + len(needle))
+        hit = "bg!/warn" if here else "hittext/hit"
+        for first, last in self.lens.spans(line.text[: begin + len(visible) + _LONG]):
+            first, last = max(first, begin), min(last, begin + len(visible))
+            if first < last:
+                column = x + width_of(line.text[begin:first])
+                canvas.put(column, y, line.text[first:last], hit, end - column)
 
     def _facts(self, width: int) -> list[Run]:
-        buffer = self.board.log
+        reading = self.reading
+        if reading is None or self.lens is None:
+            return []
         facts: list[Run] = []
-        if buffer is None:
-            return facts
-        if self.numbers:
-            record = self.current_record()
-            if record is not None and not self.following:
-                if record.number:
-                    facts += [("line ", "muted"), (f"{record.number:,}", "text"), (" · ", "muted")]
-                if record.phase is not None:
-                    facts += [("phase ", "muted"), (_GUTTER[record.phase], "text"), (" · ", "muted")]
+        state = reading.state()
+        if state is not None:
+            facts += [("▲ ", "warn"), (state, "text"), (" · ", "muted")]
+        elif reading.busy is not None and self.numbers:
+            facts += [(f"{reading.busy}… · ", "muted")]
+        selected = len(self._selected_rows())
+        if selected:
+            facts += [(f"{selected:,}", "strong!"), (" rows selected, ", "muted"), ("y", "accent!"), (" copies, ", "muted"),
+                      ("W", "accent!"), (" writes · ", "muted")]  # fmt: skip
+        elif self.numbers:
+            row = self.current_row()
+            if row is not None and not self.following:
+                number = reading.window.number_of(row.record) if row.record.number else None
+                if number is not None:
+                    facts += [("line ", "muted"), (f"{number:,}", "text"), (" · ", "muted")]
+                phase = reading.phase_at(row.index)
+                if phase is not None:
+                    facts += [("phase ", "muted"), (GUTTER[phase], "text"), (" · ", "muted")]
+            if self.shift:
+                facts += [("column ", "muted"), (f"{self.shift + 1:,}", "text"), (" · ", "muted")]
         else:
             lines = self.board.state.startup.lines if self.board.state else 0
             facts += [(f"{lines:,} lines", "muted"), (" · ", "muted")]
@@ -582,43 +891,95 @@ class LogView(Painted):
                     (" warning · ", "muted"),
                     ("≡ folded · ", "muted"),
                 ]
-        if self.board.behind_bytes > 65536:
-            facts += [(f"{fmt.size(self.board.behind_bytes)} behind · ", "warn")]
+        behind = reading.behind_bytes if reading.file is not None else self.board.behind_bytes
+        if behind > 65536:
+            facts += [(f"{fmt.size(behind)} behind · ", "warn")]
         if self.following:
             facts.append(("following", "accent"))
         else:
             facts += [("not following, ", "muted"), ("f", "accent!"), (" to follow", "muted")]
-        return facts if width_of(facts) < width - 8 else facts[-1:]
+        return facts if runs_width(facts) < width - 8 else facts[-1:]
+
+    def _selected_rows(self) -> Sequence[int]:
+        if self.lens is None or self.marked is None or self.current is None:
+            return ()
+        chosen = self._chosen()
+        if not isinstance(chosen, range):
+            return ()
+        sequence = self.lens.sequence
+        return sequence[bisect_left(sequence, chosen.start) : bisect_left(sequence, chosen.stop)]
 
     def _empty(self) -> str:
-        if self.board.run is None:
-            return "no server, no log" if self.board.connected else "not connected"
-        if self.board.run.log_path is None and self.board.state is not None:
-            return "this server's output goes nowhere that can be read"
-        if self.hidden:
+        board, reading = self.board, self.reading
+        if reading is not None and self.lens is not None and self.lens.hidden:
             return "no line passes the filter"
+        if reading is not None and reading.file is not None:
+            return reading.state() or (
+                "the file is empty" if reading.window.serial or reading.ended else "reading…"
+            )
+        if board.run is None:
+            return "no server, no log" if board.connected else "not connected"
+        if board.run.log_path is None and board.state is not None:
+            return "this server's output goes nowhere that can be read"
         return "nothing written yet"
 
     def _overview(self, canvas: Canvas) -> None:
-        """Where phases, errors and hits are in the whole buffer, and which part is on show."""
-        sequence = self._sequence()
-        _items, _first = self._source()
+        """Where phases, errors and hits are in the whole log, and which part is on show."""
+        reading = self.reading
         rows = canvas.height - 1
-        if len(sequence) <= rows or rows < 3:
+        assert reading is not None
+        assert self.lens is not None
+        sequence = self.lens.sequence
+        if rows < 3 or (reading.whole and len(sequence) <= rows):
             return
         x = canvas.width - 2
-
-        def row_of(index: int) -> int:
-            return 1 + min(rows - 1, bisect_left(sequence, index) * rows // len(sequence))
-
-        begin = self._first_shown()
         shown = self._shown()
-        for y in range(row_of(begin), row_of(shown[-1][0] if shown else begin) + 1):
+        if reading.whole:
+            count = len(sequence)
+
+            def row_of(index: int) -> int:
+                return 1 + min(rows - 1, bisect_left(sequence, index) * rows // count)
+
+            first, last = (row_of(shown[end].index) for end in (0, -1)) if shown else (1, 1)
+            hits = [row_of(index) for index in _thinned(self.lens.hits, rows)]
+            phases = [row_of(index) for index in self.lens.phases]
+            errors = [row_of(index) for index in _thinned(self.lens.errors, rows)]
+        else:
+            size = max(1, (reading.file.size or 1) if reading.file is not None else 1)
+
+            def row_at(offset: int) -> int:
+                return 1 + max(0, min(rows - 1, offset * rows // size))
+
+            window = reading.window
+            first, last = (
+                (row_at(window.record(shown[end].index).offset) for end in (0, -1)) if shown else (1, 1)
+            )
+            hits = [row_at(hit.offset) for hit in reading.known_hits(rows * 4)]
+            hits += [row_at(window.record(index).offset) for index in _thinned(self.lens.hits, rows)]
+            phases = [row_at(mark.offset) for mark in reading.known_marks("phase")]
+            errors = [row_at(mark.offset) for mark in reading.known_marks("error")]
+        for y in range(first, last + 1):
             canvas.put(x + 1, y, "▐", "muted")
-        for hit in self._hits[:: max(1, len(self._hits) // (rows * 4))]:
-            canvas.put(x, row_of(hit), "–", "warn")
-        if self.folded and self.board.log is not None:
-            for mark in self.board.log.phases:
-                canvas.put(x, row_of(mark.row), "▸", "accent")
-            for error in self.board.log.errors[-400:]:
-                canvas.put(x, row_of(error), "✗", "err")
+        for rows_of, char, spec in ((hits, "–", "warn"), (phases, "▸", "accent"), (errors, "✗", "err")):
+            for y in rows_of:
+                canvas.put(x, y, char, spec)
+
+
+def since(seconds: float) -> str:
+    """Time since a start in eight cells: `+0:31:58`, `−0:00:04`."""
+    total = round(abs(seconds))
+    text = f"{total // 3600}:{total % 3600 // 60:02d}:{total % 60:02d}"
+    return (("−" if seconds < 0 and total else "+") + text) if total < 36_000 else text
+
+
+def _thinned(places: Sequence[int], rows: int) -> Sequence[int]:
+    """A sample of many places: more than a few in a row of the screen look the same."""
+    return places[:: max(1, len(places) // (rows * 4))]
+
+
+def _natural(tag: str) -> list[tuple[str, int]]:
+    parts = []
+    for word in tag.split():
+        head = word.rstrip("0123456789")
+        parts.append((head, int(word[len(head) :] or -1)))
+    return parts

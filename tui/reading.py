@@ -1,0 +1,288 @@
+"""One open log as the panel reads it: what is loaded of it, what is known of the rest, and what goes on, in words.
+
+Free of Textual, like the board. A log that the panel watches anyway is read from the watcher's window; a file of any size
+is read through `LogFile`, which holds a part of it and asks the host for the rest.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError, LinkLost
+from tui.core.log.logs import LogRecord
+from tui.core.log.phases import Phase
+from tui.core.log.series import DecodeSeries
+from tui.core.log.window import LogWindow
+from tui.core.masking import mask_secrets
+
+if TYPE_CHECKING:
+    from tui.core.host.log_file import LogFile
+    from tui.core.host.log_search import Hit, HostSearch, Mark
+
+_GROWN_S = 2.0  # how often a search looks at what came since
+
+
+class Reading:
+    """One log on show.
+
+    Attributes:
+        name: what it is, for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`.
+        file: the file behind it; None where only what is watched can be read.
+        busy: what is being fetched, one line; None while nothing is.
+        problem: why the last fetch failed; None after the next one that worked.
+        search: the search over the whole file, None without one.
+        start_s: the stamp that counts as zero of relative time, None while none is known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        window: LogWindow | None = None,
+        file: "LogFile | None" = None,
+        *,
+        start_s: float | None = None,
+        touch: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.file = file
+        self._own = window if window is not None else LogWindow()
+        self.series = DecodeSeries()
+        self.ranks: dict[str, None] = {}  # tags seen, in order of appearance
+        self.busy: str | None = None
+        self.problem: str | None = None
+        self.search: HostSearch | None = None
+        self.searching = False
+        self.start_s = start_s
+        self.behind_bytes = 0
+        self.ended = False
+        self._touch = touch
+        self._fetching = asyncio.Lock()
+        self._opened = asyncio.Event()
+
+    # -- what is loaded --------------------------------------------------------------------------------------------
+
+    @property
+    def window(self) -> LogWindow:
+        """What is loaded around the reader."""
+        return self.file.window if self.file is not None else self._own
+
+    @property
+    def at_tail(self) -> bool:
+        """Whether the window is the growing end."""
+        return self.file is None or self.file.at_tail
+
+    @property
+    def at_begin(self) -> bool:
+        """Whether nothing can be loaded before the window."""
+        return self.file is None or self.file.at_begin
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the log is loaded."""
+        return self.at_tail and self.at_begin
+
+    def last_line(self) -> int | None:
+        """Number of the newest line, None where nobody counted."""
+        tail = self.file.tail if self.file is not None else self._own
+        last = next((record for record in reversed(tail.records) if record.kind != "marker"), None)
+        return tail.number_of(last) if last is not None else None
+
+    def phase_at(self, index: int) -> Phase | None:
+        """The phase in force at a record of the window."""
+        try:
+            phase = self.window.record(index).phase
+        except IndexError:  # the first of a fold whose newer ones are still there
+            return None
+        if phase is None and self.file is not None:
+            return self.file.phase_at(index)
+        return phase
+
+    def known_hits(self, count: int) -> "Sequence[Hit]":
+        """A sample of the hits that the search over the whole file knows by place."""
+        state = self.search.state if self.search is not None else None
+        hits = (*state.first, *state.last) if state is not None else ()
+        return hits[:: max(1, len(hits) // max(1, count))]
+
+    def known_marks(self, kind: str) -> "Sequence[Mark]":
+        """Phases or errors of the whole file, as far as the host has told."""
+        if self.file is None:
+            return ()
+        return self.file.marks.phases if kind == "phase" else self.file.marks.errors
+
+    def state(self) -> str | None:
+        """What stands between the log and its reader just now, one line; None while all is well."""
+        return (self.file.problem if self.file is not None else None) or self.problem
+
+    def saw(self, records: "tuple[LogRecord, ...] | list[LogRecord]") -> None:
+        """Takes newer records of the log into ranks and figures."""
+        for record in records:
+            if record.rank is not None and record.rank not in self.ranks:
+                self.ranks[record.rank] = None
+            if self.start_s is None:
+                self.start_s = record.stamp_s
+        self.series.feed(records)
+
+    # -- following and fetching ------------------------------------------------------------------------------------
+
+    async def follow(self, ended: Callable[[], bool] | None = None) -> None:
+        """Follows the file until its writer has ended, or this is cancelled. Raises UsageError, HostError."""
+        file = self.file
+        assert file is not None
+        lost_at: float | None = None
+        async for update in file.updates(ended):
+            self._opened.set()
+            self.saw(update.records)
+            self.behind_bytes = update.behind_bytes
+            if update.event == "link_lost":
+                lost_at = time.monotonic()
+            elif lost_at is not None and update.event != "gone":
+                took = fmt.age(time.monotonic() - lost_at)
+                lost_at = None
+                if update.event not in ("truncated", "replaced"):
+                    file.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
+            self.ended = update.event == "ended"
+            self._touch()
+
+    async def earlier(self) -> bool:
+        """Loads what stands before the window; False where nothing came."""
+        file = self.file
+        if file is None or file.at_begin:
+            return False
+        before = min(file.begin, 1 << 18)
+        return bool(await self._fetch(f"reading {fmt.size(before)} earlier", file.load_before))
+
+    async def later(self) -> bool:
+        """Loads what stands after the window; False where nothing came."""
+        if self.file is None or self.file.at_tail:
+            return False
+        return bool(await self._fetch("reading on", self.file.load_after))
+
+    async def jump(self, offset: int, number: int | None = None) -> int | None:
+        """Loads what is around a byte of the file; index of the record that holds it."""
+        file = self.file
+        if file is None:
+            return None
+        here = file.window.at_offset(offset)
+        if here is not None:
+            return here
+        return await self._fetch("reading there", lambda: file.jump_to(offset, number=number))
+
+    async def jump_to_line(self, number: int) -> int | None:
+        """The same for a line of the file, counted from 1."""
+        file = self.file
+        if file is None:
+            return None
+        return await self._fetch(f"looking for line {number:,}", lambda: file.jump_to_line(number))
+
+    async def jump_to_share(self, share: float) -> int | None:
+        """The same for a place in the file, 0 its beginning and 1 its end."""
+        if self.file is None:
+            window = self._own
+            return window.first + int(share * max(0, len(window.records) - 1)) if window.records else None
+        return await self.jump(int(share * max(0, (self.file.size or 1) - 1)))
+
+    async def reach(self, what: str, step: int, index: int | None) -> int | None:
+        """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
+
+        `begin` and `end` are the first line and the growing end. Returns the index of its record; None where there is none.
+        """
+        file = self.file
+        if file is None:
+            return None
+        if what == "begin":
+            return await self.jump(0, 1)
+        if what == "end":
+            file.to_tail()
+            return None
+        around = 0 if step > 0 else file.size or 0
+        found: Hit | Mark | None = None
+        if what == "hit":
+            search = self.search
+            if search is None:
+                return None
+            async with self._told("looking for the next hit" if step > 0 else "looking for the hit before"):
+                found = await file.next_hit(index, step) if index is not None else None
+                found = found or await search.next(around, step)
+        else:
+            if not file.marks.state.done:
+                async with self._told(f"looking for {what}s"):
+                    async for _ in file.marks.run():
+                        self._touch()
+            found = file.next_mark(what, index, step) if index is not None else None
+            found = found or file.marks.next(what, around, step)
+        return await self.jump(found.offset, found.number) if found is not None else None
+
+    async def look_for(self, text: str, regex: bool) -> None:
+        """Searches the whole file, and what it grows by, until cancelled. Raises UsageError for a text that can't be searched."""
+        from tui.core.host.log_search import Needle
+
+        file = self.file
+        assert file is not None
+        search = file.begin_search(Needle(text, regex))
+        self.search = search
+        try:
+            while True:
+                self.searching = True
+                try:
+                    async for _ in search.run():
+                        self._touch()
+                except EagletuiError as error:
+                    self.problem = f"search: {error.message}"
+                self.searching = False
+                self._touch()
+                await asyncio.sleep(_GROWN_S)
+                while (file.size or 0) <= search.state.looked_bytes:  # noqa: ASYNC110  nobody tells of growth
+                    await asyncio.sleep(_GROWN_S)
+        finally:
+            self.searching = False
+
+    def stop_search(self) -> bool:
+        """Forgets a search that is under way; False where none is."""
+        was, self.searching = self.searching, False
+        return was
+
+    async def survey(self) -> None:
+        """What is not loaded: the number of the first line that is, phases and errors. Once the file is open."""
+        file = self.file
+        assert file is not None
+        await self._opened.wait()
+        if file.at_begin and file.at_tail:
+            return
+        async for _ in file.marks.run():
+            self._touch()
+        await file.count_lines()
+        self._touch()
+
+    @contextlib.asynccontextmanager
+    async def _told(self, what: str) -> AsyncIterator[None]:
+        self.busy, self.problem = what, None
+        self._touch()
+        try:
+            yield
+        finally:
+            self.busy = None
+            self._touch()
+
+    async def _fetch(self, what: str, get: Callable[[], Awaitable[int | None]]) -> int | None:
+        async with self._fetching, self._told(what):
+            try:
+                return await get()
+            except LinkLost:
+                self.problem = f"{what}: the link is lost"
+            return None
+
+
+def line_text(record: LogRecord) -> str:
+    """A record as the server wrote it, with secrets masked; what cannot be printed stays replaced."""
+    text = mask_secrets(record.text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    if record.time is None:
+        return text
+    day = ""
+    if record.stamp_s is not None and record.stamp_s >= 86_400:
+        day = datetime.fromtimestamp(record.stamp_s, UTC).strftime("%Y-%m-%d ")
+    tags = f" {record.rank}" if record.rank and record.rank != "main" else ""
+    return f"[{day}{record.time}{tags}] {text}"
