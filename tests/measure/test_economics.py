@@ -313,7 +313,7 @@ def test_a_dear_verify_step_names_what_to_check():
     assert cost.text.startswith(
         "A verify step is 2.7× a decode step; normal is at most 1.5×; check all-reduces, "
     )
-    assert cost.suspects[0].id == "all_reduce"
+    assert (cost.suspects[0].id, cost.suspects[0].weight) == ("all_reduce", Weight.LIKELY)
     assert cost.suspects[0].evidence == (
         "30.0 ms over 122 of them leaves at most 246 µs each, 92 µs in a decode step; 33 µs is healthy"
     )
