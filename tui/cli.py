@@ -429,6 +429,29 @@ def breakeven(
     )
 
 
+@results.command(name="export")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "markdown", "jsonl"]), default="markdown", show_default=True
+)
+@click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
+def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
+    """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
+    from tui.cli_results import results_export
+
+    return results_export(refs, form, output)
+
+
+@results.command(name="recompute")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@json_option
+def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
+    """Figures anew from the raw rows, where a definition has changed."""
+    from tui.cli_results import results_recompute
+
+    return results_recompute(refs, as_json)
+
+
 @cli.command()
 @click.argument("host", required=False)
 @json_option

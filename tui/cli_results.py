@@ -78,6 +78,47 @@ def results_import(file: Path, dry_run: bool, host: str | None, profile: str | N
     return 0
 
 
+def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int:
+    """`eagletui results export`: everything that is stored, or what the references name, in their order."""
+    from tui.config import write_whole
+    from tui.core.measure import export
+
+    stored = store.read_all()
+    chosen = stored
+    if refs:
+        named = [result for ref in refs for result in store.resolve(ref, stored)]
+        chosen = list({result.result_id: result for result in named}.values())
+    if not chosen:
+        raise UsageError("nothing is stored", "eagletui bench measures a server", slug="unknown_result")
+    if form == "markdown":
+        text = export.markdown(chosen, stored)
+    else:
+        text = export.as_csv(chosen) if form == "csv" else export.jsonl(chosen)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(output, text)
+        say(f"{output}: {len(chosen)} results")
+    return 0
+
+
+def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
+    """`eagletui results recompute`: figures anew from the raw rows, where a definition has changed."""
+    stored = store.read_all()
+    chosen = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
+    changed = []
+    for result in chosen:
+        anew = store.recompute(result)
+        if anew != result:
+            store.write(anew)
+            changed.append(anew)
+    if as_json:
+        emit([flat(result) for result in changed])
+    else:
+        say(f"{len(chosen)} looked at, {len(changed)} changed")
+    return 0
+
+
 def table(results: list[Result]) -> str:
     """Results as aligned lines; an invalid one says why at the end of its line."""
     rows = [_COLUMNS, *(_row(result) for result in results)]
