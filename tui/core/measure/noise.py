@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from tui.core.measure.experiment_record import ExperimentRecord
 from tui.core.measure.model import ArmStatus, LoadPoint, Noise, Result
-from tui.core.measure.pairing import load_words, noise_of, setting
+from tui.core.measure.pairing import noise_of, setting
+from tui.core.measure.phrases import load_words
 from tui.core.measure.stats import pairs_needed
 from tui.core.measure.verdicts import noise_floor
 from tui.core.measure.yardsticks import DEFAULT, metric
