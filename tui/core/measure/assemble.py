@@ -180,7 +180,6 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         for name, value in info.items()
         if value is not None and name not in _NOT_ARGUMENTS
     }
-    steady = {name: value for name, value in args.items() if name not in _UNEVEN}
     environment = file.get("env")
     env = {str(name): str(value) for name, value in (environment or {}).items()}
     known = asked.server.env if environment is None else {**asked.server.env, **env}
@@ -188,9 +187,7 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
     server = replace(
         asked.server,
         args=args,
-        args_sha=hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16]
-        if args
-        else None,
+        args_sha=args_sha(args),
         env=dict(known),
         model=asked.server.model or info.get("model_path"),
         version=str(version) if version else asked.server.version,
@@ -206,6 +203,16 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         no_graphs=_no_graphs(info),
     )
     return server, checks, _gpus(asked, info)
+
+
+def args_sha(args: Mapping[str, object]) -> str | None:
+    """Tells resolved arguments of one configuration from another's; None where there are none."""
+    steady = {name: value for name, value in args.items() if name not in _UNEVEN}
+    return (
+        hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        if steady
+        else None
+    )
 
 
 def _gpus(asked: Asked, info: Mapping[str, Any]) -> int | None:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tui.core.errors import UsageError
+from tui.core.measure.assemble import args_sha
 from tui.core.measure.codec import from_json
 from tui.core.measure.model import (
     SCHEMA,
@@ -234,7 +235,9 @@ def _result(posted: Posted, moment: str) -> Result:
         tool=Tool(tool, backend=_text(figures.get("backend"))),
         server=MeasuredServer(
             POSTED_HOST,
+            sets=_sets(posted),
             args=posted.server_args,
+            args_sha=args_sha(posted.server_args),
             model=posted.model,
             version=posted.server_version,
             spec=posted.spec or _spec(posted),
@@ -293,6 +296,16 @@ def _load(posted: Posted) -> Load:
         ignore_eos=posted.ignore_eos,
         temperature=posted.temperature,
     )
+
+
+def _sets(posted: Posted) -> dict[str, object]:
+    """What a sweep of speculation varied: each of its records is another configuration."""
+    flags = {
+        "speculative-num-steps": "steps",
+        "speculative-eagle-topk": "topk",
+        "speculative-num-draft-tokens": "num_draft_tokens",
+    }
+    return {flag: value for flag, key in flags.items() if (value := posted.count(key)) is not None}
 
 
 def _spec(posted: Posted) -> SpecConfig | None:
