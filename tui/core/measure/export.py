@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tui
+from tui.core.errors import UsageError
 from tui.core.masking import mask_secrets
 from tui.core.measure import stats
 from tui.core.measure.codec import to_json
@@ -28,7 +29,7 @@ from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.core.text import one_line
 
 _LAUNCHES = 3  # of level L2, as for a verdict
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@")
 _NONE = "–"
 _ENTITIES = {
     "<": "&lt;",
@@ -138,7 +139,7 @@ def _csv_cell(value: object) -> object:
     if isinstance(value, int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else ""
-    text = _safe(text)
+    text = one_line(_safe(text), 30_000)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -225,7 +226,10 @@ def _verdicts(groups: Sequence[_Group], stored: tuple[Result, ...]) -> list[str]
         first = reference.setdefault(like, group)
         if first is not group and first.launches and group.launches:
             a, b = (Side(one.name, one.name, one.results) for one in (first, group))
-            said.append(compare(a, b, noise=noise_of(stored, yardstick, like)).text)
+            try:
+                said.append(compare(a, b, noise=noise_of(stored, yardstick, like)).text)
+            except UsageError as error:  # a launch is on both sides
+                said.append(f"no verdict: {error.message}")
     for group in groups:
         if invalid := [result for result in group.results if not result.valid]:
             reasons = dict.fromkeys(_why(result) for result in invalid)
