@@ -46,6 +46,21 @@ class _Commands(click.Group):
         return list(self.commands)
 
 
+class _Bench(click.Group):
+    """Sub-commands, and any other first word is a bench profile that is measured."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [_MEASURE, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in self.commands if name != _MEASURE]
+
+
+_MEASURE = "NAME"  # no profile's name: a command of its own would hide it
+
+
 class _Seconds(click.ParamType[float]):
     """A duration: not negative, finite."""
 
@@ -274,14 +289,27 @@ def stop(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> 
 
 @cli.command()
 @click.argument("what", metavar="RUN|[HOST:]FILE")
-@click.option("-f", "--follow", is_flag=True, help="Go on as it grows.")
+@click.argument("beside", metavar="[RUN|[HOST:]FILE]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows; the view on a terminal always does.")
 @host_option
 @json_option
-def logs(what: str, follow: bool, host: str | None, as_json: bool) -> int:
-    """The log of a run, or any log file, here or on a host."""
-    from tui.cli_commands import logs_command
+def logs(what: str, beside: str | None, follow: bool, host: str | None, as_json: bool) -> int:
+    """The log of a run, or any log file, here or on a host.
 
-    return logs_command(what, follow, host, as_json)
+    On a terminal it opens in a view, two logs side by side; its bytes are printed where the output goes elsewhere.
+    """
+    from tui.cli_commands import logs_command, logs_view
+
+    if beside is None and (as_json or not _view_fits()):
+        return logs_command(what, follow, host, as_json)
+    if as_json or not _view_fits():
+        raise UsageError("two logs side by side need a terminal", "name one of them, or leave out --json")
+    return logs_view([word for word in (what, beside) if word is not None], host)
+
+
+def _view_fits() -> bool:
+    """Whether somebody sits at a terminal that can show a screen."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @cli.command()
@@ -340,6 +368,37 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
     from tui.cli_results import results_import
 
     return results_import(file, dry_run, host, profile, as_json)
+
+
+@cli.group(cls=_Bench, invoke_without_command=True, subcommand_metavar="NAME [OPTIONS] | COMMAND [ARGS]...")
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Measure a running server with the bench profile NAME; `eagletui bench NAME --help` has the options."""
+    if ctx.invoked_subcommand is None:
+        raise UsageError("which bench profile?", "eagletui profiles lists them", slug="unknown_profile")
+
+
+@bench.command(name=_MEASURE, hidden=True)
+@click.argument("name")
+@click.option("--run", metavar="RUN", help="This server, instead of the one that is ready.")
+@click.option("--url", metavar="URL", help="A server at this address, as the host reaches it.")
+@host_option
+@click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile.")
+@json_option
+@click.pass_obj
+def measure(
+    directory: Path | None,
+    name: str,
+    run: str | None,
+    url: str | None,
+    host: str | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Measure a running server; each run is stored, with the conditions that it failed."""
+    from tui.cli_bench import bench_command
+
+    return bench_command(directory, name, run, url, host, sets, as_json)
 
 
 @cli.command()

@@ -66,7 +66,7 @@ async def _link_comes_up(opened: HostSession) -> bool:
     return False
 
 
-def _host_of(run: str, host: str | None) -> str:
+def host_of_run(run: str, host: str | None) -> str:
     """Where a run is: this machine's record of launches knows, else the host asked for."""
     if host:
         return host
@@ -401,13 +401,29 @@ async def _wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_
         raise TimedOut(message, hint) from None
     if last is None:
         raise EagletuiError(f"{run.run_id} gave no state", "see eagletui ps")
+    measured = await _measured(opened, last.run)
     if as_json:
-        emit(state_json(last))
+        emit(state_json(last) | measured)
     else:
         _tell(last)
     if until == "ready":
         return 0 if last.outcome is Outcome.READY else 1
     return 0 if last.run.exit_code == 0 or last.run.stopped_by_us else 1
+
+
+async def _measured(opened: HostSession, run: Run) -> dict[str, object]:
+    """What a measurement has left on the host, stored here: nobody may have looked while it went on."""
+    if run.kind != "bench" or not is_over(run):
+        return {}
+    from tui.core.measure import bench_run
+
+    try:
+        found = await bench_run.collect(opened, run)
+    except EagletuiError as error:
+        say(error.message)
+        return {"results": []}
+    say(f"{len(found)} results of {run.run_id} are stored")
+    return {"results": [result.result_id for result in found]}
 
 
 def _say_progress(state: ServerState, shown: object) -> object:
@@ -486,7 +502,7 @@ def wait_command(run: str, until: str, timeout: float | None, host: str | None, 
     """`eagletui wait`."""
 
     async def waiting() -> int:
-        async with session(_host_of(run, host)) as opened:
+        async with session(host_of_run(run, host)) as opened:
             found = await opened.find_run(run)
             return await _wait(opened, found, until, 3600.0 if timeout is None else timeout, as_json)
 
@@ -497,7 +513,7 @@ def stop_command(run: str, yes: bool, grace: float, host: str | None, as_json: b
     """`eagletui stop`: idempotent; asks only on a terminal."""
 
     async def stopping() -> int:
-        async with session(_host_of(run, host)) as opened:
+        async with session(host_of_run(run, host)) as opened:
             found = await opened.find_run(run)
             if is_over(found) and not found.orphans:
                 if as_json:
@@ -662,11 +678,25 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
         if path:
             async with session(where or "local") as opened:
                 return await copy(opened, path, None)
-        async with session(_host_of(what, host)) as opened:
+        async with session(host_of_run(what, host)) as opened:
             run = await _run_or_no_file(opened, what)
             return await copy(opened, _log_of(run), run)
 
     return run_async(show())
+
+
+def logs_view(named: list[str], host: str | None) -> int:
+    """`eagletui logs` on a terminal: one log, or two of them side by side."""
+    from tui.log_app import Target, run_log_view
+
+    targets = []
+    for what in named:
+        if _names_a_file(what):
+            where, path = _split_host(what)
+            targets.append(Target(where or "local", path if where else os.path.abspath(path)))
+        else:
+            targets.append(Target(_host_of(what, host), run=what))
+    return run_log_view(*targets)
 
 
 def _log_of(run: Run) -> str:
@@ -769,7 +799,7 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
     async def read_there() -> int:
         from tui.core.host.follow import follow as follow_file
 
-        name = where or ("local" if is_file else _host_of(what, host))
+        name = where or ("local" if is_file else host_of_run(what, host))
         async with session(name) as opened:
             target, run = path, None
             state = {"over": not follow}
