@@ -695,7 +695,7 @@ def logs_view(named: list[str], host: str | None) -> int:
             where, path = _split_host(what)
             targets.append(Target(where or "local", path if where else os.path.abspath(path)))
         else:
-            targets.append(Target(_host_of(what, host), run=what))
+            targets.append(Target(host_of_run(what, host), run=what))
     return run_log_view(*targets)
 
 
