@@ -24,7 +24,15 @@ REAL_PARTS = {
     "demo",
     "clone",
 }
-REAL_PLACES = {"e2e", "remote", "demo", "test_gpu_sampler.py", "test_flows.py", "test_odd_states.py"}
+REAL_PLACES = {
+    "e2e",
+    "remote",
+    "demo",
+    "test_gpu_sampler.py",
+    "test_flows.py",
+    "test_odd_states.py",
+    "test_loadgen.py",
+}
 
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")

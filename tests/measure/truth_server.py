@@ -27,7 +27,8 @@ belongs to the whole server:
     tokenizer   path that /model_info tells
 
 GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
-"in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish", "whole": it was sent in full}.
+"connection": its number, "in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish",
+"fault", "whole": it was sent in full}.
 """
 
 import asyncio
@@ -79,6 +80,7 @@ class Reply:
             "proposed": None,
             "cached": self.options["cached"],
             "finish": "stop" if stops else "length",
+            "fault": self.fault,
             "whole": False,
         }
         left, step = out, 0
@@ -224,19 +226,22 @@ class TruthServer:
         self.events: list[dict[str, Any]] = []
         self.counted = {"prompt": 0, "generation": 0, "cached": 0, "requests": 0, "verify": 0}
         self.running = 0
+        self.connections = 0
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests on one connection, one after another."""
+        self.connections += 1
+        number = self.connections
         try:
-            while await self._request(reader, writer):
-                pass
-        except (OSError, asyncio.IncompleteReadError, EOFError):
-            pass
+            while await self._request(reader, writer, number):
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError, EOFError, asyncio.CancelledError):
+            pass  # cancelled: the server ends
         finally:
             writer.close()
 
-    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         method, target, _ = head.split("\r\n", 1)[0].split(" ")
         path = target.partition("?")[0]
@@ -251,7 +256,7 @@ class TruthServer:
             return self._answer(writer, 401, {"error": "Unauthorized"})
         api = {"/generate": "generate", "/v1/chat/completions": "chat"}.get(path)
         if method == "POST" and api and not (api == "generate" and self.settings["dialect"] == "vllm"):
-            return await self._reply(writer, json.loads(body), api)
+            return await self._reply(reader, writer, json.loads(body), api, number)
         if path == "/truth":
             return self._answer(writer, 200, self.events)
         self.events.append({"what": path})
@@ -308,7 +313,14 @@ class TruthServer:
             'sglang:gen_throughput{model_name="truth",tp_rank="0"} 123.0\n'
         )
 
-    async def _reply(self, writer: asyncio.StreamWriter, request: dict[str, Any], api: str) -> bool:
+    async def _reply(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        request: dict[str, Any],
+        api: str,
+        number: int,
+    ) -> bool:
         for name in self.settings["refuses"]:
             if name in request or name in (request.get("stream_options") or {}):
                 self.events.append({"what": f"refused {name}"})
@@ -316,11 +328,11 @@ class TruthServer:
                     writer, 400, {"object": "error", "message": f"unknown field {name}", "code": 400}
                 )
         reply = Reply(request, self.settings, api)
-        event = {"what": api, "body": request, **reply.truth}
+        event = {"what": api, "body": request, "connection": number, **reply.truth}
         self.events.append(event)
         self.running += 1
         try:
-            goes_on = await self._send(writer, reply, event)
+            goes_on = await self._send(reader, writer, reply, event)
         finally:
             self.running -= 1
         if event["whole"]:
@@ -338,7 +350,9 @@ class TruthServer:
             self.counted[name] += truth[key] or 0
         self.counted["requests"] += 1
 
-    async def _send(self, writer: asyncio.StreamWriter, reply: Reply, event: dict[str, Any]) -> bool:
+    async def _send(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, event: dict[str, Any]
+    ) -> bool:
         options, fault = reply.options, reply.fault
 
         async def write(data: bytes) -> None:
@@ -358,7 +372,7 @@ class TruthServer:
         await asyncio.sleep(options["first_ms"] / 1000)
         if fault == "slow_head":
             await write(reply.head()[:20])
-            await asyncio.sleep(3600)
+            await reader.read()  # until the client has had enough
         await write(reply.head())
         frames = list(reply.frames())
         middle = len(frames) // 2
@@ -373,7 +387,7 @@ class TruthServer:
                 if fault == "cut":
                     return False
                 if fault == "stall":
-                    await asyncio.sleep(3600)
+                    await reader.read()
                 if fault == "error":
                     await write(
                         reply.part(reply.event(b'{"error":{"message":"the engine died","code":500}}'))

@@ -115,6 +115,7 @@ SPAN_S = 2.0  # of the spans that must agree before a warm-up counts as steady
 SPREAD = 0.03
 WARM_REQUESTS = 64  # at most, before the spans are looked at
 SHORT_OUTPUT = 64  # tokens, of the short warm-up
+GONE = 10  # refused connections in a row: the server has ended
 LIMITS = {
     "connect_s": 10.0,
     "stall_s": 180.0,
@@ -282,7 +283,6 @@ class Workload:
         while True:
             if plan.vocab and plan.dataset == "random-ids":
                 low, high = plan.vocab
-                self.round = 1
                 ids = [
                     low + int(part * (high - low))
                     for part in (self.rng.random() for _ in range(plan.input_len))
@@ -837,8 +837,9 @@ class Connection(Reader, asyncio.BufferedProtocol):
         """Sends the request."""
         self.exchange = exchange
         self.client.active.add(self)
-        self.transport.write(self.client.head(exchange) + exchange.body)
+        request = self.client.head(exchange) + exchange.body
         exchange.sent = self.heard = clock()
+        self.transport.write(request)
 
     def completed(self) -> None:
         exchange, self.exchange = self.exchange, None
@@ -1231,9 +1232,10 @@ class Server:
 
     async def _counters(self) -> tuple[dict[str, float], float] | None:
         answer = await self.client.ask("GET", "/metrics")
-        if answer.error or answer.status != 200:
-            return None
-        return read_metrics(answer.text.decode("utf-8", "replace"))
+        if answer.status == 200 and answer.error is None:
+            return read_metrics(answer.text.decode("utf-8", "replace"))
+        self.metrics = not 400 <= answer.status < 500
+        return None
 
     async def at_rest(self, least: dict[str, float] | None = None) -> tuple[dict[str, float] | None, bool]:
         """Counters that no longer change on an idle server, and whether it said that it is idle.
@@ -1245,7 +1247,6 @@ class Server:
         while self.metrics:
             found = await self._counters()
             if found is None:
-                self.metrics = False
                 break
             counters, busy = found
             reached = all(counters.get(name, 0) >= value for name, value in (least or {}).items())
@@ -1573,9 +1574,9 @@ class Load(Owner):
         else:
             self.failed += 1
             self.failed_in_a_row += 1
-            refused = exchange.error.startswith("connect")
-            if self.failed_in_a_row >= (10 if refused else max(20, 4 * (self.users or 1))) and (
-                refused or not self.completed
+            gone = exchange.error.startswith("connect")
+            if self.failed_in_a_row >= (GONE if gone else max(20, 4 * (self.users or 1))) and (
+                gone or not self.completed
             ):
                 self.stop()
         if self.users is not None and self.opened:
@@ -1657,6 +1658,7 @@ class Load(Owner):
             gc.enable()
             gc.unfreeze()
             self.ended_at = clock()
+        self._progress(self.ended_at)
 
     async def _tick(self) -> None:
         """How late the loop is, and prompts made ahead so that users who end together don't wait for them."""
@@ -1680,7 +1682,7 @@ class Load(Owner):
                 self.stop()
 
     def _progress(self, now: float) -> None:
-        then, tokens = next(((t, n) for t, n in self.history if now - t <= 1.05), self.history[-1])
+        then, tokens = next(((t, n) for t, n in self.history if now - t <= 1.05), (self.zero, 0))
         plan = self.plan
         ttft = statistics.median(entry[0] for entry in self.recent) * 1e3 if self.recent else None
         tpots = [entry[2] for entry in self.recent if entry[2] is not None]
@@ -1807,10 +1809,12 @@ async def warm_up(bench: Bench, point: dict[str, Any], run: int) -> dict[str, An
 
 def judge(load: Load) -> None:
     """Raises Stop where not one request got through, or the server is gone."""
-    if load.failed and (not load.completed or load.failed_in_a_row >= 10):
-        reason = next(x.error for x in reversed(load.all) if x.error is not None)
-        if reason.startswith(("connect", "reset", "closed")):
-            raise Stop("server_lost", reason, "read the end of the server's log")
+    reason = next((x.error for x in reversed(load.all) if x.error is not None), None)
+    if reason is None:
+        return
+    if load.failed_in_a_row >= GONE and reason.startswith("connect"):
+        raise Stop("server_lost", reason, "read the end of the server's log")
+    if not load.completed:
         raise Stop("refused", reason, "no request got through; read the server's log")
 
 
@@ -1853,7 +1857,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         "warmup": warmup,
         "errors": load.errors(),
         "options": {"continuous_usage": server.continuous_usage, "spec_details": server.spec_details},
-        "rounds": workload.round,
+        "rounds": -(-len(load.all) // len(plan.items)) if plan.dataset != "random-ids" else 1,
     }
     bench.gpus.forget(load.ended_at)
     meta["rows_sha256"] = write_whole(rows, load.rows())
@@ -1913,7 +1917,7 @@ def main(argv: list[str], work: Callable[[Bench], Coroutine[Any, Any, None]] = c
         plan = Plan.read(argv[1])
         raise_file_limit()
         task = loop.create_task(work(Bench(loop, plan)))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         loop.run_until_complete(task)
     except Stop as stop:
