@@ -1,6 +1,5 @@
 """`eagletui experiment` and `eagletui bench aa`: unattended; progress on stderr, the record on stdout at the end."""
 
-import re
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -197,10 +196,11 @@ class _Narrator:
             self._say(f"{title} failed{where}: {arm.cause}: {arm.reason}")
 
     def _said_message(self, state: ExperimentState) -> None:
-        """What it waits for; a figure that only shrinks is no news."""
-        plain = re.sub(r"[\d.,]+", "#", state.message) if state.message and not state.finished else None
-        if plain is not None and plain != self._message:
-            self._say(state.message or "")
+        """What it waits for; how far that is, is no news."""
+        message = None if state.finished else state.message
+        plain = message.partition(":")[0] if message else None
+        if message and plain != self._message:
+            self._say(message)
         self._message = plain
 
     def _say(self, text: str) -> None:

@@ -369,6 +369,9 @@ class ExperimentRunner:
             if run is not None and not self._complete(cell):
                 cell = await self._until_ready(cell, run)
                 cell = await self._measure(cell, run)
+                if self._without_valid(cell):
+                    self._tell("no run counts at one of the loads: measured once more")
+                    cell = await self._measure(replace(cell, bench_run_id=None), run)
         except LaunchFailed as failed:
             failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
@@ -404,18 +407,29 @@ class ExperimentRunner:
         limit_s = self._launches[cell.arm].startup_timeout_s
         async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
             async for state in states:
-                waits = f"waiting for the link to {self.record.host}" if state.stale else state.suspicion
                 self._see(phase=str(state.phase), eta_s=state.eta_s)
-                self._tell(waits)
+                if state.stale:
+                    self._tell(f"waiting for the link to {self.record.host}")
+                else:
+                    self._tell(state.suspected.text if state.suspected else None)
                 cell = replace(cell, ready_after_s=state.ready_after_s)
         self._see(eta_s=None)
         return self._keep_cell(cell)
 
     def _complete(self, cell: Cell) -> bool:
-        return len(cell.result_ids) >= self._wanted()
+        """Whether the last measurement of a launch came to its end."""
+        if cell.bench_run_id is None:
+            return False
+        found = [result for result in self._of(cell) if result.bench_run_id == cell.bench_run_id]
+        return len(found) >= len(self.record.bench.points) * self.record.bench.runs
 
-    def _wanted(self) -> int:
-        return len(self.record.bench.points) * self.record.bench.runs
+    def _of(self, cell: Cell) -> tuple[Result, ...]:
+        return results_of((cell,), self._results)
+
+    def _without_valid(self, cell: Cell) -> bool:
+        """Whether a load has no run that counts; a launch costs far more than its measurement."""
+        valid = {result.point for result in self._of(cell) if result.valid}
+        return not valid.issuperset(self.record.bench.points)
 
     async def _measure(self, cell: Cell, run: Run) -> Cell:
         """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""

@@ -133,7 +133,6 @@ async def _start_once(
         for run in leaving:
             await stop(session, run, tell)
         plan = await session.plan(profile, sets)
-    tell("launching")
     return await session.launch(plan, run_id=run_id)
 
 
