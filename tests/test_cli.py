@@ -377,7 +377,11 @@ def test_secrets_never_leave_with_a_log(shell: Shell) -> None:
 
 def test_a_terminal_gets_no_escape_sequence(shell: Shell) -> None:
     (shell.cwd / "x.log").write_bytes(HOSTILE)
-    with Terminal(shell, "logs", "./x.log") as terminal:
+    # Nobody sits there: it is printed.
+    program = (
+        "import os, sys; os.dup2(os.open(os.devnull, os.O_RDONLY), 0); os.execv(sys.executable, sys.argv[1:])"
+    )
+    with Terminal(shell, program=[sys.executable, "-c", program, *ME, "logs", "./x.log"]) as terminal:
         shown = terminal.read_to_end()
     assert b"\x1b" not in shown
     assert b"\x07" not in shown

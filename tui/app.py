@@ -19,6 +19,7 @@ from textual.widgets import Input
 
 from tui import format as fmt
 from tui.board import Board, run_name
+from tui.commands import Command
 from tui.core.errors import EagletuiError, HostError
 from tui.core.link.transport import Asker, HostKeyQuestion, LinkState, Prompt
 from tui.measuring import Measuring
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tui.core.measure.model import BenchProfile
     from tui.core.records import PhaseHistory
     from tui.core.session import HostSession, LaunchPlan
+    from tui.reading import LogSource
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 
@@ -159,11 +161,15 @@ class EagleApp(App[None]):
         return Screen()
 
     def on_mount(self) -> None:
+        self.show_first()
+        self.set_interval(_TICK_S, self._tick)
+        self.call_after_refresh(self.connect)
+
+    def show_first(self) -> None:
+        """All modes, and the first of them."""
         for name, make in _MODES.items():
             self.add_mode(name, functools.partial(make, self))
         self.switch_mode("dashboard")
-        self.set_interval(_TICK_S, self._tick)
-        self.call_after_refresh(self.connect)
 
     # -- being told ------------------------------------------------------------------------------------------------
 
@@ -388,7 +394,6 @@ class EagleApp(App[None]):
                 if board.run is None or board.run.run_id != run.run_id:
                     return
                 if update.gap is not None:
-                    log.begin_generation()
                     log.append(
                         [
                             self._marker(
@@ -397,6 +402,7 @@ class EagleApp(App[None]):
                             )
                         ]
                     )
+                    log.begin_generation()
                 before = board.state
                 board.take_update(update)
                 news = before is None or (before.outcome, before.phase) != (
@@ -933,6 +939,21 @@ class EagleApp(App[None]):
             lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
         self.push_screen(Facts("Line", lines, record.text))
 
+    def log_source(self) -> "LogSource | None":
+        """The file of the log of the run on show, None where there is none."""
+        from tui.core.watch import is_over
+        from tui.reading import LogSource
+
+        run = self.board.run
+        if run is None or self.session is None or not self.board.connected:
+            return None
+        file = self.session.open_log(run)
+        return LogSource(f"run {run.short_id}", file, lambda: is_over(self.board.run or run)) if file else None
+
+    def offers(self, command: Command) -> bool:
+        """Whether a command works here at all."""
+        return True
+
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""
         from tui.screens.details import gpu_lines
@@ -958,7 +979,7 @@ class EagleApp(App[None]):
         here = type(screen).__name__.lower()
         for command in COMMANDS:
             action = command.action
-            if action is None or (command.where not in ("everywhere", here) and action.startswith("screen.")):
+            if action is None or not self.offers(command) or (command.where not in ("everywhere", here) and action.startswith("screen.")):
                 continue
             if command.where == "refused or lost link" and self.board.connected:
                 continue

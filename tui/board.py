@@ -80,6 +80,7 @@ class Board:
     state: "ServerState | None" = None
     log: "LogWindow | None" = None  # what the watch of the run has read
     tail: "Reading | None" = None  # the same, as a view reads it
+    viewing: str | None = None  # what is on show where there are no modes: `eagletui logs`
     reading: "Reading | None" = None  # the whole file of the run, once somebody has asked for it
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
     utc_offset_s: float | None = None

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from tui.core.host.log_search import Hit, HostSearch, Mark
 
 _GROWN_S = 2.0  # how often a search looks at what came since
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """A file that can be opened for reading."""
+
+    name: str  # for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`
+    file: "LogFile"
+    ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
 
 
 class Reading:

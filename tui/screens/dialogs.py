@@ -575,11 +575,13 @@ class Help(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         lines: list[Line] = []
-        for where in dict.fromkeys(command.where for command in COMMANDS):
+        offers = getattr(self.app, "offers", lambda command: True)
+        offered = [command for command in COMMANDS if offers(command)]
+        for where in dict.fromkeys(command.where for command in offered):
             lines += [*([[]] if lines else []), [(where, "muted")]]
             lines += [
                 [(f"{command.keys:<9}", "accent!"), (f"{command.verb:<20}", "text"), (command.says, "muted")]
-                for command in COMMANDS
+                for command in offered
                 if command.where == where
             ]
         with Container(classes="dialog"):

@@ -17,7 +17,7 @@ from tui import format as fmt
 from tui.board import Board
 from tui.commands import keys
 from tui.core.errors import EagletuiError, UsageError
-from tui.reading import Reading, line_text
+from tui.reading import LogSource, Reading, line_text
 from tui.screens.base import Mode
 from tui.widgets.footer import Keys
 from tui.widgets.log_head import HitCount, LogState, RankLine, counted
@@ -26,7 +26,6 @@ from tui.widgets.log_view import LogView
 from tui.widgets.paint import Run
 
 if TYPE_CHECKING:
-    from tui.core.host.runs import Run as HostRun
     from tui.core.log.lens import Row
     from tui.core.log.logs import LogRecord
 
@@ -83,10 +82,6 @@ class Logs(Mode):
         self.query_one(LogState).view = view
         self.query_one(RankLine).view = view
         self.query_one(HitCount).view = view
-
-    def on_screen_resume(self) -> None:
-        self.open()
-        super().on_screen_resume()
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < 100, "-narrow")
@@ -172,22 +167,16 @@ class Logs(Mode):
 
     def open(self) -> None:
         """Opens the file of the run on show, once."""
-        board, session = self.board, self.eagle.session
-        run = board.run
-        if board.reading is not None or run is None or session is None or not board.connected:
-            return
-        if (file := session.open_log(run)) is None:
-            return
-        board.reading = Reading(f"run {run.short_id}", file=file, touch=self.eagle.touch)
-        self._follow(board.reading, run)
+        source = self.eagle.log_source() if self.board.reading is None else None
+        if source is not None:
+            self.board.reading = Reading(source.name, file=source.file, touch=self.eagle.touch)
+            self._follow(self.board.reading, source)
 
     @work(exclusive=True, group="reading", exit_on_error=False)
-    async def _follow(self, reading: Reading, run: "HostRun") -> None:
-        from tui.core.watch import is_over
-
+    async def _follow(self, reading: Reading, source: LogSource) -> None:
         surveying = asyncio.create_task(reading.survey())
         try:
-            await reading.follow(lambda: is_over(self.board.run or run))
+            await reading.follow(source.ended)
             with contextlib.suppress(EagletuiError):
                 await surveying
         except EagletuiError as error:
@@ -373,7 +362,7 @@ class Logs(Mode):
             self._set_filter(text="", only_hits=False, context=0)
         elif filter.ranks is not None or not filter.access:
             view.set_filter(replace(filter, ranks=None, access=True))
-        else:
+        elif self.board.viewing is None:
             self.app.switch_mode("dashboard")
 
     def action_open(self) -> None:

@@ -23,6 +23,9 @@ class Header(Painted):
     def draw(self, canvas: Canvas) -> None:
         narrow = canvas.width < 100
         end = canvas.width - 1
+        if self.board.viewing is not None:
+            self._viewing(canvas, self.board.viewing, narrow=narrow)
+            return
         x = 7 if narrow else 11
         gap = 2 if narrow else 3
         # Tabs keep their places while ages and round trips change: they are given what the widest usual link leaves.
@@ -44,6 +47,17 @@ class Header(Painted):
             else:
                 canvas.put(x + 1, 0, label, "muted")
             x += len(label) + gap
+
+    def _viewing(self, canvas: Canvas, name: str, *, narrow: bool) -> None:
+        """One log and no modes."""
+        link = clip_runs(self._link(short=narrow, rtt=not narrow), canvas.width // 2)
+        end = canvas.right_runs(canvas.width - 1, 0, link) - 2
+        x = canvas.put(1, 0, "eagletui logs", "strong!")
+        room = end - x - 2
+        # The end of a path says more than its beginning.
+        canvas.put(
+            x + 2, 0, name if len(name) <= room else "…" + name[max(0, len(name) - room + 1) :], "text", room
+        )
 
     def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
         """All five tabs: with names, else the present one with its name, else numbers alone."""

@@ -558,7 +558,6 @@ class LogView(Painted):
     def on_resize(self) -> None:
         if self.current is not None and not self.following:  # fewer rows: the cursor stays in sight
             self.show_index(self.current)
-        super().on_resize()
 
     # -- how it is shown -------------------------------------------------------------------------------------------
 
