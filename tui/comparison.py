@@ -92,6 +92,11 @@ class ArmView:
         return COLORS.get(self.arm.letter, "text")
 
     @property
+    def ink(self) -> str:
+        """Colour of what is drawn of it: grey reads as not there."""
+        return "text" if self.color == "muted" else self.color
+
+    @property
     def results(self) -> tuple[Result, ...]:
         return tuple(result for launch in self.launches for result in launch.results)
 

@@ -269,10 +269,13 @@ class Measuring:
         except Exception as error:
             self._app.tell(self._app.report_fault(error))
             return
-        if board.host == host:
-            board.measured, board.baselines = found, baselines
-            if instead is not None and board.experiment is instead:
-                board.experiment = None
+        if board.host != host:
+            return
+        news = (board.measured, board.baselines) != (found, baselines) or instead is not None
+        board.measured, board.baselines = found, baselines
+        if instead is not None and board.experiment is instead:
+            board.experiment = None
+        if news:
             self._app.touch()
 
     async def configurations(self) -> "Sequence[Configuration]":

@@ -100,11 +100,20 @@ class Bench(Mode):
         if self._drawn and self._drawn[0] is state and self._drawn[1] == self._point:
             return
         self._drawn = (state, self._point)
-        self.comparison = compare(state, self._point) if state is not None else None
+        self.comparison = compare(state, self._point or self._live_point()) if state is not None else None
         if self.comparison is not None and self.view is None:
             live = self.comparison.live
             self.selected = (live or self.comparison.arms[0]).letter if self.comparison.arms else None
         self._show()
+
+    def _live_point(self) -> LoadPoint | None:
+        """The load that is measured now, or was on show: until a person asks for another one, the screen goes with it."""
+        live = (
+            next((arm.live for arm in self.state.arms if arm.live is not None), None) if self.state else None
+        )
+        if live is not None:
+            return live.point
+        return self.comparison.point if self.comparison is not None else None
 
     def _show(self) -> None:
         comparison = self.comparison

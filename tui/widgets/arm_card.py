@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.comparison import UNDER_WAY, ArmView, Comparison, Launch, Mark
-from tui.core.measure.model import ArmStatus, Result, VerdictKind
+from tui.core.measure.model import ArmStatus, LiveRun, Result, VerdictKind
 from tui.core.text import one_line
 from tui.widgets import chart
 from tui.widgets.paint import Canvas, Painted, Run, cells, join, width_of, words, wrap
@@ -28,7 +28,7 @@ _STATUS = {
     ArmStatus.FAILED: ("✗", "FAILED", "err"),
     ArmStatus.SKIPPED: ("–", "SKIPPED", "muted"),
 }
-_SERIES_S = 60  # seconds of a live plot
+SERIES_S = 120  # most seconds that a live run carries
 
 
 def status(view: ArmView, *, paused: bool = False) -> tuple[str, str, str]:
@@ -281,12 +281,11 @@ class Arms(Painted):
         canvas.put(at, y, " tok/s", "muted")
         if rows > 1:
             canvas.runs(x, y + 1, words(live_facts(view), 18))
-        self._spark(canvas, x + 19, y, width - 19, rows, view)
+        spark(canvas, x + 19, y, width - 19, rows, view, self._duration_s)
 
-    def _spark(self, canvas: Canvas, x: int, y: int, width: int, rows: int, view: ArmView) -> None:
-        """The last minute of tok/s of the run under way, from zero."""
-        assert view.live is not None
-        spark(canvas, x, y, width, rows, view.live.series, view.color if view.color != "muted" else "text")
+    @property
+    def _duration_s(self) -> float:
+        return self.comparison.state.bench.duration_s if self.comparison is not None else 0.0
 
     # -- beside a single card --------------------------------------------------------------------------------------
 
@@ -325,12 +324,10 @@ class Arms(Painted):
                 at += size
                 canvas.right(at, line, _mean_of(title, valid or results), "text" if valid else "muted")
             if results:
-                counts = len(valid) == len(results)
-                mark: Run = (
-                    ("✓ valid", "ok")
-                    if counts
-                    else ("✗ not valid" if not valid else f"✗ {len(valid)} valid", "err")
-                )
+                if len(valid) == len(results):
+                    mark: Run = ("✓ valid", "ok")
+                else:
+                    mark = ("✗ not valid" if not valid else f"✗ {len(valid)} of {len(results)} valid", "err")
                 canvas.runs(at + 3, line, [(mark[0][:2], mark[1]), (mark[0][2:], "text")])
 
     def _runs(self, canvas: Canvas, x: int, width: int, rows: int, comparison: Comparison) -> None:
@@ -463,15 +460,7 @@ class Arms(Painted):
             room = end - at
             facts = words(live_facts(view), 24)
             begin = canvas.right_runs(end, line, facts) - 2 if room > 50 else end
-            spark(
-                canvas,
-                at,
-                line,
-                begin - at,
-                1,
-                view.live.series,
-                view.color if view.color != "muted" else "text",
-            )
+            spark(canvas, at, line, begin - at, 1, view, self._duration_s)
 
 
 def _mean_of(column: str, results: Sequence[Result]) -> str:
@@ -513,25 +502,18 @@ def live_facts(view: ArmView) -> list[Run]:
     return join(parts, ", ")
 
 
-def spark(
-    canvas: Canvas, x: int, y: int, width: int, rows: int, series: Sequence[float | None], spec: str
-) -> None:
-    """The newest minute of a series from zero to its highest value, newest at the right."""
-    values = list(series)[-_SERIES_S:]
-    known = [value for value in values if value is not None]
-    if width < 4 or rows < 1:
+def spark(canvas: Canvas, x: int, y: int, width: int, rows: int, view: ArmView, duration_s: float) -> None:
+    """Tok/s of the run under way from its first second, from zero to its highest value: it fills as the run goes on."""
+    live = view.live
+    if live is None or width < 4 or rows < 1:
         return
-    if not known:
-        return
-    points = [(float(number - len(values) + 1), value) for number, value in enumerate(values)]
-    top = max(known) or 1.0
-    chart.plot(
-        canvas,
-        x,
-        y,
-        width,
-        rows,
-        [chart.Series(points, spec, filled=True)],
-        (-float(_SERIES_S - 1), 0.0),
-        (0.0, top),
-    )
+    known = [value for value in live.series if value is not None]
+    if known:
+        series = [chart.Series(list(enumerate(live.series)), view.ink, filled=True)]
+        up = (0.0, max(known) or 1.0)
+        chart.plot(canvas, x, y, width, rows, series, (0.0, seconds(live, duration_s)), up)
+
+
+def seconds(live: LiveRun, duration_s: float) -> float:
+    """How long the axis of a run is: its window, or what was seen of a longer one."""
+    return max(10.0, min(duration_s, SERIES_S), float(len(live.series) - 1))

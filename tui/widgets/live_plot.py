@@ -1,10 +1,11 @@
-"""The run under way: tok/s of every second over the last minutes."""
+"""The run under way: tok/s of every second since it began."""
 
 from typing import ClassVar
 
 from tui import format as fmt
 from tui.comparison import ArmView, Comparison
 from tui.widgets import chart
+from tui.widgets.arm_card import seconds
 from tui.widgets.paint import Canvas, Painted, Run, cells, join
 
 
@@ -43,17 +44,19 @@ class LivePlot(Painted):
         gutter = max(cells(label) for label in labels) + 1
         width = canvas.width - gutter
         for tick, label in zip(steps, labels, strict=True):
-            y = 1 + round((1 - tick / high) * (height - 1))
+            y = 1 + chart.row(tick, height, (low, high))
             canvas.right(gutter - 1, y, label, "muted")
             canvas.put(gutter, y, "╌" * width, "line")
-        span = max(60, len(values))
-        points = [(float(number - len(values) + 1), value) for number, value in enumerate(values)]
-        series = [chart.Series(points, "text" if view.color == "muted" else view.color)]
+        span = seconds(live, self.comparison.state.bench.duration_s if self.comparison else 0.0)
+        series = [chart.Series(list(enumerate(values)), view.ink)]
         if before is not None:
             series.insert(0, chart.Series([(0.0, before)], "warn", dashed=True))
-        chart.plot(canvas, gutter, 1, width, height, series, (1.0 - span, 0.0), (low, high))
-        canvas.put(gutter, canvas.height - 1, f"{span} s ago", "muted")
-        canvas.right(canvas.width, canvas.height - 1, "now", "muted")
+        chart.plot(canvas, gutter, 1, width, height, series, (0.0, span), (low, high))
+        steps, _ = chart.ticks(0.0, span, max(2, width // 14))
+        for tick in steps:
+            label = f"{tick:.0f} s"
+            at = gutter + chart.column(tick, width, (0.0, span)) - cells(label) // 2
+            canvas.put(max(gutter, min(canvas.width - cells(label), at)), canvas.height - 1, label, "muted")
 
     @staticmethod
     def _before(view: ArmView) -> float | None:

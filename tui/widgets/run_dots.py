@@ -172,7 +172,7 @@ class RunDots(Painted):
 
 def _colors(view: ArmView) -> dict[Mark, str]:
     return {
-        Mark.MEASURED: "text" if view.color == "muted" else view.color,
+        Mark.MEASURED: view.ink,
         Mark.INVALID: "err",
         Mark.LIVE: "accent",
     }
