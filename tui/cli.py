@@ -401,6 +401,29 @@ def measure(
     return bench_command(directory, name, run, url, host, sets, as_json)
 
 
+@bench.command(name="verify")
+@click.argument("name")
+@click.option("--run", metavar="RUN", help="This server, instead of the one that is ready.")
+@click.option("--url", metavar="URL", help="A server at this address, as the host reaches it.")
+@host_option
+@click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile.")
+@json_option
+@click.pass_obj
+def verify_bench(
+    directory: Path | None,
+    name: str,
+    run: str | None,
+    url: str | None,
+    host: str | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Hold the load generator against SGLang's own benchmark, by turns on one server."""
+    from tui.cli_verify import verify_command
+
+    return verify_command(directory, name, run, url, host, sets, as_json)
+
+
 @cli.command()
 @click.argument("name")
 @host_option

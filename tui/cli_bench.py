@@ -46,18 +46,18 @@ def bench_command(
 
     async def measure() -> None:
         async with session(where) as opened:
-            measured = await _target(opened, run, url)
+            measured = await find_target(opened, run, url)
             begun.append(await bench_run.start(opened, profile, measured))
             if not as_json:
                 say(f"{begun[0].run_id} measures {measured} on {opened.entry.name}")
-            await _follow(opened, begun[0], profile, found, None if as_json else say)
+            await follow(opened, begun[0], profile, found, None if as_json else say)
 
     try:
         run_async(measure())
     except KeyboardInterrupt:
         if not begun:
             raise
-        raise _Interrupted(begun[0], where) from None
+        raise Interrupted(begun[0], where) from None
     except EagletuiError as error:
         if not found:
             raise
@@ -73,7 +73,7 @@ def bench_command(
     return 0 if all(result.valid for result in found) else 1
 
 
-class _Interrupted(EagletuiError):
+class Interrupted(EagletuiError):
     """Ctrl-C: the generator on the host goes on."""
 
     slug = "interrupted"
@@ -87,7 +87,8 @@ class _Interrupted(EagletuiError):
         )
 
 
-async def _target(opened: HostSession, run: str | None, url: str | None) -> Target:
+async def find_target(opened: HostSession, run: str | None, url: str | None) -> Target:
+    """The server that is meant: a run, an address, or the one that is ready. Raises UsageError."""
     if url is not None:
         return await target.of_url(opened, url)
     if run is not None:
@@ -95,7 +96,7 @@ async def _target(opened: HostSession, run: str | None, url: str | None) -> Targ
     return await target.the_ready_one(opened)
 
 
-async def _follow(
+async def follow(
     opened: HostSession,
     run: Run,
     profile: BenchProfile,
@@ -190,7 +191,7 @@ def medians(results: Sequence[Result]) -> dict[str, object]:
     records = [flat(result) for result in ([r for r in results if r.valid] or results)]
     merged = dict(records[0])
     for key in merged:
-        values = [v for r in records if isinstance(v := r[key], int | float) and not isinstance(v, bool)]
+        values = [v for r in records if isinstance(v := r.get(key), int | float) and not isinstance(v, bool)]
         if key in _NOT_OVER_RUNS:
             merged[key] = None
         elif values:

@@ -1,99 +1,69 @@
 """What `eagletui bench verify` does: the load generator against SGLang's own benchmark on one running server."""
 
-import time
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from tui.cli_commands import session
+from tui import format as written
+from tui.cli_bench import Interrupted, find_target, follow
+from tui.cli_commands import host_of_run, session
 from tui.config import default_host, profile_dirs
-from tui.core import records
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import UsageError
+from tui.core.host.runs import Run
+from tui.core.launch.profiles import load_bench
+from tui.core.measure import bench_run
 from tui.core.measure.flat import flat
-from tui.core.measure.model import BenchProfile, LiveRun, Result
+from tui.core.measure.model import Result
 from tui.core.measure.referee import TOOL, Agreement, agreement
-from tui.core.session import HostSession
-from tui.core.text import one_line
 from tui.output import emit, run_async, say
-
-_TOLD_EVERY_S = 5.0
-_NAMES = {TOOL: "SGLang's benchmark"}
 
 
 def verify_command(
-    directory: Path | None, name: str, run: str | None, host: str | None, as_json: bool
+    directory: Path | None,
+    name: str,
+    run: str | None,
+    url: str | None,
+    host: str | None,
+    sets: Sequence[str],
+    as_json: bool,
 ) -> int:
     """`eagletui bench verify`: 0 where both agree at every load, else 1."""
-    from tui.core.launch.profiles import load_bench
-
-    bench = load_bench(name, profile_dirs(directory))
-    if bench.driver == "command":
+    profile = load_bench(name, profile_dirs(directory), sets)
+    if profile.driver == "command":
         raise UsageError(
-            f"{bench.name} measures by a command of its own",
+            f"{profile.name} measures by a command of its own",
             "name a bench of driver eagletui or sglang",
             slug="wrong_driver",
         )
-    # Under a name of their own: they are measured through another endpoint than runs that are compared.
-    bench = replace(bench, name=f"{bench.name}-verify")
+    if run is not None and url is not None:
+        raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
+    # Under a name of their own: they go through another endpoint than runs that are compared.
+    profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
+    where = host_of_run(run, host) if run is not None else host or default_host()
+    results: list[Result] = []
+    begun: list[Run] = []
 
-    async def verify() -> int:
-        async with session(_host_of(run, host)) as opened:
-            results = await _measured(opened, bench, run)
-            found = [_agreement(point.label, results) for point in bench.points]
-            passes = all(agreed.passes for agreed in found)
-            if as_json:
-                emit(_document(name, opened, results, found, passes))
-            else:
-                print("\n".join(line for agreed in found for line in _lines(agreed)))
-            return 0 if passes else 1
+    async def measure() -> None:
+        async with session(where) as opened:
+            server = await find_target(opened, run, url)
+            begun.append(await bench_run.start(opened, profile, server, verify=True))
+            if not as_json:
+                say(f"{begun[0].run_id} measures {server} on {opened.entry.name} with both, by turns")
+            await follow(opened, begun[0], profile, results, None if as_json else say)
 
     try:
-        return run_async(verify())
+        run_async(measure())
     except KeyboardInterrupt:
-        raise EagletuiError(
-            "interrupted", "the measurement on the host goes on; eagletui ps lists it", slug="interrupted"
-        ) from None
-
-
-def _host_of(run: str | None, host: str | None) -> str:
-    if host or run is None:
-        return host or default_host()
-    known = records.read_all()
-    run_id = records.match_run(run, [record.run_id for record in known])
-    return next((record.host for record in known if record.run_id == run_id), default_host())
-
-
-async def _measured(opened: HostSession, bench: BenchProfile, run: str | None) -> list[Result]:
-    from tui.core.measure import bench_run, target
-
-    server = target.of_run(await opened.find_run(run)) if run else await target.the_ready_one(opened)
-    started = await bench_run.start(opened, bench, server, verify=True)
-    say(f"{started.run_id} measures {server} with both by turns")
-    results: list[Result] = []
-    told = 0.0
-    async with aclosing(bench_run.follow_run(opened, started)) as following:
-        async for news in following:
-            if isinstance(news, Result):
-                results.append(news)
-                say(_of_result(news))
-            elif time.monotonic() - told > _TOLD_EVERY_S:
-                told = time.monotonic()
-                say(_of_state(news, bench))
-    return results
-
-
-def _of_state(state: LiveRun, bench: BenchProfile) -> str:
-    rate = f", {state.tok_s:.1f} tok/s" if state.tok_s is not None else ""
-    return f"{state.point.label} run {state.run_index}/{bench.runs}: {state.phase}{rate}"
-
-
-def _of_result(result: Result) -> str:
-    rate = result.throughput.output_tok_s_full
-    name = _NAMES.get(result.tool.name, result.tool.name)
-    said = f"{result.point.label} run {result.run_index}: {name} {_rate(rate)} tok/s"
-    doubts = [guard.text for guard in result.guards if guard.status == "failed"] or list(result.suspicious)
-    return f"{said} ({one_line('; '.join(doubts), 200)})" if doubts else said
+        if not begun:
+            raise
+        raise Interrupted(begun[0], where) from None
+    found = [_agreement(point.label, results) for point in profile.points]
+    passes = all(agreed.passes for agreed in found)
+    if as_json:
+        emit(_document(name, results, found, passes))
+    else:
+        print("\n".join(line for agreed in found for line in _lines(agreed)))
+    return 0 if passes else 1
 
 
 def _agreement(label: str, results: Sequence[Result]) -> Agreement:
@@ -105,28 +75,32 @@ def _agreement(label: str, results: Sequence[Result]) -> Agreement:
 def _lines(agreed: Agreement) -> list[str]:
     mark, word = ("✓", "agree") if agreed.passes else ("✗", "do not agree")
     return [
-        f"{mark} {agreed.label}: both {word}: {agreed.difference * 100:+.2f} % (limit {agreed.limit * 100:.2f} %, the "
-        f"larger of 1 % and the spread of runs, {agreed.spread * 100:.2f} %)",
-        f"    load generator      {'  '.join(map(_rate, agreed.ours))} tok/s",
-        f"    SGLang's benchmark  {'  '.join(map(_rate, agreed.referee))} tok/s  "
-        f"(as printed {'  '.join(map(_rate, agreed.referee_raw))})",
+        f"{mark} {agreed.label}: both {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
+        f"  limit {_percent(agreed.limit)}: 1 %, or the spread of the runs ({_percent(agreed.spread)}) where it is larger",
+        f"  load generator      {_rates(agreed.ours)} tok/s",
+        f"  SGLang's benchmark  {_rates(agreed.referee)} tok/s; printed {_rates(agreed.referee_raw)}, "
+        "its GET /server_info included",
     ]
 
 
-def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
+def _percent(share: float) -> str:
+    return f"{written.decimals(share * 100, 2)} %"
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return " ".join(written.tok_s(rate) for rate in rates)
 
 
 def _document(
-    name: str, opened: HostSession, results: Sequence[Result], found: Sequence[Agreement], passes: bool
+    name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool
 ) -> dict[str, object]:
-    referee = next((result for result in results if result.tool.name == TOOL), None)
+    referee = next(result for result in results if result.tool.name == TOOL)
     return {
         "bench": name,
-        "host": opened.entry.name,
-        "run": results[0].server.run_id if results else None,
-        "bench_run": results[0].bench_run_id if results else None,
-        "referee": {"name": TOOL, "version": referee.tool.version if referee else None},
+        "host": referee.server.host,
+        "run": referee.server.run_id,
+        "bench_run": referee.bench_run_id,
+        "referee": {"name": TOOL, "version": referee.tool.version},
         "passes": passes,
         "points": [
             {
