@@ -38,7 +38,9 @@ class LogFilter:
 
 @dataclass(frozen=True)
 class Folds:
-    repeats: bool = True  # the same line again, of other ranks or with other figures; never under a filter's text
+    repeats: bool = (
+        True  # the same line again, of other ranks or with other figures; never under a filter's text
+    )
     tracebacks: bool = True  # to their last line
 
 
@@ -107,6 +109,7 @@ class _Past:
     group: int | None = None  # the traceback being read, by its first record, where it is folded
     group_shape: int = 0  # of its exception
     group_shown: bool = False
+    group_held: bool = False  # hidden while none of its lines has a hit
     rank: str | None = None  # of the traceback being read, folded or not
     gutter: Phase | None = None
     before: deque[int] = field(default_factory=deque)  # hidden lines that a hit may bring back
@@ -167,6 +170,8 @@ class Lens:
             and len(window.edits) == window.edits.maxlen
         ):
             return self._rebuild()  # more was replaced than is known
+        if window.first < self._first and self.sequence and self.sequence[0] < self._first:
+            return self._rebuild()  # the first records of a fold that was kept may be here again
         changed = self._drop_tail()
         if window.first < self._first:
             changed = self._take_before()
@@ -290,9 +295,19 @@ class Lens:
         for found in (self.hits, self.errors, self.phases):
             at = bisect_left(found, first)
             found[:at] = [head for head in found[:at] if head not in gone]
-        for head in gone:
-            self._folds.pop(head, None)
-            self._context.discard(head)
+        stay = set(kept)
+        for head in [head for head in self._folds if head < first and head not in stay]:
+            del self._folds[head]
+        self._context.difference_update(gone)
+        past = self._past
+        past.before = deque(index for index in past.before if index >= first)
+        past.recent = {
+            shape: known
+            for shape, known in past.recent.items()
+            if known[1] >= first or known[1] in self._folds
+        }
+        if past.group is not None and past.group < first and past.group not in kept:
+            past.group = None
         self._first = first
 
     def _take_before(self) -> int | None:
@@ -350,7 +365,8 @@ class Lens:
                 continue
             folded = trait & TRACE and not inside and self.folds.tracebacks and index not in self._open
             if folded:
-                past.group, past.group_shape, past.group_shown = index, 0, False
+                past.group, past.group_shape = index, 0
+                past.group_shown = past.group_held = False
                 self._folds[index] = _Fold(index, record)
             if not passes:
                 self.hidden += 1
@@ -363,7 +379,11 @@ class Lens:
                     past.after -= 1
                     context = True
                 else:
-                    self._hide(index)
+                    self.hidden += 1
+                    if folded:
+                        past.group_held = True
+                    else:
+                        self._keep_near(index)
                     continue
             if folded:
                 past.group_shown = True
@@ -430,8 +450,8 @@ class Lens:
         elif (at := bisect_left(self.hits, head)) == len(self.hits) or self.hits[at] != head:
             self.hits.insert(at, head)
 
-    def _hide(self, index: int) -> None:
-        self.hidden += 1
+    def _keep_near(self, index: int) -> None:
+        """A hidden line that a hit after it may bring back."""
         before = self._past.before
         if self.filter.context:
             before.append(index)
@@ -460,9 +480,8 @@ class Lens:
         if trait & RAISED:
             fold.raised = record
             past.group_shape = self.window.shapes[index - self.window.first]
-        if hit and only and not past.group_shown:
-            if past.before and past.before[-1] == head:
-                past.before.pop()
+        if hit and past.group_held:
+            past.group_held = False
             self.hidden -= 1
             self._bring_back()
             past.group_shown = True
@@ -477,6 +496,8 @@ class Lens:
         """The traceback is over: the same one of another rank becomes one row with it. The lowest index that changed."""
         past = self._past
         head, past.group = past.group, None
+        if head is not None and past.group_held:
+            self._keep_near(head)
         if head is None or not past.group_shown or not past.group_shape or not self.folds.repeats:
             return _NOTHING
         shape = ~past.group_shape
