@@ -123,7 +123,7 @@ class ArmView:
     def level(self) -> str | None:
         """Level of replication: that of the verdict, else of the runs there are; None while they are not complete."""
         if self.verdict is not None and not self.waiting:
-            return self.verdict.level
+            return self.verdict.level if self.verdict.verdict is not VerdictKind.INVALID else None
         if self.arm.against is not None or not self.complete or not self.valid:
             return None
         counting = [launch for launch in self.launches if any(result.valid for result in launch.results)]

@@ -1,6 +1,8 @@
 """What the panel measures: at most one thing at a time, kept up by a worker of the app, shown through the board."""
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -296,7 +298,39 @@ class Measuring:
 
     def export(self, shown: "ExperimentState") -> None:
         """Writes what is on show as CSV and Markdown into the data directory."""
-        raise NotImplementedError
+        self._work(partial(self._export, shown), "export")
+
+    async def _export(self, shown: "ExperimentState") -> None:
+        app = self._app
+        try:
+            paths = await asyncio.to_thread(_write_export, shown)
+        except EagletuiError as error:
+            app.tell(error)
+        except OSError as error:
+            app.say(f"not exported: {error.strerror}: {error.filename}", severity="error")
+        except Exception as error:
+            app.tell(app.report_fault(error))
+        else:
+            app.say(f"exported to {paths[0]}, and .md beside it")
+
+
+def _write_export(shown: "ExperimentState") -> "list[Path]":
+    """CSV and Markdown of every result of the arms, by arm; the files' paths. Raises UsageError where there is none."""
+    from tui.config import data_dir, write_whole
+    from tui.core.measure import export, store
+
+    results = [result for arm in shown.arms for result in arm.results]
+    if not results:
+        raise UsageError("there is nothing to export yet", "a run has to be done first")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", shown.name)[:60].strip("-.") or "bench"
+    stem = data_dir() / "exports" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}"
+    texts = {".csv": export.as_csv(results), ".md": export.markdown(results, store.read_all())}
+    paths = []
+    for suffix, text in texts.items():
+        path = stem.with_name(stem.name + suffix)
+        write_whole(path, text)
+        paths.append(path)
+    return paths
 
 
 def _milestones(state: "ExperimentState | None") -> object:

@@ -55,6 +55,7 @@ class Bench(Mode):
         super().__init__(board)
         self.comparison: Comparison | None = None
         self.selected: str | None = None
+        self._followed = True  # the selection goes with what is measured until a person selects
         self._point: LoadPoint | None = None
         self._plot = 0
         self._drawn: tuple[object, ...] = ()
@@ -101,9 +102,12 @@ class Bench(Mode):
             return
         self._drawn = (state, self._point)
         self.comparison = compare(state, self._point or self._live_point()) if state is not None else None
-        if self.comparison is not None and self.view is None:
+        if self.comparison is not None and self.comparison.arms:
             live = self.comparison.live
-            self.selected = (live or self.comparison.arms[0]).letter if self.comparison.arms else None
+            if live is not None and self._followed:
+                self.selected = live.letter
+            elif self.view is None:
+                self.selected = self.comparison.arms[0].letter
         self._show()
 
     def _live_point(self) -> LoadPoint | None:
@@ -196,7 +200,8 @@ class Bench(Mode):
         elif self.running:
             names = ("Enter", "x", "S", "p", "?", "^P", "q")
         else:
-            names = ("b", "E", "v", "Enter", "P", "x", "c", "p", "?", "^P", "q")
+            pair = ("P",) if self.state.experiment_id and len(self.state.arms) > 1 else ()
+            names = ("b", "E", "v", "Enter", *pair, "x", "c", "p", "?", "^P", "q")
         return keys(*names, where="bench")
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -207,6 +212,7 @@ class Bench(Mode):
             return
         letters = [view.letter for view in self.comparison.arms]
         at = letters.index(self.selected) if self.selected in letters else 0
+        self._followed = False
         self.selected = letters[(at + step) % len(letters)]
         self._show()
 

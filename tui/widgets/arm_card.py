@@ -105,10 +105,11 @@ def run_place(view: ArmView, result: Result) -> str:
     return "a run"
 
 
-def note(view: ArmView) -> list[Run]:
-    """What deserves a look on an arm: the guard that failed, or why it has no result."""
+def note(view: ArmView, *, card: bool) -> list[Run]:
+    """What deserves a look on an arm: the guard that failed, or, where no card says it, why it has no result."""
     head: Run = (f"{view.letter} ", f"{view.color}!")
-    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason:
+    told = card and not view.results
+    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason and not told:
         glyph: Run = ("✗ ", "err") if view.arm.status is ArmStatus.FAILED else ("– ", "muted")
         return [glyph, head, (one_line(view.arm.reason), "text")]
     fault = view.fault
@@ -141,7 +142,7 @@ class Arms(Painted):
 
     def wanted_height(self, comparison: Comparison, width: int, room: int) -> int:
         """Rows for so many columns, at most `room`."""
-        noted = any(note(view) for view in comparison.arms)
+        noted = any(note(view, card=width >= CARDS_FROM) for view in comparison.arms)
         live = comparison.live is not None
         if width < CARDS_FROM:
             return min(room, 1 + len(comparison.arms) + 2 + (1 if live else 0) + (1 if noted else 0))
@@ -159,12 +160,12 @@ class Arms(Painted):
         if comparison is None:
             return
         selected = comparison.arm(self.selected)
-        noted = note(selected) if selected is not None else []
-        if not noted:
-            noted = next((found for view in comparison.arms if (found := note(view))), [])
-        rows = canvas.height - (1 if any(note(view) for view in comparison.arms) else 0)
-        if noted:
-            canvas.runs(1, canvas.height - 1, words(noted, canvas.width - 2))
+        card = canvas.width >= CARDS_FROM
+        notes = {view.letter: found for view in comparison.arms if (found := note(view, card=card))}
+        rows = canvas.height - (1 if notes else 0)
+        if notes:
+            first = next(iter(notes.values()))
+            canvas.runs(1, rows, words(notes.get(self.selected or "", first), canvas.width - 2))
         if canvas.width < CARDS_FROM:
             self._table(canvas, rows, comparison, selected)
             return

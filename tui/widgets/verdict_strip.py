@@ -33,7 +33,8 @@ def sentence_runs(glyph: Run, text: str, width: int) -> list[Run]:
     said, interval, rest = sentence(text)
     head: list[Run] = [glyph, (said, "strong!")]
     tail: list[Run] = [(rest if rest[0] in ".,;:" else f"   {rest}", "text")] if rest else []
-    middle: list[Run] = [(f"   {interval}", "muted")] if interval else []
+    apart = "   " if rest and rest[0] not in ".,;:" else " "
+    middle: list[Run] = [(f"{apart}{interval}", "muted")] if interval else []
     for runs in ([*head, *middle, *tail], [*head, *tail], head):
         if width_of(runs) <= width:
             return runs
