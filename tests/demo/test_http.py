@@ -138,6 +138,29 @@ def test_streams_have_the_recorded_frames(plain: Any) -> None:
         )
 
 
+CHAT = {
+    "messages": [{"role": "user", "content": PROMPT}],
+    "max_tokens": 40,
+    "ignore_eos": True,
+    "return_spec_tokens_details": True,
+}
+
+
+def test_a_chat_says_what_speculation_did_where_it_is_asked_for(eagle: Any) -> None:
+    (said,) = [f["sglext"] for f in eagle.frames("/v1/chat/completions", CHAT) if "sglext" in f]
+    details = said["spec_tokens_details"]
+    assert (
+        details["spec_num_correct_drafts"] + details["spec_verify_ct"] >= 39
+    )  # the first token is prefill's
+    assert details["spec_num_proposed_drafts"] == 3 * details["spec_verify_ct"]
+    unasked = {**CHAT, "return_spec_tokens_details": False}
+    assert not any("sglext" in frame for frame in eagle.frames("/v1/chat/completions", unasked))
+
+
+def test_a_chat_without_speculation_says_nothing_of_it(plain: Any) -> None:
+    assert not any("sglext" in frame for frame in plain.frames("/v1/chat/completions", CHAT))
+
+
 def _check_metrics(server: Any) -> str:
     recorded = {(name, labels) for name, labels in SHAPES["metrics"]}
     page = str(server.call("GET", "/metrics")[1].decode())

@@ -484,7 +484,8 @@ class Api:
         if stream:
             exchange.begin_stream()
             options = body.get("stream_options") or {}
-            frames = _OpenAI(request, exchange, name, chat=chat, usage=options)
+            details = bool(body.get("return_spec_tokens_details"))
+            frames = _OpenAI(request, exchange, name, chat=chat, usage=options, spec_details=details)
             await self._stream(exchange, request, frames)
             frames.end()
             exchange.chunk(b"data: [DONE]\n\n")
@@ -646,7 +647,14 @@ class _OpenAI:
     """Frames of the two OpenAI endpoints: each holds what is new."""
 
     def __init__(
-        self, request: Request, exchange: Exchange, name: str, *, chat: bool, usage: Mapping[str, Any]
+        self,
+        request: Request,
+        exchange: Exchange,
+        name: str,
+        *,
+        chat: bool,
+        usage: Mapping[str, Any],
+        spec_details: bool = False,
     ) -> None:
         self.request, self.exchange, self.chat = request, exchange, chat
         self.sent = 0
@@ -659,6 +667,7 @@ class _OpenAI:
         self.usage = bool(usage.get("include_usage"))
         self.continuous = self.usage and bool(usage.get("continuous_usage_stats"))
         self.begun = False
+        self.spec_details = spec_details
 
     def _usage(self) -> dict[str, Any]:
         count = len(self.request.output_ids)
@@ -702,6 +711,11 @@ class _OpenAI:
             self._frame(self._choice({"delta": {"reasoning_content": None}}, reason, matched), usage)
 
     def end(self) -> None:
-        """The usage frame, where it was asked for."""
+        """The frames behind the text, where they were asked for: speculation, usage."""
+        if self.spec_details and self.request.verify_steps:
+            meta = _final_meta(self.request, self.exchange.query.received)
+            details = {key: value for key, value in meta.items() if key.startswith("spec_")}
+            frame: dict[str, Any] = {**self.head, "choices": [], "sglext": {"spec_tokens_details": details}}
+            self.exchange.chunk(f"data: {_dump(frame)}\n\n".encode())
         if self.usage:
             self._frame(None, self._usage())

@@ -167,7 +167,9 @@ def _client_lag(found: Figures) -> Guard:
     if lag is None or gap is None:
         return _missing("client_lag", "there is no lag of the generator to hold against a gap between chunks")
     limit = gap / 2
-    text = f"the load generator was late by {lag:.2f} ms at most (p99; limit {limit:.2f} ms, half a gap between chunks)"
+    text = (
+        f"the load generator was late by {lag:.2f} ms (p99; limit {limit:.2f} ms, half a gap between chunks)"
+    )
     return _guard("client_lag", lag > limit, text, lag, limit)
 
 

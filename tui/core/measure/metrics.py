@@ -179,10 +179,9 @@ def _duration(rows: Sequence[Row]) -> float | None:
     return max(ended) - min(sent) if sent and ended else None
 
 
-def _begun_in(rows: Iterable[Row], window: Window) -> list[Row]:
-    return [
-        row for row in rows if row["t_send"] is not None and window.begin_s <= row["t_send"] < window.end_s
-    ]
+def _within(rows: Iterable[Row], window: Window, key: str) -> list[Row]:
+    """Rows whose moment `key` lies in the window."""
+    return [row for row in rows if row[key] is not None and window.begin_s <= row[key] <= window.end_s]
 
 
 def _counts(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Decode) -> Counts:
@@ -196,7 +195,7 @@ def _counts(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Deco
         server_output_tokens=round(server) if server is not None else None,
         cached_tokens=_total(ok, "cached"),
         chunks=sum(row["chunks"] or 0 for row in rows),
-        begun_in_window=len(_begun_in(rows, window)) if window else 0,
+        begun_in_window=len(_within(rows, window, "t_first")) if window else 0,
         tokens_in_window=round(decode.tokens_in_window),
     )
 
@@ -208,17 +207,15 @@ def _throughput(rows: Sequence[Row], window: Window | None, decode: Decode, gpus
     span = window.duration_s
     ok = _ok(rows)
     output = decode.tokens_in_window / span
-    prompts = [row for row in ok if window.begin_s <= row["t_first"] <= window.end_s]
-    prompt_tokens = _total(prompts, "in")
+    prompt_tokens = _total(_within(ok, window, "t_first"), "in")
     input_rate = prompt_tokens / span if prompt_tokens is not None else None
-    ended = sum(window.begin_s <= row["t_last"] <= window.end_s for row in ok)
     return Throughput(
         per_user_tok_s=decode.per_user_tok_s,
         output_tok_s=output,
         output_tok_s_full=sum(_tokens_of(row) for row in rows) / duration,
         input_tok_s=input_rate,
         total_tok_s=output + input_rate if input_rate is not None else None,
-        req_s=ended / span,
+        req_s=len(_within(ok, window, "t_last")) / span,
         output_tok_s_per_gpu=output / gpus if gpus else None,
     )
 
@@ -226,19 +223,21 @@ def _throughput(rows: Sequence[Row], window: Window | None, decode: Decode, gpus
 def _latencies(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Decode) -> Latencies:
     if window is None:
         return Latencies()
-    mine = _begun_in(_ok(rows), window)
+    ok = _ok(rows)
+    # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
+    sent = _within(ok, window, "t_send")
     # In an open loop a request that had to wait for its turn has waited: the clock runs from when it was due.
     begin = "t_sched" if (meta.get("point") or {}).get("rate") is not None else "t_send"
     tpot = []
-    for row in mine:
+    for row in _within(ok, window, "t_first"):
         first, later = chunk_tokens(row)
         if later and (rest := (row["out"] or 0) - first) > 0:
             tpot.append((row["t_last"] - row["t_first"]) * 1000 / rest)
     return Latencies(
-        ttft=distribution([(row["t_first"] - row[begin]) * 1000 for row in mine]),
+        ttft=distribution([(row["t_first"] - row[begin]) * 1000 for row in sent]),
         tpot=distribution(tpot),
         gap=distribution(decode.gaps_ms),
-        e2e=distribution([(row["t_last"] - row[begin]) * 1000 for row in mine]),
+        e2e=distribution([(row["t_last"] - row[begin]) * 1000 for row in sent]),
     )
 
 
