@@ -59,7 +59,8 @@ Files, each whole from the moment it has its name; LABEL is c4 or r2.5
         null (can't be told)} or null,
         graph {on, off: decode lines in the server's log during the window} or null,
         client {cpu_fraction (of a core, in the window), loop_lag_p99_ms, send_lag_p99_ms, rss_mib},
-        warmup {seconds, stable, requests}, errors {reason: count},
+        warmup {seconds, stable, requests}, errors {reason: count}, accept_length: what SGLang itself gives as the average
+        since the flush (mean over its replicas), or null,
         options {continuous_usage, spec_details}: what "chat" was asked for, rounds (through the items), rows_sha256
     server.json               {"kind": "sglang" | "vllm" | null, "version", "first": {"server_info", "model_info", "models"},
                               "last": the same at the end, "env": allow-listed variables of server.pid or null, "argv"};
@@ -1230,6 +1231,20 @@ class Server:
                 await asyncio.sleep(0.2)
         return None
 
+    async def accept_length(self) -> float | None:
+        """The average that SGLang itself keeps since the last flush; None without speculation."""
+        info = None
+        with contextlib.suppress(Stop):  # a server that died at the end of a run costs no run
+            if self.kind == "sglang":
+                info = await self._document("/server_info", "/get_server_info")
+        states = info.get("internal_states") if isinstance(info, dict) else None
+        said = [
+            state["avg_spec_accept_length"]
+            for state in (states if isinstance(states, list) else [])
+            if isinstance(state, dict) and isinstance(state.get("avg_spec_accept_length"), float)
+        ]
+        return round(statistics.mean(said), 4) if said else None
+
     async def _counters(self) -> tuple[dict[str, float], float] | None:
         answer = await self.client.ask("GET", "/metrics")
         if answer.status == 200 and answer.error is None:
@@ -1856,6 +1871,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         "client": load.client_load(),
         "warmup": warmup,
         "errors": load.errors(),
+        "accept_length": await server.accept_length() if load.verify else None,
         "options": {"continuous_usage": server.continuous_usage, "spec_details": server.spec_details},
         "rounds": -(-len(load.all) // len(plan.items)) if plan.dataset != "random-ids" else 1,
     }
