@@ -202,7 +202,8 @@ def repeated(count: int, begin: int = 1) -> list[LogRecord]:
 
 
 async def test_a_fold_has_its_first_time_and_the_last_at_the_right():
-    records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "omega")]
+    # What has just come is not folded: other lines come after.
+    records = [record(1, "alpha"), *repeated(15, begin=2), *(record(n, words(n)) for n in range(17, 34))]
     async with await opened(with_records(*records), size=(160, 48)) as pilot:
         await shows(pilot, "×15", "last 20:41:14")
         row = next(row for row in screen_text(pilot.app).split("\n") if "×15" in row)
@@ -216,11 +217,12 @@ async def test_a_fold_has_its_first_time_and_the_last_at_the_right():
 
 
 async def test_gutter_header_and_the_whole_line_agree_about_numbers():
-    records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "omega")]
+    # What has just come is not folded: other lines come after.
+    records = [record(1, "alpha"), *repeated(15, begin=2), *(record(n, words(n)) for n in range(17, 34))]
     async with await opened(with_records(*records), size=(120, 36)) as pilot:
         await pilot.press("2")
         await shows(pilot, "×15", "following")
-        await pilot.press("k", "k")
+        await pilot.press("g", "j", "j")
         await shows(pilot, "line 2 ·")
         await pilot.press("enter")  # opens the fold
         await shows(pilot, "said 0 times", "said 14 times")
@@ -244,6 +246,7 @@ async def test_the_cursor_is_there_whenever_it_does_not_follow():
 
 async def test_folding_keeps_the_cursor_on_its_record():
     records = [record(1, "alpha"), *repeated(15, begin=2), record(17, "between"), *repeated(5, begin=18)]
+    records += [record(n, words(n)) for n in range(23, 40)]
     async with await opened(with_records(*records), size=(120, 36)) as pilot:
         await pilot.press("2", "g", "j", "j")
         await shows(pilot, "line 2 ·")
@@ -256,7 +259,7 @@ async def test_folding_keeps_the_cursor_on_its_record():
         await until(pilot, lambda: view.folded and view.current_record().number == 2)
         await pilot.press("z")
         await shows(pilot, "line 5 ·")
-        await pilot.press("G", "k")
+        await pilot.press(*":22", "enter")
         await shows(pilot, "line 22 ·")
         await pilot.press("z")  # its fold began before the line between
         await until(pilot, lambda: view.folded and view.current_record().number == 2)

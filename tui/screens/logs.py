@@ -236,12 +236,15 @@ class Logs(Mode):
 
     def action_search(self) -> None:
         """The search line."""
-        self.query_one(Search).focus()
+        search = self.query_one(Search)
+        search.select_on_focus = True
+        search.focus()
 
     def action_line(self) -> None:
         """The search line, for the number of a line."""
         search = self.query_one(Search)
         search.value = ":"
+        search.select_on_focus = False
         search.focus()
         search.cursor_position = 1
 

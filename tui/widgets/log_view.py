@@ -211,6 +211,12 @@ class LogView(Painted):
             self._hold()
         assert self.lens is not None
         self.lens.update()
+        if self.numbers and self.following:  # the newest lines can be read as they come
+            self.lens.fold_before(reading.window.settled_end - self._fresh())
+
+    def _fresh(self) -> int:
+        """So many of the newest lines are not folded with those before them."""
+        return max(4, self._rows() // 3)
 
     def _take(self, window: "LogWindow") -> None:
         from tui.core.log.lens import Lens
@@ -220,6 +226,7 @@ class LogView(Painted):
         if self.lens is None:
             self.lens = Lens(window)
         else:
+            self.lens.plain_from = window.settled_end - self._fresh() if self.numbers else None
             self.lens.set(window=window)
 
     def set_filter(self, filter: "LogFilter") -> None:

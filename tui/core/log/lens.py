@@ -4,11 +4,12 @@ A row is named by the absolute index of its first record in the window, so a cur
 and folds: `lens.row_of(index)` says where a record is shown now.
 """
 
+import copy
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tui.core.errors import UsageError
 from tui.core.log.logs import LogRecord, rank_label
@@ -125,6 +126,8 @@ class Lens:
             newer ones of its fold are loaded.
         hits, errors, phases: the rows of `sequence` with a hit, with an error, that begin a phase; ascending.
         hidden: records that the filter hides, of all that came.
+        plain_from: from this index on a line that a rank says again is a row of its own, unless it is known to be harmless;
+            None: repeats fold everywhere.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class Lens:
         self._pattern = pattern_of(self.filter.text, self.filter.regex)
         self._find = _finder(self.filter, self._pattern)
         self._open: set[int] = set()  # rows whose fold is opened, by the index of their first record
+        self.plain_from: int | None = None
         self._reset()
         self.update()
 
@@ -154,6 +158,10 @@ class Lens:
         self._serial = -1
         self._cuts = self.window.cuts
         self._past = _Past(self.filter.context)
+        self._before_plain: tuple[_Past, int] | None = (
+            None  # what was there at `plain_from`, and what was hidden
+        )
+        self._touched: dict[int, _Fold | None] = {}  # folds as they were there, of those that went on
 
     def update(self) -> int | None:
         """Takes in what the window got since; the lowest index whose row changed or came, None where none did."""
@@ -184,7 +192,7 @@ class Lens:
                     changed = index if changed is None else min(changed, index)
         settled = window.settled_end
         if settled > self._end:
-            low = self._take(self._end, settled)
+            low = self._take_on(self._end, settled)
             changed = low if changed is None or (low is not None and low < changed) else changed
             self._end = settled
         low = self._take_tail(settled)
@@ -242,6 +250,8 @@ class Lens:
         window = self.window
         self._serial = window.serial
         self._first, self._end = window.first, window.settled_end
+        if self.plain_from is not None:
+            self.plain_from = self._uncut(self.plain_from)
         self._take_stretches(self._first, self._end)
         self._take_tail(self._end)
         return self.sequence[0] if self.sequence else None
@@ -249,10 +259,76 @@ class Lens:
     def _take_stretches(self, begin: int, end: int) -> None:
         for border in [*self.window.borders, end]:
             if begin < border <= end:
-                self._close_group()
-                self._past = _Past(self.filter.context)
-                self._take(begin, border)
+                if begin == self.window.first or begin in self.window.borders:
+                    self._close_group()
+                    self._past = _Past(self.filter.context)
+                self._take_on(begin, border)
                 begin = border
+
+    def _take_on(self, begin: int, end: int) -> int | None:
+        """`_take`, up to where repeats are rows of their own and from there on."""
+        plain = self.plain_from
+        if plain is None or end <= plain:
+            return self._take(begin, end)
+        low = None
+        if begin <= plain:
+            while plain < end and self.window.traits[plain - self.window.first] & INSIDE:
+                plain += 1  # a traceback that began before
+            self.plain_from = plain
+            low = self._take(begin, plain) if begin < plain else None
+            if plain == end:
+                return low
+            closed = self._close_group()
+            low = closed if low is None else min(low, closed)
+            past = replace(self._past, recent=dict(self._past.recent), before=deque(self._past.before))
+            self._before_plain = past, self.hidden
+        after = self._take(max(begin, plain), end)
+        return after if low is None or low == _NOTHING else low
+
+    def fold_before(self, index: int) -> None:
+        """Repeats fold only in front of a record, so that what has just come can be read; costs what lies between.
+
+        Only ever forward: what is folded stays so.
+        """
+        index = self._uncut(max(self.window.first, min(index, self._end)))
+        if self.plain_from is None:
+            self.plain_from = index
+            if index < self._end:
+                self._rebuild()
+            return
+        begin = max(self.plain_from, self.window.first)
+        if index <= begin:
+            return
+        self.plain_from = index
+        if self._before_plain is None or begin >= self._end:
+            return
+        self._drop_tail()
+        self._past, self.hidden = self._before_plain
+        self._past.recent = {
+            shape: known
+            for shape, known in self._past.recent.items()
+            if known[1] >= self.window.first or known[1] in self._folds
+        }
+        for found in (self.sequence, self.hits, self.errors, self.phases):
+            del found[bisect_left(found, begin) :]
+        for head, fold in self._touched.items():
+            if fold is not None:
+                self._folds[head] = fold
+            else:
+                self._folds.pop(head, None)
+        self._touched = {}
+        for head in [head for head in self._folds if head >= begin]:
+            del self._folds[head]
+        self._context = {near for near in self._context if near < begin}
+        self._take_stretches(begin, self._end)
+        self._take_tail(self._end)
+
+    def _uncut(self, index: int) -> int:
+        """The index, or where the traceback begins that it lies in."""
+        window = self.window
+        while window.first < index < window.end and window.traits[index - window.first] & INSIDE:
+            index -= 1
+        return index
 
     def _drop_tail(self) -> int | None:
         if not self._tail:
@@ -313,6 +389,7 @@ class Lens:
     def _take_before(self) -> int | None:
         """Records that came in front: rows of their own, so that none of those that are there moves."""
         old, self._first = self._first, self.window.first
+        hidden = self.hidden
         later = self.sequence, self.hits, self.errors, self.phases, self._past
         self.sequence, self.hits, self.errors, self.phases = [], [], [], []
         self._past = _Past(self.filter.context)
@@ -324,6 +401,8 @@ class Lens:
         self.errors += later[2]
         self.phases += later[3]
         self._past = later[4]
+        if self._before_plain is not None:
+            self._before_plain = self._before_plain[0], self._before_plain[1] + self.hidden - hidden
         return low
 
     # -- making rows ----------------------------------------------------------------------------------------------
@@ -431,8 +510,14 @@ class Lens:
         fold = self._folds.get(head)
         if head in self._open or (fold is None and head < self.window.first):
             return False
+        plain = self.plain_from is not None and index >= self.plain_from
         first = fold.record if fold is not None else self.window.record(head)
         ranks = fold.ranks if fold is not None else (first.rank,)
+        if plain and record.kind != "note":
+            if record.rank is None or record.rank in ranks or head < (self.plain_from or 0):
+                return False
+        elif plain:
+            self._touched.setdefault(head, copy.copy(fold))
         # A rank that is behind says a line when others have begun the next phase already.
         if first.phase is not record.phase and (record.rank is None or record.rank in ranks):
             return False
@@ -502,7 +587,9 @@ class Lens:
             return _NOTHING
         shape = ~past.group_shape
         known = past.recent.get(shape)
-        if known is not None and past.rows - known[0] <= _FOLD_WINDOW and known[1] not in self._open:
+        plain = self.plain_from if self.plain_from is not None and head >= self.plain_from else None
+        apart = known is None or known[1] in self._open or (plain is not None and known[1] < plain)
+        if known is not None and past.rows - known[0] <= _FOLD_WINDOW and not apart:
             into, fold = self._folds[known[1]], self._folds.pop(head)
             into.add(fold.last, fold.tail)
             into.ranks = (*into.ranks, *(rank for rank in fold.ranks if rank not in into.ranks))
