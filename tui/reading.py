@@ -7,6 +7,7 @@ is read through `LogFile`, which holds a part of it and asks the host for the re
 import asyncio
 import contextlib
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,6 +111,20 @@ class Reading:
         if phase is None and self.file is not None:
             return self.file.phase_at(index)
         return phase
+
+    def place_of_hit(self, index: int) -> int | None:
+        """Which of all hits of the search a record has, counted from 1; None where that is not known or it has none."""
+        window = self.window
+        if self.search is None or not window.first <= index < window.end:
+            return None
+        begin = window.record(index).offset
+        end = window.record(index + 1).offset if index + 1 < window.end else begin + (1 << 40)
+        state = self.search.state
+        for hits, before in ((state.first, 0), (state.last, state.count - len(state.last))):
+            at = bisect_left(hits, begin, key=lambda hit: hit.offset)
+            if at < len(hits) and hits[at].offset < end and (before == 0 or state.done):
+                return before + at + 1
+        return None
 
     def known_hits(self, count: int) -> "Sequence[Hit]":
         """A sample of the hits that the search over the whole file knows by place."""

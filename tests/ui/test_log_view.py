@@ -273,7 +273,7 @@ async def test_tab_is_told_in_the_search_field_and_escape_leaves_it():
         await shows(pilot, "Tab highlight")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.focused, LogView))
-        await shows(pilot, "/ search")
+        await shows(pilot, "search")
         await pilot.press("tab")  # from the log into the field, and out again
         await until(pilot, lambda: pilot.app.focused is not None and pilot.app.focused.id == "search")
         await pilot.press("escape")

@@ -20,7 +20,7 @@ from tui.core.errors import EagletuiError, UsageError
 from tui.reading import LogSource, Reading, line_text
 from tui.screens.base import Mode
 from tui.widgets.footer import Keys
-from tui.widgets.log_head import HitCount, LogState, RankLine, counted
+from tui.widgets.log_head import HitCount, LogState, Prompt, RankLine, counted
 from tui.widgets.log_plot import DecodePlot
 from tui.widgets.log_view import LogView
 from tui.widgets.paint import Run
@@ -71,7 +71,8 @@ class Logs(Mode):
     def content(self) -> ComposeResult:
         yield LogState(self.board)
         with Horizontal(id="searchline"):
-            yield Search(placeholder="/ search", id="search")
+            yield Prompt(id="prompt")
+            yield Search(placeholder="search", id="search")
             yield HitCount(self.board)
             yield RankLine(self.board)
         yield DecodePlot(self.board)

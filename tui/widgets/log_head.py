@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from tui.widgets.log_view import LogView
 
 
+class Prompt(Painted):
+    """The key that leads into the search line, in front of it."""
+
+    GROUND = "raised"
+
+    def draw(self, canvas: Canvas) -> None:
+        canvas.put(1, 0, "/", "accent!")
+
+
 class _Head(Painted):
     """A part of the head: it draws what it reads off the view."""
 
@@ -56,7 +65,6 @@ class LogState(_Head):
             ]
             lines = state.startup.lines
         elif reading is not None and file is not None:
-            parts += [[(reading.name, "strong!")]]
             lines = reading.last_line()
         else:
             return [("no server is watched", "muted")]
@@ -64,7 +72,7 @@ class LogState(_Head):
         if file is not None and file.size is not None:
             counts.append(fmt.size(file.size))
         if counts:
-            parts.append([(", ".join(counts), "muted")])
+            parts.append([(", ".join(counts), "text" if state is None else "muted")])
         parts.append(self._read(reading))
         return join(parts)
 
@@ -154,7 +162,7 @@ def counted(view: "LogView") -> tuple[int | None, int, str | None]:
     if reading is None or search is None:
         on = row is not None and row.hit
         return (lens.hits.index(row.index) + 1 if on and row is not None else None), len(lens.hits), None
-    place = search.place(row.record.offset) if row is not None and row.hit else None
+    place = reading.place_of_hit(row.index) if row is not None and row.hit else None
     state = search.state
     if not reading.searching or state.done:
         return place, state.count, None

@@ -41,12 +41,11 @@ def axis_of(values: Sequence[float]) -> Axis:
     power = 10.0 ** math.floor(math.log10(least))
     for factor in (1, 2, 2.5, 5, 10, 20, 25, 50, 100):
         step = factor * power
-        begin = math.floor(low / step + 1e-9) * step
+        begin = math.floor(low / step * 2 + 1e-9) * step / 2  # half steps: 1.5, 2.5, 3.5
         if begin + 2 * step >= high - step * 1e-9:
             break
-    places = max(0, -math.floor(math.log10(step) + 1e-9))
-    if factor in (2.5, 25):
-        places += 1 if step < 10 else 0
+    ticks = (begin, begin + step)
+    places = next(n for n in range(6) if n == 5 or all(abs(round(t, n) - t) < step * 1e-6 for t in ticks))
     return Axis(begin, begin + 2 * step, places)
 
 
