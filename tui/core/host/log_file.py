@@ -251,7 +251,7 @@ class LogFile:
         records: list[LogRecord] = []
         for piece in _small(stretch.pieces):
             if isinstance(piece, int):
-                self._tracker.skip(piece)
+                self._append(self._tracker.skip(piece))
             else:
                 records.extend(self._feed(piece))
                 await asyncio.sleep(0)
@@ -463,24 +463,30 @@ class LogFile:
             return index
 
     async def _part_around(self, offset: int) -> _Part | None:
-        begin = max(0, offset - BLOCK_BYTES // 2)
         tail = next((b.offset for b in self._tail.blocks if b.generation == self.generation), None)
         limit = tail if tail is not None and tail > offset else None
-        block = await self._block(begin, BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - begin))
-        if block is None or not block.data:
-            return None
-        data = block.data
-        at = _aligned(data, begin)
-        if at is None or at > offset - begin:
-            begin = await line_begin(self.transport, self.path, offset)
-            block = await self._block(
-                begin, BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - begin)
-            )
+
+        async def lines_from(begin: int) -> _Stretch | None:
+            length = BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - begin)
+            block = await self._block(begin, length)
             if block is None or not block.data:
                 return None
-            data, at = block.data, 0
-        self._file, self.size = self._file or block.file, block.size
-        stretch = await self._lines_from(data[at:], begin + at)
+            self._file, self.size = self._file or block.file, block.size
+            at = 0 if begin in whole else _aligned(block.data, begin)
+            if at is None or begin + at > offset:
+                return _Stretch(begin, begin, [])
+            return await self._lines_from(block.data[at:], begin + at)
+
+        whole: set[int] = set()  # bytes where a line begins
+        begin = max(0, offset - BLOCK_BYTES // 2)
+        stretch = await lines_from(begin)
+        if stretch is not None and stretch.end <= offset:
+            # The line with that byte is longer than what was read.
+            begin = stretch.end if stretch.pieces else await line_begin(self.transport, self.path, offset)
+            whole.add(begin)
+            stretch = await lines_from(begin)
+        if stretch is None:
+            return None
         first = 1 if stretch.begin == 0 else _SOMEWHERE
         tracker = LogTracker(offset=stretch.begin, number=first)
         window = _empty(None if stretch.begin else 0)
@@ -517,6 +523,12 @@ class LogFile:
         part.window.line_base = count + 1 - number
         part.window.serial += 1
         return True
+
+    async def first_stamp_s(self) -> float | None:
+        """The first stamp of the file (`LogRecord.stamp_s`), from its first 64 KiB; None where there is none in it."""
+        block = await self._block(0, _PIECE_BYTES)
+        records = LogTracker().feed(block.data) if block is not None else ()
+        return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 
     # -- finding --------------------------------------------------------------------------------------------------
 

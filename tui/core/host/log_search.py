@@ -195,6 +195,7 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
         known: int | None = None  # line of the newest hit
         seen = -1
         counted = before = 0
+        answered = False  # awk has told its count: it was there, and read all that grep said
         try:
             while True:
                 if reading is None:
@@ -226,15 +227,17 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
                                 words[2].decode("utf-8", "replace") if len(words) > 2 else "",
                             )
                         case b"C":
-                            counted = before + int(words[0])
+                            counted, answered = before + int(words[0]), True
                             yield _Found("count", amount=counted)
                         case b"B":
                             if int(words[0]) != place:
                                 place, base = int(words[0]), known
-                            before = counted
+                            before, answered = counted, False
                         case b"O":
                             yield _Found("opened", amount=int(words[1]), file=words[0].decode())
                         case b"E":
+                            if not answered:
+                                raise _broken(transport, stream)
                             yield _Found("end", offset=int(words[0]), amount=int(words[1]))
                             return
                         case b"R":

@@ -436,9 +436,10 @@ class LogTracker:
         """Whether records of the line being read, other than a provisional one, were given out already."""
         return self._splitter.begun
 
-    def skip(self, count: int) -> None:
-        """Passes over bytes in the middle of an overlong line."""
+    def skip(self, count: int) -> tuple[LogRecord, ...]:
+        """Passes over bytes in the middle of an overlong line; returns it as it is so far, as a provisional record."""
         self._splitter.skip(count)
+        return tuple(self._provisional())
 
     def flush(self) -> tuple[LogRecord, ...]:
         """The writer is gone: the unterminated tail is a line, and an open traceback is final."""
