@@ -128,6 +128,15 @@ def test_each_fault_fails_its_own_condition_alone(name, rows, told, words):
     assert words in guard_of(found, name).text
 
 
+@pytest.mark.parametrize(
+    ("count", "chunks", "counts"), [(4, 200, False), (5, 200, True), (6, 80, False), (7, 80, True)]
+)
+def test_a_window_needs_requests_and_tokens(count, chunks, counts):
+    rows = [row(n, send=2.0 * n, gaps_ms=[10] * chunks) for n in range(count)]
+    told = steady_meta(window=[0.0, 20.0], counters=None)
+    assert judged(rows, told).valid is counts
+
+
 @pytest.mark.parametrize("mask", [0x8, 0x20, 0x40, 0x80])
 def test_heat_and_supply_slow_a_run_down_and_the_power_cap_is_told(mask):
     samples = [[1.0, 0, 300.0, 90.0, 7e4, 2e3, mask | 0x4]]
