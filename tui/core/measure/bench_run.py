@@ -7,6 +7,7 @@ run's cmd.json, so any later eagletui can collect what finished while nobody loo
 import asyncio
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -22,8 +23,9 @@ from tui.core.host import runs
 from tui.core.host.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.host.follow import Chunk, follow
 from tui.core.host.runs import InRunDir, LaunchRequest, Run
+from tui.core.launch.profiles import is_secret_env
 from tui.core.link.transport import LinkState, Transport
-from tui.core.measure import referee, store, target
+from tui.core.measure import command, referee, store, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
 from tui.core.measure.model import BenchProfile, LiveRun, MeasuredServer, Result
 from tui.core.measure.target import Seen, Target
@@ -65,7 +67,7 @@ async def start(
     """Starts the generator on the host, once however often it is asked for with one `run_id`.
 
     Args:
-        profile: of driver eagletui, or sglang (the referee).
+        profile: of driver eagletui, sglang (the referee) or command.
         verify: both measure each run, the same number of requests.
         seed: decides prompts and their order, together with the number of a run: the same for all arms.
         experiment, arm, launch_number, pair_number: kept in the results.
@@ -75,11 +77,12 @@ async def start(
         EagletuiError: the server is not ready or does not generate; another measurement of it is under way.
         HostError: the host cannot run it.
     """
-    data = await asyncio.to_thread(dataset_of, profile)
+    commanded = profile.driver == command.TOOL
+    data = command.NO_DATA if commanded else await asyncio.to_thread(dataset_of, profile)
     if run_id is not None and (known := await runs.status(session.transport, [run_id])):
         return replace(known[0], host=session.entry.name)
     facts = await session.facts()
-    if facts.python_error:
+    if facts.python_error and not commanded:
         raise HostError(
             f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
             "name an interpreter in the host's entry",
@@ -119,22 +122,31 @@ async def start(
         launch_number=launch_number,
         pair_number=pair_number,
     )
-    document = _plan(profile, data, measured, seen, seed) | ({"verify": verify} if refereed else {})
-    python = session.entry.python
-    if facts.home and python.startswith("~/"):
-        python = f"{facts.home}/{python[2:]}"
+    if commanded:
+        referee.refuse_miscounting(profile.command)
+        argv: tuple[str | InRunDir, ...] = ("sh", command.PROGRAM)
+        files = {command.PROGRAM.name: command.program(profile, measured, seen)}
+    else:
+        document = _plan(profile, data, measured, seen, seed) | ({"verify": verify} if refereed else {})
+        python = session.entry.python
+        if facts.home and python.startswith("~/"):
+            python = f"{facts.home}/{python[2:]}"
+        argv = (python, referee.PROGRAM if refereed else PROGRAM, PLAN)
+        files = {PROGRAM.name: _program(), PLAN.name: json.dumps(document, ensure_ascii=False).encode()}
+        if refereed:
+            files[referee.PROGRAM.name] = referee.program()
+    env = dict(session.entry.env) if commanded else {}
+    if seen.key:
+        env[KEY_VARIABLE] = seen.key
     request = LaunchRequest(
         run_id=run_id,
         kind="bench",
         profile=profile.name,
-        argv=(python, referee.PROGRAM if refereed else PROGRAM, PLAN),
-        secret_env={KEY_VARIABLE: seen.key} if seen.key else {},
+        argv=argv,
+        env={name: value for name, value in env.items() if not is_secret_env(name, value)},
+        secret_env={name: value for name, value in env.items() if is_secret_env(name, value)},
         extra=asked.to_extra(),
-        files={
-            PROGRAM.name: _program(),
-            **({referee.PROGRAM.name: referee.program()} if refereed else {}),
-            PLAN.name: json.dumps(document, ensure_ascii=False).encode(),
-        },
+        files=files,
     )
     # Recorded before it is asked for: whatever happens to the link, this machine knows where it is.
     records.write(
@@ -330,7 +342,8 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
                     raise failed
                 progress.feed(chunk.data)
                 for event in progress.ended:
-                    yield await _result(session, run, asked, event, progress.sha)
+                    for result in await _results(session, run, asked, event, progress.sha):
+                        yield result
                 progress.ended.clear()
                 caught_up = chunk.offset + len(chunk.data) >= (chunk.size or 0)
                 if progress.live is not shown and progress.live is not None and caught_up:
@@ -372,7 +385,8 @@ async def collect(session: HostSession, run: Run) -> tuple[Result, ...]:
     asked = Asked.of(run.run_id, run.extra)
     progress = _Progress()
     progress.feed(await _read(session, run, _log_path(run)) or b"")
-    return tuple([await _result(session, run, asked, event, progress.sha) for event in progress.ended])
+    found = [await _results(session, run, asked, event, progress.sha) for event in progress.ended]
+    return tuple(result for results in found for result in results)
 
 
 def _log_path(run: Run) -> str:
@@ -437,6 +451,22 @@ async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) ->
 # -- collecting -------------------------------------------------------------------------------------------------------
 
 
+async def _results(
+    session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
+) -> tuple[Result, ...]:
+    """What a run that has ended gives, stored: of a command what it printed, else one result."""
+    if event.get("tool") != command.TOOL:
+        return (await _result(session, run, asked, event, sha),)
+    try:
+        output = await _read(session, run, _path(run, str(event["output"]))) or b""
+        results = command.assemble(run.run_id, asked, event, output)
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(run, "a line of its log") from None
+    for result in results:
+        await asyncio.to_thread(store.write, result, None)
+    return results
+
+
 async def _result(
     session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
 ) -> Result:
@@ -483,13 +513,18 @@ def _damaged(run: Run, what: str) -> EagletuiError:
 
 async def _fetch(session: HostSession, run: Run, name: str, sha: str | None) -> bytes:
     """A file of the run, whole. Raises EagletuiError where it is not what its checksum says, or is gone."""
-    if not name.replace("-", "").replace(".", "").isalnum():
-        raise _damaged(run, "the name of a file")
     for _ in range(_TRIES):
-        data = await _read(session, run, f"{run.directory}/{name}")
+        data = await _read(session, run, _path(run, name))
         if data and (sha is None or hashlib.sha256(data).hexdigest() == sha):
             return data
     raise _damaged(run, name)
+
+
+def _path(run: Run, name: str) -> str:
+    """A file in the run's directory; its name comes from the host."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise _damaged(run, "the name of a file")
+    return f"{run.directory}/{name}"
 
 
 async def _read(session: HostSession, run: Run, path: str) -> bytes | None:

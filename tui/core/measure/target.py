@@ -55,6 +55,7 @@ class Seen:
     kind: str | None = None  # sglang, vllm
     version: str | None = None
     model: str | None = None
+    served: str | None = None  # the name that requests give the model
     vocab_size: int | None = None
     max_input: int | None = None  # tokens a request may have
     key: str | None = field(default=None, repr=False)
@@ -187,6 +188,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         kind=kind,
         version=_text(info.get("version")),
         model=path or model,
+        served=model,
         vocab_size=await _vocab_size(session, path) if data.kind == "random-ids" else None,
         max_input=_whole(info.get("max_req_input_len")),
         key=server.key,
