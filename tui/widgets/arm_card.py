@@ -125,6 +125,17 @@ def note(view: ArmView, *, card: bool) -> list[Run]:
     return []
 
 
+def _folded(runs: Sequence[Run], width: int) -> list[list[Run]]:
+    """A note in two rows at most; the second hangs under its sentence."""
+    *head, (said, spec) = runs
+    hang = width_of(head)
+    first, *rest = wrap(said, max(10, width - hang))
+    rows: list[list[Run]] = [[*head, (first, spec)]]
+    if rest:
+        rows.append([(" " * hang, spec), *words([(" ".join(rest), spec)], max(10, width - hang))])
+    return rows
+
+
 class Arms(Painted):
     """Up to four arms of a comparison."""
 
@@ -142,13 +153,19 @@ class Arms(Painted):
 
     def wanted_height(self, comparison: Comparison, width: int, room: int) -> int:
         """Rows for so many columns, at most `room`."""
-        noted = any(note(view, card=width >= CARDS_FROM) for view in comparison.arms)
+        noted = max((len(rows) for rows in self._notes(comparison, width).values()), default=0)
         live = comparison.live is not None
         if width < CARDS_FROM:
-            return min(room, 1 + len(comparison.arms) + 2 + (1 if live else 0) + (1 if noted else 0))
+            return min(room, 1 + len(comparison.arms) + 2 + (1 if live else 0) + noted)
         paired = self._card_width(width, len(comparison.arms)) >= _PAIRED
         rows = 6 + (4 if paired else 8) + (2 if live else 0) + (2 if paired else 0)
-        return min(room, rows + (1 if noted else 0))
+        return min(room, rows + noted)
+
+    @staticmethod
+    def _notes(comparison: Comparison, width: int) -> dict[str, list[list[Run]]]:
+        """Rows of what deserves a look, by arm: as many for the longest as fit, two at most."""
+        found = {view.letter: note(view, card=width >= CARDS_FROM) for view in comparison.arms}
+        return {letter: _folded(runs, width - 2) for letter, runs in found.items() if runs}
 
     @staticmethod
     def _card_width(width: int, count: int) -> int:
@@ -160,12 +177,12 @@ class Arms(Painted):
         if comparison is None:
             return
         selected = comparison.arm(self.selected)
-        card = canvas.width >= CARDS_FROM
-        notes = {view.letter: found for view in comparison.arms if (found := note(view, card=card))}
-        rows = canvas.height - (1 if notes else 0)
+        notes = self._notes(comparison, canvas.width)
+        rows = canvas.height - max((len(lines) for lines in notes.values()), default=0)
         if notes:
-            first = next(iter(notes.values()))
-            canvas.runs(1, rows, words(notes.get(self.selected or "", first), canvas.width - 2))
+            shown = notes.get(self.selected or "", next(iter(notes.values())))
+            for offset, line in enumerate(shown):
+                canvas.runs(1, rows + offset, line)
         if canvas.width < CARDS_FROM:
             self._table(canvas, rows, comparison, selected)
             return

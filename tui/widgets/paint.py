@@ -26,6 +26,8 @@ _ASCII = str.maketrans(
         **dict(zip("◌◐●▲✗■✓·▸≡○–↑↓≈≠∅□", ".o*!x#v.>=o-^v~!0.", strict=True)),
         **dict(zip("▌▆│─╌…×±−→▞°≥≤", "[#|-..x+->%d>>"[:-1] + "<", strict=True)),
         **dict(zip("▁▂▃▄▅▇▀█", "__---##" + "#", strict=True)),
+        **dict(zip("┊◆●", "|+*", strict=True)),
+        **{chr(0x2800 + dots): " ..:::###"[dots.bit_count()] for dots in range(256)},
     }
 )
 _JOINERS = {"\u200d", "\ufe0e", "\ufe0f"}  # would turn a glyph into an emoji of another width
