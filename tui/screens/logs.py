@@ -227,7 +227,7 @@ class Logs(Mode):
         if what == "end":
             view.action_bottom()
         elif index is not None:
-            view.show_index(index)
+            view.show_key(index)
             if what == "hit":
                 view.open_hit(step)
         elif reading.problem is None:
@@ -323,7 +323,7 @@ class Logs(Mode):
             return
         view.sync()
         if index is not None:
-            view.show_index(index)
+            view.show_key(index)
 
     def action_toggle_filter(self) -> None:
         """Marks hits among all lines, or shows only lines with hits."""

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from tui import format as fmt
 from tui.board import Board
 from tui.core.log.phases import Phase
+from tui.widgets.log_scroll import Scrolled
 from tui.widgets.log_text import flat, width_of, window, wrapped
-from tui.widgets.paint import Canvas, Painted, Run
+from tui.widgets.paint import Canvas, Run
 from tui.widgets.paint import width_of as runs_width
 from tui.widgets.server_card import SHORT
 
@@ -32,7 +31,6 @@ _MARKS = {
 }
 _SHOWN = 4000  # characters of a line that a wrapped row may take
 _LONG = 1000  # from here on the length is told
-_SIDE = 16  # cells that an arrow moves the lines
 
 
 @dataclass(frozen=True)
@@ -88,25 +86,14 @@ class _Shown:
     pieces: list[tuple[int, str]]  # each with the index of its first character
 
 
-class LogView(Painted):
-    """Rows of a log, a title with facts above them. One column of margin belongs to it on either side."""
+class LogView(Scrolled):
+    """Rows of a log, a title with facts above them. One column of margin belongs to it on either side.
 
-    can_focus = True
-    ALLOW_SELECT = (
-        False  # it has a selection of its own: whole lines, also those that are folded or off the screen
-    )
+    A row's key is the absolute index of a record in the window, so the cursor stays on its record whatever folds or
+    filters show of it.
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", show=False),
-        Binding("k,up", "move(-1)", "up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "page down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "page up", show=False),
-        Binding("g,home", "top", "first line", show=False),
-        Binding("G,end", "bottom", "last line", show=False),
-        Binding("right", "side(1)", "right", show=False),
-        Binding("left", "side(-1)", "left", show=False),
-        Binding("greater_than_sign", "line_end", "end of the lines", show=False),
-        Binding("less_than_sign", "line_begin", "begin of the lines", show=False),
-        Binding("f", "follow", "follow", show=False),
         Binding("n", "hit(1)", "next hit", show=False),
         Binding("N", "hit(-1)", "previous hit", show=False),
         Binding("right_square_bracket", "phase(1)", "next phase", show=False),
@@ -119,45 +106,16 @@ class LogView(Painted):
         Binding("t", "clock", "time", show=False),
         Binding("R", "ranks", "ranks", show=False),
         Binding("A", "access", "access lines", show=False),
-        Binding("V", "select", "select", show=False),
-        Binding("shift+down", "extend(1)", "extend", show=False),
-        Binding("shift+up", "extend(-1)", "extend", show=False),
     ]
-
-    class Changed(Message):
-        """What is shown, or where the reader is, has changed."""
-
-    class Near(Message):
-        """The reader is near an end of what is loaded, with more of the file behind it."""
-
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
-
-    class Beyond(Message):
-        """The reader asked for something that is not loaded: `hit`, `phase` or `error` after or before, `begin`, `end`."""
-
-        def __init__(self, what: str, step: int) -> None:
-            super().__init__()
-            self.what = what
-            self.step = step
 
     def __init__(self, board: Board, *, numbers: bool = False) -> None:
         super().__init__(id="log")
         self.board = board
         self.numbers = numbers  # line numbers and the overview at the right edge: the logs screen
-        self.following = True
-        self.wrapped = False
         self.relative = False  # times since the start of the log
-        self.shift = 0  # cells that the lines are moved to the left
         self.lens: Lens | None = None
-        self.current: int | None = None  # absolute index of the record under the cursor
-        self.marked: int | None = None  # where a selection began
-        self._top = 0  # absolute index of a record of the first row on show, while not following
-        self._skip = 0  # rows of it that are above the edge, while lines are wrapped
         self._window: LogWindow | None = None
         self._read: Reading | None = None
-        self._pressed: int | None = None  # where the mouse button went down
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -185,8 +143,16 @@ class LogView(Painted):
         """Whether repeats and tracebacks are folded."""
         return self.folds.repeats
 
-    def _sequence(self) -> Sequence[int]:
+    def keys(self) -> Sequence[int]:
         return self.lens.sequence if self.lens is not None else ()
+
+    def place_of(self, key: int) -> int:
+        row = self.lens.row_of(key) if self.lens is not None else None
+        return bisect_left(self.keys(), row) if row is not None else 0
+
+    def more(self, step: int) -> bool:
+        reading = self.reading
+        return reading is not None and not (reading.at_begin if step < 0 else reading.at_tail)
 
     def update(self) -> None:
         """Takes in what the log got since, and repaints."""
@@ -216,7 +182,7 @@ class LogView(Painted):
 
     def _fresh(self) -> int:
         """So many of the newest lines are not folded with those before them."""
-        return max(4, self._rows() // 3)
+        return max(4, self.rows // 3)
 
     def _take(self, window: "LogWindow") -> None:
         from tui.core.log.lens import Lens
@@ -233,15 +199,7 @@ class LogView(Painted):
         """Another filter; the reader stays where they are. Raises UsageError where its expression is wrong."""
         if self.lens is not None:
             self.lens.set(filter=filter)
-        self._moved()
-
-    @property
-    def place(self) -> int | None:
-        """Place of the cursor's row among the rows."""
-        if self.lens is None or self.current is None:
-            return None
-        row = self.lens.row_of(self.current)
-        return bisect_left(self.lens.sequence, row) if row is not None else None
+        self.moved()
 
     def current_row(self) -> "Row | None":
         """The row under the cursor, else the last one."""
@@ -257,121 +215,8 @@ class LogView(Painted):
 
     def selected(self) -> "list[Row]":
         """Rows of the selection, from the top; none without one."""
-        if self.lens is None or self.marked is None or self.current is None:
-            return []
-        ends = sorted(
-            bisect_left(self.lens.sequence, row)
-            for row in (self.lens.row_of(self.marked), self.lens.row_of(self.current))
-            if row is not None
-        )
-        if not ends:
-            return []
-        return [self.lens.row(index) for index in self.lens.sequence[ends[0] : ends[-1] + 1]]
-
-    # -- moving ----------------------------------------------------------------------------------------------------
-
-    def _rows(self) -> int:
-        return max(1, self.size.height - 1)
-
-    def _height(self, place: int) -> int:
-        """Rows of the screen that a row of the log takes."""
-        if not self.wrapped or self.lens is None:
-            return 1
-        line = line_of(self.lens.row(self.lens.sequence[place]), newest=not self.numbers)
-        return len(self._wrapped(line))
-
-    def _wrapped(self, line: LogLine) -> list[tuple[int, str]]:
-        return wrapped(line.text[:_SHOWN], max(10, self._text_width()))
-
-    def _walk(self, place: int, skip: int, lines: int) -> tuple[int, int]:
-        """Where one is after so many rows of the screen, down or (negative) up."""
-        if not self.wrapped:
-            return max(0, place + lines), 0
-        count = len(self._sequence())
-        lines += skip
-        while lines < 0 and place > 0:
-            place -= 1
-            lines += self._height(place)
-        while place < count and lines >= (height := self._height(place)):
-            lines -= height
-            place += 1
-        return place, max(0, lines)
-
-    def _last_page(self) -> tuple[int, int]:
-        """Where the last page begins."""
-        count = len(self._sequence())
-        if not self.wrapped:
-            return max(0, count - self._rows()), 0
-        return self._walk(count, 0, -self._rows())
-
-    def _first_shown(self) -> tuple[int, int]:
-        """Place of the first row on show, and its rows above the edge."""
-        if self.lens is None or not self.lens.sequence:
-            return 0, 0
-        if self.following:
-            return self._last_page()
-        row = self.lens.row_of(self._top)
-        place = bisect_left(self.lens.sequence, row) if row is not None else 0
-        return place, self._skip if self.wrapped and self.lens.sequence[place] == self._top else 0
-
-    def _put_top(self, place: int, skip: int = 0) -> None:
-        sequence = self._sequence()
-        if sequence:
-            self._top, self._skip = sequence[min(max(0, place), len(sequence) - 1)], skip
-
-    def show_index(self, index: int, *, margin: int = 0) -> None:
-        """Puts the cursor on the row that shows a record.
-
-        Args:
-            margin: rows kept above and below it.
-        """
-        if self.lens is None or (row := self.lens.row_of(index)) is None:
-            return
-        sequence = self.lens.sequence
-        place = bisect_left(sequence, row)
-        first, skip = self._first_shown()
-        self.current = index
-        rows = self._rows()
-        if self.wrapped:
-            end = self._walk(first, skip, rows - 1)[0]
-            inside = first + (skip > 0) <= place <= end
-        else:
-            inside = first + margin <= place < first + rows - margin
-        if inside:
-            self._put_top(first, skip)
-        elif self.wrapped:
-            self._put_top(*self._walk(place, 0, -(rows // 3)))
-        else:
-            self._put_top(max(0, min(place - rows // 2, len(sequence) - rows)))
-        self.following = False
-        self._moved()
-        self._ask_for_more()
-
-    def _moved(self) -> None:
-        self._hold()
-        self.repaint()
-        self.post_message(self.Changed())
-
-    def _hold(self) -> None:
-        """Tells the file what must not go while somebody looks at it."""
-        reading = self.reading
-        if reading is not None and reading.file is not None:
-            reading.file.reader = None if self.following else self._top
-
-    def wants(self, step: int) -> bool:
-        """Whether the reader is so near the beginning (-1) or the end (1) of what is loaded that more is wanted."""
-        reading = self.reading
-        if reading is None or self.following:
-            return False
-        first, _ = self._first_shown()
-        if step < 0:
-            return first < 2 * self._rows() and not reading.at_begin
-        return first + 3 * self._rows() > len(self._sequence()) and not reading.at_tail
-
-    def _ask_for_more(self) -> None:
-        for step in (-1, 1):
-            if self.wants(step):
-                self.post_message(self.Near(step))
+        keys = self.keys()
+        return [self.lens.row(keys[place]) for place in self.selection()] if self.lens is not None else []
 
     def here(self, step: int) -> int | None:
         """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
@@ -380,133 +225,35 @@ class LogView(Painted):
         shown = self._shown()
         return shown[0 if step > 0 else -1].index if shown else None
 
-    def action_move(self, step: int) -> None:
-        """Moves the cursor; the first time it appears on the last row shown."""
-        sequence = self._sequence()
-        if not sequence:
-            return
-        place = self.place
-        if place is None:
-            first, skip = self._first_shown()
-            last = min(len(sequence), self._walk(first, skip, self._rows())[0]) - 1
-            self.show_index(sequence[last if step < 0 else first])
-        elif place + step >= len(sequence):
-            self._past_end()
-        else:
-            self.show_index(sequence[max(0, place + step)])
+    # -- moving ----------------------------------------------------------------------------------------------------
 
-    def _past_end(self) -> None:
-        if self.reading is not None and self.reading.at_tail:
-            if self.marked is None:
-                self.action_bottom()
-        else:
-            self.post_message(self.Near(1))
+    def height(self, place: int) -> int:
+        if not self.wrapped or self.lens is None:
+            return 1
+        return len(self._wrapped(line_of(self.lens.row(self.keys()[place]), newest=not self.numbers)))
 
-    def action_page(self, step: int) -> None:
-        """A page up or down; past the end it follows again."""
-        self._scroll(step * max(1, self._rows() - 1))
-
-    def _scroll(self, lines: int) -> None:
-        sequence = self._sequence()
-        if not sequence or self.lens is None:
-            return
-        target = self._walk(*self._first_shown(), lines)
-        last = self._last_page()
-        if target >= last and lines > 0:
-            at_tail = self.reading is None or self.reading.at_tail
-            if at_tail and self.marked is None:
-                self.following, self.current = True, None
-                self._moved()
-                return
-            target = last
-        self._put_top(*target)
-        self.following = False
-        place = self.place
-        bottom = min(len(sequence), max(target[0] + 1, self._walk(*target, self._rows())[0])) - 1
-        if place is None:
-            place = bottom if lines < 0 else target[0]
-        self.current = sequence[min(max(place, target[0]), bottom)]
-        self._moved()
-        self._ask_for_more()
-
-    def action_top(self) -> None:
-        """First line of the log."""
-        if self.reading is not None and not self.reading.at_begin:
-            self.post_message(self.Beyond("begin", -1))
-        elif sequence := self._sequence():
-            self.show_index(sequence[0])
-
-    def action_bottom(self) -> None:
-        """Last row, and follow it."""
-        if self.reading is not None and not self.reading.at_tail:
-            self.post_message(self.Beyond("end", 1))
-            return
-        self.following, self.current, self.marked = True, None, None
-        self._moved()
-
-    def action_follow(self) -> None:
-        """Follow the newest line, or hold still."""
-        sequence = self._sequence()
-        if self.following and sequence:
-            self._put_top(*self._first_shown())
-            self.following, self.current = False, sequence[-1]
-            self._moved()
-        else:
-            self.action_bottom()
-
-    def action_side(self, step: int) -> None:
-        """Moves the lines to the left or back."""
-        if not self.wrapped:
-            self.shift = max(0, min(self.shift + step * _SIDE, self._longest() - _SIDE))
-            self._moved()
-
-    def action_line_begin(self) -> None:
-        """The beginning of the lines."""
-        self.shift = 0
-        self._moved()
-
-    def action_line_end(self) -> None:
-        """The end of the longest line on show."""
-        if not self.wrapped:
-            self.shift = max(0, self._longest() - self._text_width() + 1)
-            self._moved()
-
-    def _longest(self) -> int:
+    def longest(self) -> int:
         return max((width_of(shown.line.text) for shown in self._shown()), default=0)
 
-    def _next(self, places: Sequence[int], step: int) -> int | None:
-        """The next of some rows after the cursor (or before it), None past the last."""
-        sequence = self._sequence()
-        if not places or not sequence or self.lens is None:
-            return None
-        first, skip = self._first_shown()
-        row = self.lens.row_of(self.current) if self.current is not None else None
-        if row is not None:
-            here = row
-        elif step > 0:
-            here = sequence[first] - 1
-        else:  # back from the end of what is on show
-            last = self._walk(first, skip, self._rows())[0]
-            here = sequence[last] if last < len(sequence) else sequence[-1] + 1
-        at = bisect_right(places, here) if step > 0 else bisect_left(places, here) - 1
-        return places[at] if 0 <= at < len(places) else None
+    def room(self) -> int:
+        return self.size.width - self._columns(self.size.width)[-1] - (4 if self.numbers else 1)
 
-    def _jump(self, what: str, places: Sequence[int], step: int) -> int | None:
-        """The next one of a kind: what is loaded, else asked for; around the ends where all is loaded."""
-        found = self._next(places, step)
-        if found is None:
-            if self.reading is not None and not self.reading.whole:
-                self.post_message(self.Beyond(what, step))
-                return None
-            if places:
-                found = places[0 if step > 0 else -1]
-        if found is not None:
-            self.show_index(found)
-        return found
+    def _wrapped(self, line: LogLine) -> list[tuple[int, str]]:
+        return wrapped(line.text[:_SHOWN], max(10, self.room()))
+
+    def moved(self) -> None:
+        self._hold()
+        super().moved()
+
+    def _hold(self) -> None:
+        """Tells the file what must not go while somebody looks at it."""
+        reading = self.reading
+        if reading is not None and reading.file is not None:
+            reading.file.reader = None if self.following else self._top
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit; in a fold of repeats, which is opened for it."""
-        if self.lens is not None and self._jump("hit", self.lens.hits, step) is not None:
+        if self.lens is not None and self.jump("hit", self.lens.hits, step) is not None:
             self.open_hit(step)
 
     def open_hit(self, step: int) -> None:
@@ -524,7 +271,7 @@ class LogView(Painted):
                 else bisect_right(lens.hits, end) - 1
             )
             if 0 <= at < len(lens.hits):
-                self.show_index(lens.hits[at])
+                self.show_key(lens.hits[at])
         self._show_sideways()
 
     def _show_sideways(self) -> None:
@@ -537,34 +284,30 @@ class LogView(Painted):
         if not found:
             return
         begin, end = (width_of(line.text[:at]) for at in found[0])
-        room = self._text_width() - runs_width(line.note) - 2
+        room = self.room() - runs_width(line.note) - 2
         if end <= room:
             self.shift = 0
         elif not self.shift <= begin < end <= self.shift + room:
             self.shift = max(0, begin - room // 2)
-        self._moved()
+        self.moved()
 
     def action_phase(self, step: int) -> None:
         """Next or previous beginning of a phase."""
         if self.lens is not None:
-            self._jump("phase", self.lens.phases, step)
+            self.jump("phase", self.lens.phases, step)
 
     def action_error(self, step: int) -> None:
         """Next or previous error line."""
         if self.lens is not None:
-            self._jump("error", self.lens.errors, step)
+            self.jump("error", self.lens.errors, step)
 
     def show_line(self, number: int) -> bool:
         """Puts the cursor on a line of the file; False where it is not loaded."""
         index = self._window.at_line(number) if self._window is not None else None
         if index is None:
             return False
-        self.show_index(index)
+        self.show_key(index)
         return True
-
-    def on_resize(self) -> None:
-        if self.current is not None and not self.following:  # fewer rows: the cursor stays in sight
-            self.show_index(self.current)
 
     # -- how it is shown -------------------------------------------------------------------------------------------
 
@@ -575,12 +318,12 @@ class LogView(Painted):
         from tui.core.log.lens import Folds
 
         fold = not self.folded
-        top = self._first_shown()[0] if self.current is not None else 0
+        top = self.first_shown()[0] if self.current is not None else 0
         place = self.place
         self.lens.set(folds=Folds(repeats=fold, tracebacks=fold))
         if place is not None and (now := self.place) is not None:  # its row stays where it is on the screen
-            self._put_top(now - (place - top))
-        self._moved()
+            self.put_top(now - (place - top))
+        self.moved()
 
     def open_fold(self) -> bool:
         """Opens the fold under the cursor; False where its row is a single line."""
@@ -595,18 +338,18 @@ class LogView(Painted):
         if self.lens is None or self.current is None:
             return
         self.lens.toggle(self.current)
-        self.show_index(self.current)
+        self.show_key(self.current)
 
     def action_wrap(self) -> None:
         """Long lines over several rows, or cut."""
         self.wrapped = not self.wrapped
         self.shift = self._skip = 0
-        self._moved()
+        self.moved()
 
     def action_clock(self) -> None:
         """Time of day, or time since the log began."""
         self.relative = not self.relative
-        self._moved()
+        self.moved()
 
     def known_ranks(self) -> list[str]:
         """Rank tags seen in the log, `main` first."""
@@ -636,91 +379,14 @@ class LogView(Painted):
 
         self.set_filter(replace(self.filter, access=not self.filter.access))
 
-    # -- selecting -------------------------------------------------------------------------------------------------
-
-    def action_select(self) -> None:
-        """Begins a selection at the cursor, or drops it."""
-        if self.marked is not None:
-            self.marked = None
-        else:
-            if self.current is None:
-                self.action_move(-1)
-            self.marked = self.current
-        self._moved()
-
-    def action_extend(self, step: int) -> None:
-        """Moves the cursor with the selection."""
-        if self.marked is None:
-            self.action_select()
-        self.action_move(step)
-
-    def _under(self, y: int) -> int | None:
-        """Index of the row at a line of the widget."""
-        line = 1
-        for shown in self._shown():
-            line += len(shown.pieces)
-            if 1 <= y < line:
-                return shown.index
-        return None
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._scroll(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._scroll(3)
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        event.stop()
-        self.action_side(-1)
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        event.stop()
-        self.action_side(1)
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        if event.button != 1:
-            return
-        self._pressed = self._under(event.y)
-        if self._pressed is not None:
-            self.capture_mouse()
-            self.marked = None
-            self.show_index(self._pressed)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._pressed is None:
-            return
-        if event.y < 1:
-            self._drag_past(-1)
-            return
-        if event.y >= self.size.height:
-            self._drag_past(1)
-            return
-        under = self._under(event.y)
-        if under is not None and (self.marked is not None or under != self._pressed):
-            self.marked = self._pressed
-            self.show_index(under)
-
-    def _drag_past(self, step: int) -> None:
-        self.marked = self._pressed
-        place = self.place
-        sequence = self._sequence()
-        if place is not None and 0 <= place + step < len(sequence):
-            self.show_index(sequence[place + step])
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        self.release_mouse()
-        self._pressed = None
-
     # -- painting --------------------------------------------------------------------------------------------------
 
     def _shown(self) -> list[_Shown]:
         """The rows on show, from the top."""
         if self.lens is None or not self.lens.sequence:
             return []
-        place, skip = self._first_shown()
-        left = self._rows()
+        place, skip = self.first_shown()
+        left = self.rows
         out: list[_Shown] = []
         for index in self.lens.sequence[place : place + left]:
             line = line_of(self.lens.row(index), newest=not self.numbers)
@@ -748,9 +414,6 @@ class LogView(Painted):
         last = next((r.number for r in reversed(window.records) if r.number), 0)
         return len(f"{last + (window.line_base or 0):,}")
 
-    def _text_width(self) -> int:
-        return self.size.width - self._columns(self.size.width)[-1] - (4 if self.numbers else 1)
-
     def draw(self, canvas: Canvas) -> None:
         width = canvas.width
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
@@ -762,13 +425,14 @@ class LogView(Painted):
         end = width - (4 if self.numbers else 1)
         newest = reading.phase_at(reading.window.end - 1) if reading.at_tail else None
         own = self.lens.row_of(self.current) if self.current is not None and not self.following else None
-        chosen = self._chosen()
+        keys, chosen = self.keys(), self.selection()
+        marked = range(keys[chosen[0]], keys[chosen[-1]] + 1) if chosen else range(0)
         before: Phase | None = None
         y = 1
         for shown in self._shown():
             line = shown.line
             here = shown.index == own
-            ground = "/raised" if here else "/accbg" if shown.index in chosen else ""
+            ground = "/raised" if here else "/accbg" if shown.index in marked else ""
             if ground:
                 canvas.fill(1, y, end - 1, len(shown.pieces), ground[1:])
             phase = reading.phase_at(shown.index)
@@ -802,13 +466,6 @@ class LogView(Painted):
             y += len(shown.pieces)
         if self.numbers:
             self._overview(canvas)
-
-    def _chosen(self) -> range | frozenset[int]:
-        """Indices that lie in the selection."""
-        if self.lens is None or self.marked is None or self.current is None:
-            return frozenset()
-        ends = [row for i in (self.marked, self.current) if (row := self.lens.row_of(i)) is not None]
-        return range(min(ends), max(ends) + 1) if ends else frozenset()
 
     def _number(self, canvas: Canvas, end: int, y: int, index: int, *, here: bool, ground: str) -> None:
         assert self._window is not None
@@ -871,7 +528,7 @@ class LogView(Painted):
             facts += [("▲ ", "warn"), (state, "text"), (" · ", "muted")]
         elif reading.busy is not None and self.numbers:
             facts += [(f"{reading.busy}… · ", "muted")]
-        selected = len(self._selected_rows())
+        selected = len(self.selection())
         if selected:
             facts += [(f"{selected:,}", "strong!"), (" rows selected, ", "muted"), ("y", "accent!"), (" copies, ", "muted"),
                       ("W", "accent!"), (" writes · ", "muted")]  # fmt: skip
@@ -905,15 +562,6 @@ class LogView(Painted):
         else:
             facts += [("not following, ", "muted"), ("f", "accent!"), (" to follow", "muted")]
         return facts if runs_width(facts) < width - 8 else facts[-1:]
-
-    def _selected_rows(self) -> Sequence[int]:
-        if self.lens is None or self.marked is None or self.current is None:
-            return ()
-        chosen = self._chosen()
-        if not isinstance(chosen, range):
-            return ()
-        sequence = self.lens.sequence
-        return sequence[bisect_left(sequence, chosen.start) : bisect_left(sequence, chosen.stop)]
 
     def _empty(self) -> str:
         board, reading = self.board, self.reading
