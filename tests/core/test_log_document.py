@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tui.core.errors import UsageError
 from tui.core.host import log_file
 from tui.core.host.blocks import Block
 from tui.core.host.log_file import FileUpdate, LogFile
+from tui.core.host.log_search import Needle
 from tui.core.link.local import LocalTransport
 from tui.core.log import logs
 from tui.core.log.lens import Lens
 from tui.core.log.logs import LINE_LIMIT, LogRecord
+from tui.core.log.phases import Phase
 from tui.core.log.startup import LogTracker
 
 
@@ -371,3 +374,229 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
         patch.setattr(log_file, "LINE_LIMIT", 150)
         patch.setattr(logs, "LINE_LIMIT", 150)
         asyncio.run(run())
+
+
+# ---- while it is written ------------------------------------------------------------------------------------------
+
+
+def write(path, data: bytes) -> None:
+    with path.open("ab") as handle:
+        handle.write(data)
+
+
+async def test_bytes_as_they_are_written(local, tmp_path):
+    log = tmp_path / "log"
+    file = LogFile(local, str(log))
+    async with following(file) as follower:
+        assert follower.events == ["gone"]
+        assert file.problem is not None
+        assert "gone" in file.problem
+        expected = b""
+        for piece in (b"one\n", b"tw", b"o\n\0\xff", "é".encode()[:1], "é".encode()[1:], b"\r\n", b"no end"):
+            write(log, piece)
+            expected += piece
+            await follower.until(lambda: file._next >= len(expected))  # noqa: B023
+        assert file.problem is None
+        await follower.end()
+        assert [told(r) for r in file.window.records] == [told(r) for r in _flushed(expected)]
+        assert numbers(file) == [1, 2, 3, 4]
+        assert file.window.records[-1].provisional is False
+
+
+async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(LINES[:700_000])
+    file = LogFile(local, str(log))
+    async with following(file) as follower:
+        lens = Lens(file.window)
+        assert set(numbers(file)) == {None}
+        log.write_bytes(b"truncated\n")
+        await follower.until(lambda: texts(file)[-1] == "truncated")
+        assert texts(file)[-2] == "[eagletui] the file was truncated; what follows is its new content"
+        assert numbers(file)[-3:] == [None, None, 1]
+        assert file.at_begin
+        assert await file.load_before() == 0
+        write(log, b"last words\n")
+        log.rename(tmp_path / "log.1")
+        log.write_bytes(b"rotated\n")
+        await follower.until(lambda: texts(file)[-1] == "rotated")
+        assert texts(file)[-3] == "last words"
+        log.unlink()
+        await follower.until(lambda: "gone" in follower.events)
+        log.write_bytes(LINES[:100_000])
+        await follower.until(lambda: file._next == 100_000)
+        assert follower.events == ["opened", "truncated", "replaced", "gone", "replaced"]
+        assert file.generation == 3
+        lens.update()
+        assert lens.row(lens.sequence[-1]).shown.text == texts(file)[-1]
+        # A place in the file is one in the file as it is now.
+        index = await file.jump_to(70)
+        assert file.window.record(index).text == "line 2"
+        assert file.window.number_of(file.window.record(index)) == 3
+        assert (
+            file.window.record(file.window.first).number == 0
+        )  # lines of a file that is gone have no number
+
+
+async def test_a_reader_in_the_middle_learns_that_the_rest_is_gone(local, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(LINES)
+    file = LogFile(local, str(log))
+    async with following(file) as follower:
+        index = await file.jump_to(1_000_000)
+        record = file.window.record(index)
+        log.rename(tmp_path / "log.1")
+        log.write_bytes(b"rotated\n")
+        await follower.until(lambda: file.tail.records[-1].text == "rotated")
+        assert file.window.record(index) is record
+        assert await file.load_before() == await file.load_after() == 0
+        assert file.at_begin
+        file.to_tail()
+        assert texts(file)[-1] == "rotated"
+        assert await file.jump_to(0) == file.window.end - 1
+
+
+async def test_a_reader_who_holds_still_is_not_moved_by_a_flood(local, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(LINES[:300_000])
+    file = LogFile(local, str(log), capacity=10_000)
+    async with following(file) as follower:
+        window = file.window
+        file.reader = window.first + 5
+        held = window.record(file.reader)
+        for at in range(300_000, len(LINES), 200_000):
+            write(log, LINES[at : at + 200_000])
+        await follower.until(lambda: file.tail.records[-1].text == "line 59999")
+        assert file.window is window
+        assert window.record(file.reader) is held
+        assert not file.at_tail
+        assert len(window.records) <= 12_000
+        assert len(file.tail.records) <= 12_500
+        assert file.tail.records[-1].text == "line 59999"
+        file.reader = None
+        seen = [record.text for record in window.records]
+        while not file.at_tail:
+            end = window.end
+            assert await file.load_after() > 0
+            seen += [window.record(index).text for index in range(end, window.end)]
+        assert seen[-1] == "line 59999"
+        assert [int(text.split()[1]) for text in seen] == list(range(int(seen[0].split()[1]), 60_000))
+        assert numbers(file)[-1] == 60_000
+        write(log, b"on it goes\n")
+        await follower.until(lambda: texts(file)[-1] == "on it goes")
+        assert file.window is window
+
+
+async def test_while_it_follows_the_oldest_go(local, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"")
+    file = LogFile(local, str(log), capacity=10_000)
+    async with following(file) as follower:
+        write(log, LINES)
+        await follower.until(lambda: file.tail.records and file.tail.records[-1].text == "line 59999")
+        assert 9_000 < len(file.window.records) <= 12_500
+        assert numbers(file)[-1] == 60_000
+        assert file.begin > 0
+        assert await file.load_before() > 0  # they are in the file still
+        first = int(texts(file)[0].split()[1])
+        assert texts(file) == [f"line {n}" for n in range(first, first + len(file.window.records))]
+
+
+async def test_markers_of_ours_stay_in_their_place(local, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"one\ntw")
+    file = LogFile(local, str(log))
+    async with following(file) as follower:
+        file.add_marker("[eagletui] exit=0", "20:00:01")
+        assert [(r.text, r.provisional) for r in file.window.records][1:] == [
+            ("[eagletui] exit=0", False),
+            ("tw", True),
+        ]
+        write(log, b"o\nthree\n")
+        await follower.until(lambda: texts(file)[-1] == "three")
+        assert texts(file) == ["one", "[eagletui] exit=0", "two", "three"]
+        assert numbers(file) == [1, None, 2, 3]
+        assert await file.jump_to(5) == 2
+
+
+# ---- over a link --------------------------------------------------------------------------------------------------
+
+
+async def test_a_link_that_is_cut_again_and_again(ssh_transport, tcp_proxy, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(LINES[:1_500_000])
+    file = LogFile(ssh_transport, str(log))
+    async with following(file) as follower:
+        while not file.at_begin:
+            tcp_proxy.cut_after(100_000)
+            await file.load_before()
+        tcp_proxy.cut_after(100_000)
+        write(log, LINES[1_500_000:])
+        await follower.until(lambda: file.tail.records[-1].text == "line 59999")
+        assert "link_lost" in follower.events
+        assert follower.events.count("link_lost") == follower.events.count("resumed")
+        assert file.problem is None
+        await follower.end()
+    assert [told(r) for r in file.window.records] == [told(r) for r in one_pass(LINES)]
+    assert numbers(file) == list(range(1, 60_001))
+
+
+async def test_while_the_link_is_down_the_file_says_so(ssh_transport, tcp_proxy, tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(LINES[:1_000])
+    file = LogFile(ssh_transport, str(log))
+    async with following(file) as follower:
+        await tcp_proxy.stop()
+        await follower.until(lambda: file.problem)
+        assert "link" in file.problem
+        write(log, b"\nmeanwhile\n")
+        await tcp_proxy.start()
+        await follower.until(lambda: texts(file)[-1] == "meanwhile")
+        assert file.problem is None
+
+
+async def test_hits_and_marks_outside_of_what_is_loaded(ssh_transport, tmp_path):
+    crash = (
+        b"[2026-10-06 20:00:01 TP1] Scheduler hit an exception: Traceback (most recent call last):\n"
+        b'  File "x.py", line 2, in run\nRuntimeError: needle\n'
+    )
+    start = b"[2026-10-06 20:00:01 TP0] Load weight begin. avail mem=70.1 GB\n"
+    data = start + LINES[:1_000_000] + b"\n" + crash + LINES + b"Needle\n"
+    log = tmp_path / "log"
+    log.write_bytes(data)
+    file = LogFile(ssh_transport, str(log))
+    async with following(file):
+        assert await file.next_hit(0, 1) is None
+        search = file.begin_search(Needle("needle"))
+        async for _ in search.run():
+            pass
+        assert (search.state.count, search.state.complete) == (2, True)
+        last = file.window.end - 1
+        hit = await file.next_hit(last, -1)
+        assert data[hit.offset : hit.offset + 6] == b"needle"
+        index = await file.jump_to(hit.offset, number=hit.number)
+        assert file.window.record(index).text == "RuntimeError: needle"
+        assert file.window.number_of(file.window.record(index)) == data.count(b"\n", 0, hit.offset) + 1
+        assert await file.next_hit(index, -1) is None
+        hit = await file.next_hit(index, 1)
+        assert hit.offset == len(data) - 7
+        assert file.phase_at(index) is None
+        async for _ in file.marks.run():
+            pass
+        assert file.phase_at(index) is Phase.LOAD_WEIGHTS
+        mark = file.next_mark("error", index, -1)
+        assert mark.offset == data.index(b"[2026-10-06 20:00:01 TP1] Scheduler hit")
+        assert file.next_mark("error", await file.jump_to(mark.offset), -1) is None
+        assert file.next_mark("phase", index, -1).offset == 0
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo"])
+async def test_what_is_no_file(local, tmp_path, kind):
+    path = tmp_path / kind
+    if kind == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    file = LogFile(local, str(path))
+    with pytest.raises(UsageError, match="local: "):
+        await anext(file.updates())

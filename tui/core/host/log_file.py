@@ -117,7 +117,6 @@ class LogFile:
     Attributes:
         size: bytes of the file when it was last heard of, None before.
         generation: how often the file was replaced or truncated while it was followed.
-        problem: why it cannot be read on just now (link lost, file gone), one line; None while all is well.
         reader: to be set by a view that holds still: the lowest index it shows; None while it follows. What is at it or
             after it is not dropped.
         search: the last search that was begun on this file.
@@ -128,7 +127,7 @@ class LogFile:
         self.transport, self.path, self.capacity = transport, path, capacity
         self.size: int | None = None
         self.generation = 0
-        self.problem: str | None = None
+        self._problem: str | None = None
         self.reader: int | None = None
         self.search: HostSearch | None = None
         self.marks = LogMarks(transport, path)
@@ -161,6 +160,13 @@ class LogFile:
     def end(self) -> int:
         """The byte after the last one that `window` holds; at the tail, where the line being written begins."""
         return self._here.end
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be read on just now (link lost, file gone), one line; None while all is well."""
+        if self._problem is None and self.transport.status().state is not LinkState.UP:
+            return _EVENTS["link_lost"]
+        return self._problem
 
     @property
     def at_tail(self) -> bool:
@@ -214,9 +220,9 @@ class LogFile:
                 lost = isinstance(error, LinkLost)
                 if not lost and self.transport.status().state is LinkState.UP:
                     raise
-                if self.problem is None:
-                    self.problem = _EVENTS["link_lost"]
-                    yield FileUpdate(event="link_lost", text=self.problem)
+                if self._problem is None:
+                    self._problem = _EVENTS["link_lost"]
+                    yield FileUpdate(event="link_lost", text=self._problem)
                 await self._link_is_back(error)
 
     async def _link_is_back(self, error: HostError) -> None:
@@ -295,7 +301,7 @@ class LogFile:
         self.size, self._identity = chunk.size, chunk.identity
         if chunk.identity is not None:
             self._file = chunk.identity.rsplit(":", 2)[0]
-        self.problem = None
+        self._problem = None
 
     def _event(self, chunk: Chunk) -> FileUpdate:
         event = chunk.event
@@ -306,11 +312,11 @@ class LogFile:
             self._next, self._identity, self._file = 0, None, None
             self._new_generation(chunk.generation)
             records = (self.add_marker(f"[eagletui] {text}"),)
-            self.problem = None
+            self._problem = None
         elif event in ("gone", "link_lost"):
-            self.problem = text
+            self._problem = text
         elif event == "resumed":
-            self.problem = None
+            self._problem = None
         elif event == "ended":
             records = self._tracker.flush()
             self._append(records)
