@@ -840,12 +840,15 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
 
 def paths_command(as_json: bool) -> int:
     """`eagletui paths`."""
+    from tui.core.measure.store import results_dir
+
     places = {
         "config": config_dir() / "config.toml",
         "profiles": config_dir() / "profiles",
         "shipped_profiles": shipped_profiles_dir(),
         "patterns": config_dir() / "patterns",
         "launches": records.launches_dir(),
+        "results": results_dir(),
         "data": data_dir(),
         "state": state_dir(),
     }
