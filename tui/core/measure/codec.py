@@ -127,15 +127,19 @@ def _mapping_decoder(item: Decode) -> Decode:
     def decode(raw: Any) -> Any:
         if not isinstance(raw, dict):
             raise ValueError("is no object")
-        return {sanitize(key): item(value) for key, value in raw.items()}
+        return {_safe(key): item(value) for key, value in raw.items()}
 
     return decode
+
+
+def _safe(text: str) -> str:
+    return text if text.isprintable() else sanitize(text)  # all that isn't safe isn't printable
 
 
 def _text(raw: Any) -> str:
     if not isinstance(raw, str):
         raise ValueError("is no text")
-    return sanitize(raw)
+    return _safe(raw)
 
 
 def _integer(raw: Any) -> int:
@@ -166,16 +170,17 @@ def _none(raw: Any) -> None:
 
 
 def _anything(raw: Any, depth: int = 0) -> Any:
-    if depth > _MAX_DEPTH:
-        raise ValueError("is nested too deeply")
-    if isinstance(raw, str):
-        return sanitize(raw)
-    if isinstance(raw, float):
+    kind = type(raw)
+    if kind is str:
+        return _safe(raw)
+    if kind is float:
         return raw if math.isfinite(raw) else None
-    if isinstance(raw, list):
-        return [_anything(item, depth + 1) for item in raw]
-    if isinstance(raw, dict):
-        return {sanitize(key): _anything(item, depth + 1) for key, item in raw.items()}
+    if kind is list or kind is dict:
+        if depth == _MAX_DEPTH:
+            raise ValueError("is nested too deeply")
+        if kind is list:
+            return [_anything(item, depth + 1) for item in raw]
+        return {_safe(key): _anything(item, depth + 1) for key, item in raw.items()}
     return raw
 
 
