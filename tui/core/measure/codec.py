@@ -41,7 +41,7 @@ def to_json(value: object) -> Any:
 
 def from_json(kind: type[T], raw: object) -> T:
     """The dataclass `kind` from its JSON value; ValueError says which field is wrong."""
-    found: T = _dataclass_decoder(kind)(raw)
+    found: T = _dataclass_decoder(typing.cast(type, kind))(raw)
     return found
 
 
