@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tui.core.records import PhaseHistory
     from tui.core.session import HostSession, LaunchPlan
     from tui.reading import LogSource
+    from tui.screens.logs import Beside
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 
@@ -941,14 +942,37 @@ class EagleApp(App[None]):
 
     def log_source(self) -> "LogSource | None":
         """The file of the log of the run on show, None where there is none."""
+        run = self.board.run
+        return self._log_of(run) if run is not None and self.board.connected else None
+
+    def logs_beside(self) -> "list[Beside]":
+        """What can be shown beside the log: other runs of this host."""
+        from tui.screens.logs import Beside
+
+        present = self.board.run.run_id if self.board.run is not None else None
+        return [
+            Beside(
+                f"run {run.short_id}",
+                f"{run_name(run)}, {run.state}, {fmt.day_clock(run.started_at, self.board.utc_offset_s)}",
+                source=functools.partial(self._log_of, run),
+            )
+            for run in self.board.runs
+            if run.run_id != present and run.log_path is not None
+        ]
+
+    def _log_of(self, run: "Run") -> "LogSource | None":
         from tui.core.watch import is_over
         from tui.reading import LogSource
 
-        run = self.board.run
-        if run is None or self.session is None or not self.board.connected:
+        file = self.session.open_log(run) if self.session is not None else None
+        if file is None:
             return None
-        file = self.session.open_log(run)
-        return LogSource(f"run {run.short_id}", file, lambda: is_over(self.board.run or run)) if file else None
+
+        def over() -> bool:
+            known = [self.board.run, *self.board.runs]
+            return is_over(next((one for one in known if one is not None and one.run_id == run.run_id), run))
+
+        return LogSource(f"run {run.short_id}", file, over)
 
     def offers(self, command: Command) -> bool:
         """Whether a command works here at all."""

@@ -12,6 +12,7 @@ from tui.app import EagleApp, OpenSession
 from tui.commands import Command
 from tui.core.errors import EagletuiError, UsageError
 from tui.reading import LogSource
+from tui.screens.logs import Beside, Logs
 
 if TYPE_CHECKING:
     from tui.core.host.runs import Run
@@ -66,8 +67,6 @@ class LogApp(EagleApp):
 
     def show_first(self) -> None:
         """Only the log screen."""
-        from tui.screens.logs import Logs
-
         self.add_mode("logs", functools.partial(Logs, self.board))
         self.switch_mode("logs")
 
@@ -95,6 +94,9 @@ class LogApp(EagleApp):
             self.exit(return_code=error.exit_code)
             return
         self.touch(soon=True)
+        if self.beside is not None and isinstance(self.screen, Logs):
+            self.screen.open()
+            self.screen.show_beside(self.logs_beside()[0])
 
     async def _source(self, target: Target) -> LogSource:
         from tui.core.host.follow import file_info
@@ -142,9 +144,17 @@ class LogApp(EagleApp):
         """The log that was named."""
         return self._sources[0] if self._sources else None
 
-    def log_beside(self) -> LogSource | None:
-        """The other one."""
-        return self._sources[1] if len(self._sources) > 1 else None
+    def logs_beside(self) -> list[Beside]:
+        """The other one that was named."""
+        return [
+            Beside(
+                source.name,
+                "named on the command line",
+                source=functools.partial(self._sources.__getitem__, number),
+            )
+            for number, source in enumerate(self._sources)
+            if number
+        ]
 
     async def action_leave(self) -> None:
         """Leaves."""

@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost
+from tui.core.host.blocks import read_block
 from tui.core.log.logs import LogRecord
 from tui.core.log.phases import Phase
 from tui.core.log.series import DecodeSeries
+from tui.core.log.startup import LogTracker
 from tui.core.log.window import LogWindow
 from tui.core.masking import mask_secrets
 
 if TYPE_CHECKING:
     from tui.core.host.log_file import LogFile
     from tui.core.host.log_search import Hit, HostSearch, Mark
+    from tui.core.log.series import DecodePoint
 
 _GROWN_S = 2.0  # how often a search looks at what came since
+_PIECE_BYTES = 65_536  # read to learn what time it is there
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,10 @@ class Reading:
         self._touch = touch
         self._fetching = asyncio.Lock()
         self._opened = asyncio.Event()
+        self._first = self.window.first  # of the window when `series` began
+        self._looked: object = None
+        self._elsewhere = DecodeSeries()  # figures of a part of the file that is not its end
+        self._started = False  # the first stamp was asked for
 
     # -- what is loaded --------------------------------------------------------------------------------------------
 
@@ -95,6 +103,20 @@ class Reading:
     def whole(self) -> bool:
         """Whether all of the log is loaded."""
         return self.at_tail and self.at_begin
+
+    def points(self) -> "Sequence[DecodePoint]":
+        """Decode figures of what is loaded, oldest first."""
+        window = self.window
+        if not self.at_tail:
+            key = (window, window.serial)
+            if key != self._looked:
+                self._looked, self._elsewhere = key, DecodeSeries()
+                self._elsewhere.feed(window.records)
+            return self._elsewhere.points
+        if window.first < self._first:  # blocks came before what was followed
+            self._first, self.series = window.first, DecodeSeries()
+            self.series.feed(window.records)
+        return self.series.points
 
     def last_line(self) -> int | None:
         """Number of the newest line, None where nobody counted."""
@@ -147,7 +169,7 @@ class Reading:
         for record in records:
             if record.rank is not None and record.rank not in self.ranks:
                 self.ranks[record.rank] = None
-            if self.start_s is None:
+            if self.start_s is None and self.at_begin:
                 self.start_s = record.stamp_s
         self.series.feed(records)
 
@@ -209,6 +231,55 @@ class Reading:
             window = self._own
             return window.first + int(share * max(0, len(window.records) - 1)) if window.records else None
         return await self.jump(int(share * max(0, (self.file.size or 1) - 1)))
+
+    async def jump_to_time(self, stamp_s: float) -> int | None:
+        """Loads what is around a time, its stamp read as UTC; the first record that is not older.
+
+        The file is halved by reading small pieces of it: a log's times only ever grow.
+        """
+        file = self.file
+        if file is not None and not self._holds(stamp_s):
+            async with self._told("looking for that time"):
+                low, high = 0, file.size or 0
+                while high - low > _PIECE_BYTES:
+                    middle = (low + high) // 2
+                    block = await read_block(file.transport, file.path, middle, _PIECE_BYTES)
+                    stamp = stamp_in(block.data) if block is not None else None
+                    if stamp is None or stamp >= stamp_s:
+                        high = middle
+                    else:
+                        low = middle
+            await self.jump(low)
+        window = self.window
+        for index in range(window.first, window.end):
+            stamp = window.record(index).stamp_s
+            if stamp is not None and stamp >= stamp_s:
+                return index
+        return window.end - 1 if window.records else None
+
+    def _holds(self, stamp_s: float) -> bool:
+        """Whether a time lies in what is loaded, or beyond an end where there is no more."""
+        first, last = self.first_stamp(), self.last_stamp()
+        if first is None or last is None:
+            return True
+        return (first <= stamp_s or self.at_begin) and (stamp_s <= last or self.at_tail)
+
+    def first_stamp(self) -> float | None:
+        """The oldest stamp that is loaded, None where there is none."""
+        return next((r.stamp_s for r in self.window.records if r.stamp_s is not None), None)
+
+    def last_stamp(self) -> float | None:
+        """The newest stamp that is loaded, None where there is none."""
+        return next((r.stamp_s for r in reversed(self.window.records) if r.stamp_s is not None), None)
+
+    async def ready(self) -> None:
+        """Once the file is open and its first stamp known."""
+        await self._opened.wait()
+        file = self.file
+        if file is not None and not file.at_begin and not self._started:
+            self._started = True
+            block = await read_block(file.transport, file.path, 0, _PIECE_BYTES)
+            self.start_s = stamp_in(block.data) if block is not None else None
 
     async def reach(self, what: str, step: int, index: int | None) -> int | None:
         """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
@@ -274,7 +345,7 @@ class Reading:
         """What is not loaded: the number of the first line that is, phases and errors. Once the file is open."""
         file = self.file
         assert file is not None
-        await self._opened.wait()
+        await self.ready()
         if file.at_begin and file.at_tail:
             return
         async for _ in file.marks.run():
@@ -299,6 +370,12 @@ class Reading:
             except LinkLost:
                 self.problem = f"{what}: the link is lost"
             return None
+
+
+def stamp_in(data: bytes) -> float | None:
+    """The first stamp in a piece of a log, read as UTC; None where there is none."""
+    records = LogTracker(offset=1, number=1 << 48).feed(data)
+    return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 
 
 def line_text(record: LogRecord) -> str:

@@ -473,7 +473,8 @@ async def test_every_key_of_the_table_is_bound():
     from tui.widgets.log_view import LogView
 
     named = {"/": "slash", "?": "question_mark", "^P": "ctrl+p", "[": "left_square_bracket", "]": "right_square_bracket",
-             "Enter": "enter", "Esc": "escape", "Tab": "tab"}  # fmt: skip
+             "Enter": "enter", "Esc": "escape", "Tab": "tab", ":": "colon", "|": "vertical_line", "+": "plus",
+             "-": "minus"}  # fmt: skip
     app = panel(fakes.scene("ready"))
     async with app.run_test(size=(120, 36)):
         modes = [mode(app.board) for mode in (Dashboard, Logs, Profiles, Bench)]

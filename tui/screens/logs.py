@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
@@ -21,7 +22,9 @@ from tui.reading import LogSource, Reading, line_text
 from tui.screens.base import Mode
 from tui.widgets.footer import Keys
 from tui.widgets.log_head import HitCount, LogState, Prompt, RankLine, counted
+from tui.widgets.log_pair import LEAST_WIDTH, LogPair, Side
 from tui.widgets.log_plot import DecodePlot
+from tui.widgets.log_scroll import Scrolled
 from tui.widgets.log_view import LogView
 from tui.widgets.paint import Run
 
@@ -33,7 +36,24 @@ _TYPED_S = 0.06  # what is typed faster is looked for once
 _ASKED_S = 0.3  # and the host is asked when typing pauses
 _BLOCKS = 4  # loaded at once where a filter hides nearly all of each
 _PLOT_FROM = 36  # rows of the terminal
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _NOTHING = {"hit": "No hit", "phase": "No phase", "error": "No error"}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Something that can be shown beside the log."""
+
+    name: str
+    about: str
+    ranks: tuple[str, str] | None = None  # two ranks of the log on show
+    source: Callable[[], LogSource | None] = lambda: None  # another log
+
+
+def apart(left: Reading, right: Reading) -> bool:
+    """Whether two logs were written at different times, so that only the time since their starts is common to them."""
+    spans = [(reading.start_s or 0.0, reading.last_stamp() or 0.0) for reading in (left, right)]
+    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
 
 
 class Search(Input):
@@ -64,6 +84,7 @@ class Logs(Mode):
     def __init__(self, board: Board) -> None:
         super().__init__(board)
         self.view = LogView(board, numbers=True)
+        self.pair: LogPair | None = None
         self.plotting = True
         self._timer: Timer | None = None
         self._loading = False
@@ -94,23 +115,36 @@ class Logs(Mode):
             return
         self.open()
         self.view.sync()
+        if self.pair is not None:
+            self.pair.update()
         self._give_plot()
         super().update()
 
     def _give_plot(self) -> None:
         plot, reading = self.query_one(DecodePlot), self.view.reading
-        plot.points = (reading.series.points if reading is not None else ()) or ()
+        plot.points = reading.points() if reading is not None else ()
         plot.cursor_s = self._cursor_s()
         plot.display = self.plotting and self.size.height >= _PLOT_FROM and len(plot.points) > 1
 
+    @property
+    def front(self) -> LogView | LogPair:
+        """What is on show: the log, or two of them."""
+        return self.pair or self.view
+
     def _cursor_s(self) -> float | None:
-        view = self.view
+        view = self.front
         row = view.current_row() if view.current is not None and not view.following else None
         return row.record.stamp_s if row is not None else None
 
     def footer_keys(self) -> Keys:
-        if self.view.marked is not None:
+        if self.front.marked is not None:
             return (*keys("j k g G", "y", "W", where="logs"), ("Esc", "drop"), *keys("?", "q"))
+        if self.pair is not None:
+            return (
+                ("|", "one log"),
+                ("← →", "side"),
+                *keys("/", "n N", "t", "[ ]", "e E", "z", "f", "V", "y", "?", "q", where="logs"),
+            )
         return keys(
             "/",
             "n N",
@@ -156,7 +190,7 @@ class Logs(Mode):
             (f"{fmt.plural(max(told, len(view.lens.errors)), 'error')}", "muted"),
         ]
 
-    def on_log_view_changed(self) -> None:
+    def on_scrolled_changed(self) -> None:
         for painted in (self.query_one(LogState), self.query_one(RankLine), self.query_one(HitCount)):
             painted.repaint()
         plot = self.query_one(DecodePlot)
@@ -188,29 +222,29 @@ class Logs(Mode):
             surveying.cancel()
             self.eagle.touch()
 
-    def on_log_view_near(self, event: LogView.Near) -> None:
+    def on_scrolled_near(self, event: Scrolled.Near) -> None:
         if not self._loading:
             self._more(event.step)
 
     @work(group="more", exit_on_error=False)
     async def _more(self, step: int) -> None:
-        view, reading = self.view, self.view.reading
-        if reading is None:
-            return
+        front = self.front
         self._loading = True
         try:
             for _ in range(_BLOCKS):
+                reading = front.lacking(step) if isinstance(front, LogPair) else front.reading
+                if reading is None:
+                    break
                 came = await (reading.earlier() if step < 0 else reading.later())
-                view.update()
-                if not came or not view.wants(step):
+                front.update()
+                if not came or not front.wants(step):
                     break
         except EagletuiError as error:
-            reading.problem = error.message
-            view.repaint()
+            self.eagle.tell(error)
         finally:
             self._loading = False
 
-    def on_log_view_beyond(self, event: LogView.Beyond) -> None:
+    def on_scrolled_beyond(self, event: Scrolled.Beyond) -> None:
         self._reach(event.what, event.step)
 
     @work(exclusive=True, group="reach", exit_on_error=False)
@@ -274,6 +308,8 @@ class Logs(Mode):
             return
         count.tell(None)
         now = view.filter
+        if self.pair is not None:
+            self.pair.set_filter(now)
         if (now.text, now.regex) != (before.text, before.regex):
             self._search_file(now.text, now.regex)
         self.update_footer()
@@ -294,25 +330,30 @@ class Logs(Mode):
 
     def on_input_submitted(self) -> None:
         search, view = self.query_one(Search), self.view
-        self.set_focus(view)
+        self.set_focus(self.front)
         if search.value.startswith(":"):
             where, search.value = search.value[1:].strip(), view.filter.text
             self._go_to(where)
             return
         self._look()
-        if view.filter.text and counted(view)[0] is None:
-            view.action_hit(-1 if view.following else 1)
+        if view.filter.text and (self.pair is not None or counted(view)[0] is None):
+            self.front.action_hit(-1 if self.front.following else 1)
 
     @work(exclusive=True, group="reach", exit_on_error=False)
     async def _go_to(self, where: str) -> None:
-        """A line of the file, or a place in it in per cent."""
+        """A line of the file, a time, or a place in it in per cent."""
         view, reading = self.view, self.view.reading
         number = where.replace(",", "").removesuffix("%")
-        if reading is None or not number.isdigit():
-            self.eagle.say(":3318 is line 3,318, :50% the middle of the file", severity="warning")
+        clock = _CLOCK.fullmatch(where)
+        if reading is None or not (number.isdigit() or clock):
+            self.eagle.say(
+                ":3318 is line 3,318, :20:33 a time, :50% the middle of the file", severity="warning"
+            )
             return
         try:
-            if where.endswith("%"):
+            if clock:
+                index = await reading.jump_to_time(self._stamp_of(reading, clock))
+            elif where.endswith("%"):
                 index = await reading.jump_to_share(min(100, int(number)) / 100)
             elif view.show_line(int(number)):
                 return
@@ -324,6 +365,13 @@ class Logs(Mode):
         view.sync()
         if index is not None:
             view.show_key(index)
+
+    def _stamp_of(self, reading: Reading, clock: re.Match[str]) -> float:
+        """The last time before the log's end that a clock on the wall said that."""
+        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
+        last = reading.last_stamp() or 0.0
+        day = last // 86_400 * 86_400
+        return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
 
     def action_toggle_filter(self) -> None:
         """Marks hits among all lines, or shows only lines with hits."""
@@ -347,20 +395,22 @@ class Logs(Mode):
         if event.key in ("down", "up") and isinstance(self.focused, Search):
             event.stop()
             self._look()
-            self.view.action_hit(1 if event.key == "down" else -1)
+            self.front.action_hit(1 if event.key == "down" else -1)
 
     # -- other actions ---------------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
         """Out of the search line; a selection, a search, a filter is dropped; then the dashboard."""
-        view, search = self.view, self.query_one(Search)
+        view, front, search = self.view, self.front, self.query_one(Search)
         filter = view.filter
-        if self.focused is not view and self.focused is not None:
+        if self.focused is not front and self.focused is not None:
             if search.value.startswith(":"):
                 search.value = filter.text
-            self.set_focus(view)
-        elif view.marked is not None:
-            view.action_select()
+            self.set_focus(front)
+        elif front.marked is not None:
+            front.action_select()
+        elif self.pair is not None:
+            self.close_pair()
         elif filter.text:
             search.value = ""
             self._set_filter(text="", only_hits=False, context=0)
@@ -371,8 +421,15 @@ class Logs(Mode):
 
     def action_open(self) -> None:
         """The fold under the cursor, else the whole line."""
-        if not self.view.open_fold():
-            self.eagle.show_line(self.view.current_record())
+        front = self.front
+        if isinstance(front, LogView):
+            if not front.open_fold():
+                self.eagle.show_line(front.current_record())
+        elif (row := front.current_row()) is not None:
+            if row.count > 1 or row.lines > 1:
+                front.action_fold()
+            else:
+                self.eagle.show_line(row.record)
 
     def action_plot(self) -> None:
         """Decode figures over the log, or more rows of it."""
@@ -381,28 +438,41 @@ class Logs(Mode):
 
     def copied_text(self) -> tuple[str, str] | None:
         """The lines of the selection, else the traceback or the line under the cursor, else the newest."""
-        view = self.view
-        rows = view.selected()
+        front = self.front
+        rows = front.selected()
         if rows:
-            view.action_select()
-            return "\n".join(map(line_text, _seen(view, rows))), fmt.plural(len(rows), "row")
-        row, record = view.current_row(), view.current_record()
-        if row is None or record is None:
+            front.action_select()
+            return "\n".join(map(line_text, self._seen(rows))), fmt.plural(len(rows), "row")
+        row = front.current_row()
+        if row is None:
             return None
         if row.lines > 1:
-            return "\n".join(map(line_text, _seen(view, [row]))), "traceback"
-        return record.text, "line"
+            return "\n".join(map(line_text, self._seen([row]))), "traceback"
+        return row.record.text, "line"
+
+    def _seen(self, rows: "Sequence[Row]") -> "list[LogRecord]":
+        """What rows show: a traceback with all its lines, of a line that was said again and again one."""
+        front = self.front
+        lens = front.lens if isinstance(front, LogView) else front.lenses[front.side]
+        records: list[LogRecord] = []
+        for row in rows:
+            records += lens.members(row.index) if row.lines > 1 and lens is not None else [row.record]
+        return records
 
     def action_write(self) -> None:
         """The selection, else every line that passes the filter, into a file."""
         from tui.core.log.lens import Folds, Lens
         from tui.screens.log_dialogs import WriteDialog
 
-        view, lens, reading = self.view, self.view.lens, self.view.reading
+        front = self.front
+        if isinstance(front, LogView):
+            lens, reading = front.lens, front.reading
+        else:
+            lens, reading = front.lenses[front.side], front.sides[front.side].reading
         if lens is None or reading is None or not lens.sequence:
             self.eagle.say("Nothing to write here")
             return
-        chosen = view.selected()
+        chosen = front.selected()
         if chosen:
             records = [record for row in chosen for record in lens.members(row.index)]
             records.sort(key=lambda record: record.offset)
@@ -422,10 +492,97 @@ class Logs(Mode):
 
         self.app.push_screen(WriteDialog(reading.name, what, list(map(line_text, records))), done)
 
+    # -- two logs --------------------------------------------------------------------------------------------------
 
-def _seen(view: LogView, rows: "Sequence[Row]") -> "list[LogRecord]":
-    """What rows show: a traceback with all its lines, of a line that was said again and again one."""
-    records: list[LogRecord] = []
-    for row in rows:
-        records += view.lens.members(row.index) if row.lines > 1 and view.lens is not None else [row.record]
-    return records
+    def action_beside(self) -> None:
+        """Another rank, or another run, beside the log; one log again."""
+        from tui.screens.log_dialogs import BesideDialog
+
+        if self.pair is not None:
+            self.close_pair()
+            return
+        if self.size.width < LEAST_WIDTH:
+            self.eagle.say(
+                f"Side by side needs {LEAST_WIDTH} columns; this terminal has {self.size.width}",
+                severity="warning",
+            )
+            return
+        choices = self._choices()
+        if not choices:
+            self.eagle.say("Nothing to show beside it: one rank, and no other run on this host")
+            return
+
+        def chosen(number: int | None) -> None:
+            if number is not None:
+                self.show_beside(choices[number])
+
+        self.app.push_screen(BesideDialog([(choice.name, choice.about) for choice in choices]), chosen)
+
+    def _choices(self) -> list[Beside]:
+        view = self.view
+        row = view.current_row()
+        ranks = [rank for rank in view.known_ranks() if rank != "main"]
+        own = row.record.rank if row is not None and row.record.rank in ranks else next(iter(ranks), None)
+        choices = [
+            Beside(f"{left} | {right}", "ranks of this log", ranks=(left, right))
+            for rank in [*ranks, "main"]
+            if own is not None and rank != own
+            for left, right in [sorted((own, rank), key=["main", *ranks].index)]
+        ]
+        return [*choices, *self.eagle.logs_beside()]
+
+    @work(exclusive=True, group="beside", exit_on_error=False)
+    async def show_beside(self, choice: Beside) -> None:
+        """Shows two logs; follows the other one for as long as it is on show."""
+        view, reading = self.view, self.view.reading
+        if reading is None:
+            return
+        row = view.current_row() if not view.following else None
+        stamp = row.record.stamp_s if row is not None else None
+        try:
+            if choice.ranks is not None:
+                left, right = (Side(rank, reading, rank) for rank in choice.ranks)
+                await self._put_pair(LogPair(left, right, view.filter, view.folds, relative=False), stamp)
+                return
+            source = choice.source()
+            if source is None:
+                return
+            other = Reading(source.name, file=source.file, touch=self.eagle.touch)
+            following = asyncio.create_task(other.follow(source.ended))
+            try:
+                await asyncio.wait(
+                    (asyncio.ensure_future(asyncio.gather(reading.ready(), other.ready())), following),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                relative = apart(reading, other)
+                if stamp is not None:
+                    start, zero = reading.start_s or 0.0, other.start_s or 0.0
+                    await other.jump_to_time(stamp - start + zero if relative else stamp)
+                sides = Side(reading.name, reading), Side(other.name, other)
+                await self._put_pair(LogPair(*sides, view.filter, view.folds, relative=relative), stamp)
+                await following
+                self.eagle.touch()
+                await asyncio.Event().wait()  # it is on show until somebody closes it
+            finally:
+                following.cancel()
+        except EagletuiError as error:
+            self.eagle.tell(error)
+
+    async def _put_pair(self, pair: LogPair, stamp_s: float | None) -> None:
+        self.pair = pair
+        self.view.display = False
+        await self.mount(pair, after=self.view)
+        self.set_focus(pair)
+        if stamp_s is not None:
+            pair.call_after_refresh(pair.show_time, stamp_s)
+        self.update()
+
+    def close_pair(self) -> None:
+        """One log again."""
+        pair, self.pair = self.pair, None
+        if pair is not None:
+            self.workers.cancel_group(self, "beside")
+            pair.remove()
+            self.view.display = True
+            self.set_focus(self.view)
+            self.update()

@@ -178,11 +178,7 @@ class LogView(Scrolled):
         assert self.lens is not None
         self.lens.update()
         if self.numbers and self.following:  # the newest lines can be read as they come
-            self.lens.fold_before(reading.window.settled_end - self._fresh())
-
-    def _fresh(self) -> int:
-        """So many of the newest lines are not folded with those before them."""
-        return max(4, self.rows // 3)
+            self.lens.fold_before(reading.window.settled_end - fresh(self.rows))
 
     def _take(self, window: "LogWindow") -> None:
         from tui.core.log.lens import Lens
@@ -192,7 +188,7 @@ class LogView(Scrolled):
         if self.lens is None:
             self.lens = Lens(window)
         else:
-            self.lens.plain_from = window.settled_end - self._fresh() if self.numbers else None
+            self.lens.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
             self.lens.set(window=window)
 
     def set_filter(self, filter: "LogFilter") -> None:
@@ -617,6 +613,11 @@ class LogView(Scrolled):
         for rows_of, char, spec in ((hits, "–", "warn"), (phases, "▸", "accent"), (errors, "✗", "err")):
             for y in rows_of:
                 canvas.put(x, y, char, spec)
+
+
+def fresh(rows: int) -> int:
+    """So many of the newest lines are not folded with those before them, on a view of so many rows."""
+    return max(4, rows // 3)
 
 
 def since(seconds: float) -> str:
