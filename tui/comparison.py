@@ -258,11 +258,18 @@ def _launches(
         complete = state.finished or number < arm.launches_done
         if not complete:
             if live is not None and under_way and number == arm.launches_done:
-                marks.append(RunMark(Mark.LIVE, live.tok_s if live.phase == "window" else None))
+                marks.append(RunMark(Mark.LIVE, per_user(live) if live.phase == "window" else None))
             later = Mark.SKIPPED if arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) else Mark.QUEUED
             marks += [RunMark(later)] * (runs - len(marks))
         launches.append(Launch(tuple(marks), tuple(own), complete and bool(own)))
     return tuple(launches)
+
+
+def per_user(live: LiveRun) -> float | None:
+    """Tok/s of one user in the run under way: what finished runs are compared by."""
+    if live.tpot_ms:
+        return 1000 / live.tpot_ms
+    return live.tok_s / live.active if live.tok_s is not None and live.active else live.tok_s
 
 
 def launch_means(launches: Sequence[Launch]) -> list[float]:

@@ -185,7 +185,7 @@ class Bench(Mode):
         """Rows of head, gaps, arms, verdicts and plots."""
         body = height - 2
         gap = 1 if body >= 40 else 0
-        head = 3 if body >= 30 and comparison.state.message else 2
+        head = 3 if body >= 30 and BenchHead.message(comparison.state) else 2
         verdicts = min(VerdictStrip.wanted_height(comparison), max(2, body // 5))
         arms = self.query_one(Arms).wanted_height(comparison, width, max(3, body - head - verdicts - 2 * gap))
         plots = body - head - arms - verdicts - 3 * gap
@@ -215,6 +215,7 @@ class Bench(Mode):
         self._followed = False
         self.selected = letters[(at + step) % len(letters)]
         self._show()
+        self.update()
 
     def action_load(self, step: int) -> None:
         """The next or previous load of the bench."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.comparison import UNDER_WAY, ArmView, Comparison, Launch, Mark
+from tui.comparison import UNDER_WAY, ArmView, Comparison, Launch, Mark, per_user
 from tui.core.measure.model import ArmStatus, LiveRun, Result, VerdictKind
 from tui.core.text import one_line
 from tui.widgets import chart
@@ -45,7 +45,12 @@ def status(view: ArmView, *, paused: bool = False) -> tuple[str, str, str]:
 
 def ratio_color(view: ArmView) -> str:
     """Green and amber only for what is faster or slower; the number says it too."""
-    if view.verdict is not None and view.verdict.verdict not in (VerdictKind.FASTER, VerdictKind.SLOWER):
+    decided = view.verdict is not None and not view.waiting
+    if (
+        view.verdict is not None
+        and decided
+        and view.verdict.verdict not in (VerdictKind.FASTER, VerdictKind.SLOWER)
+    ):
         return "text"
     if view.ratio is None:
         return "muted"
@@ -147,9 +152,8 @@ class Arms(Painted):
         self.selected: str | None = None
 
     def show(self, comparison: Comparison | None, selected: str | None) -> None:
-        """Another state of the arms, or another one selected."""
+        """Another state of the arms, or another one selected; drawn with the next `repaint`."""
         self.comparison, self.selected = comparison, selected
-        self.repaint()
 
     def wanted_height(self, comparison: Comparison, width: int, room: int) -> int:
         """Rows for so many columns, at most `room`."""
@@ -250,7 +254,7 @@ class Arms(Painted):
 
     def _headline(self, canvas: Canvas, x: int, y: int, width: int, view: ArmView) -> None:
         end = x + width
-        live = view.live.tok_s if view.live is not None else None
+        live = per_user(view.live) if view.live is not None else None
         value = view.tok_s if view.tok_s is not None else live
         if value is None and view.arm.status is ArmStatus.LAUNCHING:
             canvas.put(x, y + 1, _phase(view), "strong!", width)
@@ -296,7 +300,8 @@ class Arms(Painted):
         assert view.live is not None
         at = canvas.put(x, y, "now  ", "muted")
         at = canvas.put(at, y, fmt.tok_s(view.live.tok_s), "strong!")
-        canvas.put(at, y, " tok/s", "muted")
+        users = view.live.point.concurrency
+        canvas.put(at, y, " tok/s" if users == 1 else " in all", "muted")
         if rows > 1:
             canvas.runs(x, y + 1, words(live_facts(view), 18))
         spark(canvas, x + 19, y, width - 19, rows, view, self._duration_s)
@@ -432,7 +437,7 @@ class Arms(Painted):
             canvas.runs(begin + 2, y, words([(text, "text" + ground)], canvas.width - begin - 3))
             return
         values = {label: value for label, value, _ in figures(view)}
-        live = view.live.tok_s if view.live is not None else None
+        live = per_user(view.live) if view.live is not None else None
         runs: dict[str, list[Run]] = {
             "tok/s": [(fmt.tok_s(view.tok_s if view.tok_s is not None else live), "strong!" + ground)],
             "ratio": [(fmt.ratio(view.ratio), ratio_color(view) + "!" + ground)],
@@ -474,7 +479,9 @@ class Arms(Painted):
             line = rows - 1
             at = canvas.put(1, line, "now ", "muted")
             at = canvas.put(at, line, fmt.tok_s(view.live.tok_s), "strong!")
-            at = canvas.put(at, line, " tok/s  ", "muted")
+            at = canvas.put(
+                at, line, " tok/s  " if view.live.point.concurrency == 1 else " in all  ", "muted"
+            )
             room = end - at
             facts = words(live_facts(view), 24)
             begin = canvas.right_runs(end, line, facts) - 2 if room > 50 else end
@@ -527,7 +534,7 @@ def spark(canvas: Canvas, x: int, y: int, width: int, rows: int, view: ArmView, 
         return
     known = [value for value in live.series if value is not None]
     if known:
-        series = [chart.Series(list(enumerate(live.series)), view.ink, filled=True)]
+        series = [chart.Series(tuple(enumerate(live.series)), view.ink, filled=True)]
         up = (0.0, max(known) or 1.0)
         chart.plot(canvas, x, y, width, rows, series, (0.0, seconds(live, duration_s)), up)
 

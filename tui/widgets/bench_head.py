@@ -37,9 +37,8 @@ class BenchHead(Painted):
         self.comparison: Comparison | None = None
 
     def show(self, comparison: Comparison | None) -> None:
-        """Another state."""
+        """Another state; drawn with the next `repaint`."""
         self.comparison = comparison
-        self.repaint()
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison
@@ -53,7 +52,7 @@ class BenchHead(Painted):
         room = begin - at - 4
         if state.hypothesis and room >= 20:
             canvas.runs(at + 2, 0, words([(one_line(state.hypothesis), "text")], room))
-        said = self._message(state)
+        said = self.message(state)
         if said and canvas.height < 3:
             canvas.runs(1, 1, words(said, canvas.width - 2))
             return
@@ -64,8 +63,9 @@ class BenchHead(Painted):
         canvas.runs(1, 2, words(said, canvas.width - 2))
 
     @staticmethod
-    def _message(state: ExperimentState) -> list[Run]:
-        if not state.message:
+    def message(state: ExperimentState) -> list[Run]:
+        """What it waits for, or how it ended, where that says more than that it is done."""
+        if not state.message or (state.finished and state.message == "done"):
             return []
         glyph: Run = (
             ("■ ", "warn") if state.paused else ("· ", "muted") if state.finished else ("◐ ", "accent")

@@ -28,7 +28,7 @@ class Series:
     level from edge to edge.
     """
 
-    points: Sequence[Point]
+    points: tuple[Point, ...]
     spec: str
     marker: str = LINE
     joined: bool = True
@@ -63,7 +63,8 @@ def plot(
     """
     if width < 1 or height < 1 or across[1] <= across[0] or up[1] <= up[0]:
         return
-    for number, line in enumerate(_raster(width, height, series, across, up).split("\n")[:height]):
+    drawn = _raster(width, height, tuple(series), across, up)
+    for number, line in enumerate(drawn.split("\n")[:height]):
         place, spec = x, ""
         at = 0
         for match in _SGR.finditer(line):
@@ -93,10 +94,15 @@ def row(value: float, height: int, up: tuple[float, float]) -> int:
     return math.floor((up[1] - value) / (up[1] - up[0]) * (4 * height - 1) + 0.5) // 4
 
 
+@lru_cache(maxsize=32)
 def _raster(
-    width: int, height: int, series: Sequence[Series], across: tuple[float, float], up: tuple[float, float]
+    width: int,
+    height: int,
+    series: tuple[Series, ...],
+    across: tuple[float, float],
+    up: tuple[float, float],
 ) -> str:
-    """The plot as text in which the red of a colour is the number of the series, from 1.
+    """The plot as text in which the red of a colour is the number of the series, from 1. Most plots of a tick are old.
 
     plotext puts the limits of an axis into the middle of the outermost cells. One more row and column, which are not
     drawn, and limits moved by the same amount put them onto the outermost dots.

@@ -59,9 +59,8 @@ class EconomicsPlot(Painted):
         self.comparison: Comparison | None = None
 
     def show(self, comparison: Comparison | None) -> None:
-        """Another state of the arms."""
+        """Another state of the arms; drawn with the next `repaint`."""
         self.comparison = comparison
-        self.repaint()
 
     def draw(self, canvas: Canvas) -> None:
         found = self.comparison.economics if self.comparison is not None else ()
@@ -75,7 +74,7 @@ class EconomicsPlot(Painted):
         self._plot(canvas, frame(1, canvas.width - _GUTTER, rows - 1, found), found)
         if table:
             self._table(canvas, canvas.height - 3 - len(found), found)
-        canvas.runs(0, canvas.height - 1, words(summary(found), canvas.width))
+        canvas.runs(0, canvas.height - 1, summary(found, canvas.width))
 
     @staticmethod
     def _axes(found: Sequence[ArmEconomics], room: int) -> list[Run]:
@@ -101,7 +100,9 @@ class EconomicsPlot(Painted):
             at = max(_GUTTER, area.column(tick) - cells(label) // 2)
             canvas.put(min(canvas.width - cells(label), at), area.y + area.height, label, "muted")
         lines = [
-            chart.Series([(at, arm.economics.speedup_at(at)) for at in (1.0, area.end(arm))], arm.view.color)
+            chart.Series(
+                tuple((at, arm.economics.speedup_at(at)) for at in (1.0, area.end(arm))), arm.view.color
+            )
             for arm in found
         ]
         chart.plot(canvas, _GUTTER, area.y, area.width, area.height, lines, area.across, area.up)
@@ -178,16 +179,18 @@ class EconomicsPlot(Painted):
                 canvas.runs(x + 3, line, rest)
 
 
-def summary(found: Sequence[ArmEconomics]) -> list[Run]:
-    """The one sentence: who pays, and what the best arm lacks."""
+def summary(found: Sequence[ArmEconomics], width: int) -> list[Run]:
+    """The one sentence: who pays, and what the best arm lacks; shorter where it has to be."""
     known = [arm for arm in found if arm.economics.margin is not None]
     if not known:
-        return [("· ", "muted"), (one_line(found[0].economics.text), "text")]
+        return words([("· ", "muted"), (one_line(found[0].economics.text), "text")], width)
     best = max(known, key=lambda arm: arm.economics.speedup or 0.0)
     pays = (best.economics.margin or 0.0) >= 0
     glyph: Run = ("✓ ", "ok") if pays else ("▲ ", "warn")
     if len(known) == 1:
-        return [glyph, (one_line(best.economics.text), "text")]
+        whole = one_line(best.economics.text)
+        said = whole if cells(whole) + 2 <= width else whole.rpartition(", ")[0]
+        return words([glyph, (said, "text")], width)
     gains = [arm.view.letter for arm in known if (arm.economics.margin or 0.0) >= 0]
     loses = [arm.view.letter for arm in known if arm.view.letter not in gains]
     both = "Both" if len(known) == 2 else f"All {len(known)}"
@@ -202,7 +205,7 @@ def summary(found: Sequence[ArmEconomics]) -> list[Run]:
         need = f"{letter} pays at {e.alpha_needed * 100:.0f} % acceptance per draft token; it has {e.alpha * 100:.0f} %."
     else:
         need = f"{letter} pays from accept length {fmt.accept(e.breakeven_tau)}; it has {fmt.accept(e.tau)}."
-    return [glyph, (f"{who} {need}", "text")]
+    return words([glyph, (f"{who} {need}", "text")], width)
 
 
 def _place(canvas: Canvas, area: Frame, runs: Sequence[Run], places: Sequence[tuple[int, int]]) -> None:

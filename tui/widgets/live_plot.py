@@ -19,9 +19,8 @@ class LivePlot(Painted):
         self.comparison: Comparison | None = None
 
     def show(self, comparison: Comparison | None) -> None:
-        """Another state of the run."""
+        """Another state of the run; drawn with the next `repaint`."""
         self.comparison = comparison
-        self.repaint()
 
     def draw(self, canvas: Canvas) -> None:
         view = self.comparison.live if self.comparison else None
@@ -31,7 +30,10 @@ class LivePlot(Painted):
             canvas.put(0, 1, "no run is under way", "muted")
             return
         before = self._before(view)
-        canvas.title(0, 0, canvas.width, "Now, tok/s", self._facts(view, before))
+        one = live.point.concurrency == 1
+        canvas.title(
+            0, 0, canvas.width, "Now, tok/s" if one else "Now, tok/s in all", self._facts(view, before)
+        )
         values = list(live.series)
         known = [value for value in values if value is not None]
         if not known or canvas.height < 4:
@@ -48,9 +50,9 @@ class LivePlot(Painted):
             canvas.right(gutter - 1, y, label, "muted")
             canvas.put(gutter, y, "╌" * width, "line")
         span = seconds(live, self.comparison.state.bench.duration_s if self.comparison else 0.0)
-        series = [chart.Series(list(enumerate(values)), view.ink)]
+        series = [chart.Series(tuple(enumerate(values)), view.ink)]
         if before is not None:
-            series.insert(0, chart.Series([(0.0, before)], "warn", dashed=True))
+            series.insert(0, chart.Series(((0.0, before),), "warn", dashed=True))
         chart.plot(canvas, gutter, 1, width, height, series, (0.0, span), (low, high))
         steps, _ = chart.ticks(0.0, span, max(2, width // 14))
         for tick in steps:

@@ -358,7 +358,7 @@ class Painted(Widget):
 
     def repaint(self) -> None:
         """Draws anew and marks the cells that differ."""
-        if not self.is_mounted or not self.size.width or not self.size.height:
+        if not self.is_mounted or not self.display or not self.size.width or not self.size.height:
             return
         tokens = THEMES.get(self.app.theme, DARK)
         old = self._canvas

@@ -2,11 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.comparison import ArmView, Comparison, Launch, Mark, launch_means
+from tui.comparison import ArmView, Comparison, Launch, Mark, RunMark, launch_means
 from tui.core.measure.pairing import launches as measured_launches
 from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.widgets import chart
@@ -40,9 +41,8 @@ class RunDots(Painted):
         self.comparison: Comparison | None = None
 
     def show(self, comparison: Comparison | None) -> None:
-        """Another state of the runs."""
+        """Another state of the runs; drawn with the next `repaint`."""
         self.comparison = comparison
-        self.repaint()
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison
@@ -62,25 +62,37 @@ class RunDots(Painted):
         height = min(canvas.height - 2, len(rows) + apart * len({view.letter for view, _ in rows}))
         height = max(1, height)
         for tick in ticks:
-            column = _GUTTER + chart.column(tick, width, (low, high))
+            at = _GUTTER + chart.column(tick, width, (low, high))
             for y in range(1, 1 + height):
-                canvas.put(column, y, "┊", "line")
+                canvas.put(at, y, "┊", "line")
             label = fmt.decimals(tick, places)
             canvas.put(
-                max(0, min(canvas.width - len(label), column - len(label) // 2)), 1 + height, label, "muted"
+                max(0, min(canvas.width - len(label), at - len(label) // 2)), 1 + height, label, "muted"
             )
         y = 1
         before: ArmView | None = None
+        points: dict[tuple[str, str], list[chart.Point]] = {}
         for view, launches in rows:
             if before is not None and view is not before:
                 y += apart
             if y > height:
                 break
             self._label(canvas, y, view, launches, first=view is not before)
-            own = [launch for _, launch in launches]
-            (self._dots if len(own) == 1 else self._swarm)(canvas, y, width, view, own, (low, high))
+            runs = [run for _, launch in launches for run in launch.runs if run.tok_s is not None]
+            place = _apart if len(launches) == 1 else _stacked
+            for run, column, dot in place(runs, width, (low, high)):
+                stacked = place is _stacked and run.mark is Mark.MEASURED
+                glyph = chart.LINE if stacked else _GLYPHS[run.mark]
+                # four rows of dots a cell, from the top
+                points.setdefault((glyph, _color(view, run.mark)), []).append(
+                    (column, -(4.0 * (y - 1) + dot))
+                )
             before = view
             y += 1
+        series = [
+            chart.Series(tuple(own), color, glyph, joined=False) for (glyph, color), own in points.items()
+        ]
+        chart.plot(canvas, _GUTTER, 1, width, height, series, (0.0, 2 * width - 1.0), (1.0 - 4 * height, 0.0))
         if y + 1 < canvas.height - 1:
             self._words(canvas, height + 3, comparison)
 
@@ -112,49 +124,6 @@ class RunDots(Painted):
             canvas.right(_GUTTER - 3, y, str(launches[0][0]), "muted")
 
     @staticmethod
-    def _dots(
-        canvas: Canvas, y: int, width: int, view: ArmView, launches: list[Launch], across: tuple[float, float]
-    ) -> None:
-        """One cell a run. Runs that would share one stand side by side: less than the width of a dot from their place."""
-        taken: dict[int, Mark] = {}
-        runs = [run for launch in launches for run in launch.runs if run.tok_s is not None]
-        for run in sorted(runs, key=lambda run: run.tok_s or 0.0):
-            at = chart.column(run.tok_s or 0.0, width, across)
-            free = [place for place in range(width) if place not in taken]
-            if free:
-                taken[min(free, key=lambda place: abs(place - at))] = run.mark
-        series = [
-            chart.Series(
-                [(float(at), 0.0) for at, own in taken.items() if own is mark],
-                color,
-                _GLYPHS[mark],
-                joined=False,
-            )
-            for mark, color in _colors(view).items()
-        ]
-        chart.plot(canvas, _GUTTER, y, width, 1, series, (0.0, width - 1.0), (-1.0, 1.0))
-
-    @staticmethod
-    def _swarm(
-        canvas: Canvas, y: int, width: int, view: ArmView, launches: list[Launch], across: tuple[float, float]
-    ) -> None:
-        """All runs of an arm in one row: small dots, four of the same place one over the other."""
-        heights: dict[tuple[Mark, int], int] = {}
-        points: dict[Mark, list[chart.Point]] = {}
-        for run in (run for launch in launches for run in launch.runs if run.tok_s is not None):
-            dot = round(((run.tok_s or 0.0) - across[0]) / (across[1] - across[0]) * (2 * width - 1))
-            height = heights[run.mark, dot] = heights.get((run.mark, dot), -1) + 1
-            points.setdefault(run.mark, []).append((run.tok_s or 0.0, float(min(3, height))))
-        series = [
-            chart.Series(
-                points[mark], color, chart.LINE if mark is Mark.MEASURED else _GLYPHS[mark], joined=False
-            )
-            for mark, color in _colors(view).items()
-            if mark in points
-        ]
-        chart.plot(canvas, _GUTTER, y, width, 1, series, across, (0.0, 3.0))
-
-    @staticmethod
     def _words(canvas: Canvas, y: int, comparison: Comparison) -> None:
         """How far runs and launches of one arm are apart, the worst arm."""
         spreads = [spread(view.launches) for view in comparison.arms]
@@ -170,12 +139,36 @@ class RunDots(Painted):
             canvas.runs(0, y, words([*line, (".", "muted")], canvas.width))
 
 
-def _colors(view: ArmView) -> dict[Mark, str]:
-    return {
-        Mark.MEASURED: view.ink,
-        Mark.INVALID: "err",
-        Mark.LIVE: "accent",
-    }
+def _color(view: ArmView, mark: Mark) -> str:
+    return {Mark.INVALID: "err", Mark.LIVE: "accent"}.get(mark, view.ink)
+
+
+def _apart(
+    runs: Sequence[RunMark], width: int, across: tuple[float, float]
+) -> Iterator[tuple[RunMark, float, float]]:
+    """A cell a run: its column in dots, and its row of dots in the cell.
+
+    Runs that would share a cell stand side by side, less than the width of a glyph from their place.
+    """
+    taken: set[int] = set()
+    for run in sorted(runs, key=lambda run: run.tok_s or 0.0):
+        at = chart.column(run.tok_s or 0.0, width, across)
+        free = [place for place in range(width) if place not in taken]
+        if free:
+            place = min(free, key=lambda place: abs(place - at))
+            taken.add(place)
+            yield run, 2.0 * place, 1.5
+
+
+def _stacked(
+    runs: Sequence[RunMark], width: int, across: tuple[float, float]
+) -> Iterator[tuple[RunMark, float, float]]:
+    """All runs of an arm in one row: a dot each, four of the same place one over the other."""
+    heights: Counter[int] = Counter()
+    for run in runs:
+        column = round(((run.tok_s or 0.0) - across[0]) / (across[1] - across[0]) * (2 * width - 1))
+        yield run, float(column), float(max(0, 3 - heights[column])) if run.mark is Mark.MEASURED else 1.5
+        heights[column] += run.mark is Mark.MEASURED
 
 
 def axis(values: Sequence[float]) -> tuple[float, float]:

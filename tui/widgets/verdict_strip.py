@@ -97,7 +97,6 @@ class VerdictStrip(Painted):
     def show(self, comparison: Comparison | None, selected: str | None) -> None:
         """Another state of the verdicts; the row of the selected arm stays where rows are few."""
         self.comparison, self.selected = comparison, selected
-        self.repaint()
 
     @staticmethod
     def wanted_height(comparison: Comparison) -> int:
