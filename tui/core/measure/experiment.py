@@ -20,6 +20,7 @@ from tui.core.host import runs
 from tui.core.host.runs import Run
 from tui.core.launch.profiles import LaunchProfile, public_sets
 from tui.core.measure import bench_run, experiment_record, launching, store, target
+from tui.core.measure.assemble import Asked
 from tui.core.measure.experiment_record import Cell, ExperimentRecord
 from tui.core.measure.experiment_state import (
     Timing,
@@ -516,24 +517,34 @@ async def measure_running(
     Closing it leaves the measurement going on; its results are stored as they come. Raises as `bench_run.follow_run`.
     """
     generator = await bench_run.start(session, bench, measured)
-    run = measured.run
-    arm = ArmState("A", run.profile if run and run.profile else measured.url, status=ArmStatus.RUNNING)
+    async with aclosing(under_way(session, generator)) as states:
+        async for state in states:
+            yield state
+
+
+async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
+    """States of a measurement that was started here or by another eagletui, from its begin to its end.
+
+    Raises as `bench_run.follow_run`, and EagletuiError where the run is no measurement.
+    """
+    asked = Asked.of(generator.run_id, generator.extra)
+    server = asked.server
+    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
     state = ExperimentState(
         experiment_id=generator.run_id,
-        name=bench.name,
+        name=asked.bench.name,
         host=session.entry.name,
-        bench=bench,
+        bench=asked.bench,
         arms=(arm,),
         order=("A",),
-        hypothesis=bench.hypothesis,
+        hypothesis=asked.bench.hypothesis,
         started_at=generator.started_at,
     )
     yield state
     async with aclosing(bench_run.follow_run(session, generator)) as events:
         async for event in events:
             if isinstance(event, Result):
-                sets = event.server.sets
-                arm = replace(arm, results=(*arm.results, event), sets=sets, live=None)
+                arm = replace(arm, results=(*arm.results, event), live=None)
                 state = replace(state, arms=(arm,))
             else:
                 arm = replace(arm, live=event)
