@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 from tui.core.measure.model import SpecConfig
+from tui.core.text import one_line
 
 UNLIMITED = "inf"  # a request rate: everything at once
 
@@ -143,7 +144,7 @@ class Posted:
         if key in self.figures or key in self.broken:
             return
         if key in ("backend", "request_rate") and isinstance(value, str):
-            value = value.strip()
+            value = one_line(value, 60)
             if key == "backend" or value in (UNLIMITED, "trace"):
                 if value.lower() not in _NOTHING:
                     self.figures[key] = value

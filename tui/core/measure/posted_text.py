@@ -32,6 +32,11 @@ _SECTIONS = {
     "time per output token": "tpot",
     "inter-token latency": "itl",
 }
+_LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
+_POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
+_LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
+    f"ttft tpot itl e2el e2e latency {_POINTS}".split()
+)
 # What stands before a label is a log's prefix and not the first words of another label.
 _PREFIX = re.compile(r"^\s*$|[^\w\s]\s*$|\d\d?Z\s+$|\d\s+$|\s{2,}$")
 _NAMESPACE = re.compile(r"Namespace\((.*)\)\s*$")
@@ -271,6 +276,8 @@ def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
     if pair is None:
         return None
     before, value = pair["label"], pair["value"]
+    if not (ends := _LAST_WORD.search(before)) or ends.group(1).lower() not in _LAST_WORDS:
+        return None  # most lines of a log
     # The label is the end of what stands before its value; what precedes it must look like a log's prefix.
     for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)", before))]:
         words = " ".join(before[start:].split())
