@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _TYPED_S = 0.06  # what is typed faster is looked for once
 _ASKED_S = 0.3  # and the host is asked when typing pauses
 _BLOCKS = 4  # loaded at once where a filter hides nearly all of each
+_FILLED = 3  # times that many, for a first page
 _PLOT_FROM = 36  # rows of the terminal
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _NOTHING = {"hit": "No hit", "phase": "No phase", "error": "No error"}
@@ -88,6 +89,7 @@ class Logs(Mode):
         self.plotting = True
         self._timer: Timer | None = None
         self._loading = False
+        self._filled = 0
 
     def content(self) -> ComposeResult:
         yield LogState(self.board)
@@ -117,6 +119,7 @@ class Logs(Mode):
         self.view.sync()
         if self.pair is not None:
             self.pair.update()
+        self._fill()
         self._give_plot()
         super().update()
 
@@ -204,6 +207,7 @@ class Logs(Mode):
         """Opens the file of the run on show, once."""
         source = self.eagle.log_source() if self.board.reading is None else None
         if source is not None:
+            self._filled = 0
             self.board.reading = Reading(source.name, file=source.file, touch=self.eagle.touch)
             self._follow(self.board.reading, source)
 
@@ -221,6 +225,15 @@ class Logs(Mode):
         finally:
             surveying.cancel()
             self.eagle.touch()
+
+    def _fill(self) -> None:
+        """Loads blocks, but not for ever, while what is loaded does not fill the first page."""
+        view, reading = self.view, self.view.reading
+        if reading is None or reading.file is None or self._loading or self._filled >= _FILLED:
+            return
+        if view.following and view.wants(-1) and view.keys():
+            self._filled += 1
+            self._more(-1)
 
     def on_scrolled_near(self, event: Scrolled.Near) -> None:
         if not self._loading:

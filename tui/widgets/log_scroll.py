@@ -170,7 +170,7 @@ class Scrolled(Painted):
             self.put_top(max(0, min(place - self.rows // 2, len(keys) - self.rows)))
         self.following = False
         self.moved()
-        self._ask_for_more()
+        self.ask_for_more()
 
     def moved(self) -> None:
         """Repaints, and tells."""
@@ -179,12 +179,15 @@ class Scrolled(Painted):
 
     def wants(self, step: int) -> bool:
         """Whether the reader is so near the beginning (-1) or the end (1) of what is loaded that more is wanted."""
-        if self.following or not self.more(step):
+        if not self.more(step):
             return False
+        if self.following:
+            return len(self.keys()) < self.rows  # a page that is not full
         first, _ = self.first_shown()
         return first < 2 * self.rows if step < 0 else first + 3 * self.rows > len(self.keys())
 
-    def _ask_for_more(self) -> None:
+    def ask_for_more(self) -> None:
+        """Tells where the reader is near an end of what is loaded."""
         for step in (-1, 1):
             if self.wants(step):
                 self.post_message(self.Near(step))
@@ -260,7 +263,7 @@ class Scrolled(Painted):
             place = bottom if lines < 0 else target[0]
         self.current = keys[min(max(place, target[0]), bottom)]
         self.moved()
-        self._ask_for_more()
+        self.ask_for_more()
 
     def action_top(self) -> None:
         """First line of the log."""

@@ -404,11 +404,12 @@ class LogView(Scrolled):
         return digits + 1, 0, digits + 3, digits + 5, digits + 14, digits + 21
 
     def _digits(self) -> int:
-        window = self._window
-        if window is None or not window.records:
-            return 0
-        last = next((r.number for r in reversed(window.records) if r.number), 0)
-        return len(f"{last + (window.line_base or 0):,}")
+        """Cells of the highest line number; what is likely, while nobody has counted."""
+        reading = self.reading
+        number = reading.last_line() if reading is not None else None
+        if number is None and reading is not None and reading.file is not None:
+            number = (reading.file.size or 0) // 150
+        return len(f"{number or 0:,}")
 
     def draw(self, canvas: Canvas) -> None:
         width = canvas.width
