@@ -75,7 +75,7 @@ def _agreement(label: str, results: Sequence[Result]) -> Agreement:
 def _lines(agreed: Agreement) -> list[str]:
     mark, word = ("✓", "agree") if agreed.passes else ("✗", "do not agree")
     return [
-        f"{mark} {agreed.label}: both {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
+        f"{mark} {agreed.label}: the two {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
         f"  limit {_percent(agreed.limit)}: 1 %, or the spread of the runs ({_percent(agreed.spread)}) where it is larger",
         f"  load generator      {_rates(agreed.ours)} tok/s",
         f"  SGLang's benchmark  {_rates(agreed.referee)} tok/s; printed {_rates(agreed.referee_raw)}, "
