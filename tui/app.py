@@ -334,6 +334,7 @@ class EagleApp(App[None]):
             try:
                 board.runs = await session.runs()
                 self._choose_run()
+                self.measure.take_up()
                 self.touch()
             except EagletuiError as error:
                 if board.connected:
@@ -894,6 +895,8 @@ class EagleApp(App[None]):
             pid = f", PID {run.pid}" if run.pid is not None else ""
             name = "" if self.board.host == "local" else f" {self.board.host}"
             message = f"{run.profile or run.run_id} goes on on {self.board.host} (run {run.short_id}{pid}). eagletui{name} takes it up again."
+        measured = self.measure.goes_on()
+        message = " ".join(part for part in (message, measured) if part) or None
         self._leaving = True  # nothing is painted on the way out
         self.workers.cancel_all()
         if self.session is not None:
@@ -1003,7 +1006,11 @@ class EagleApp(App[None]):
         here = type(screen).__name__.lower()
         for command in COMMANDS:
             action = command.action
-            if action is None or not self.offers(command) or (command.where not in ("everywhere", here) and action.startswith("screen.")):
+            if (
+                action is None
+                or not self.offers(command)
+                or (command.where not in ("everywhere", here) and action.startswith("screen."))
+            ):
                 continue
             if command.where == "refused or lost link" and self.board.connected:
                 continue

@@ -10,12 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tui.core.errors import EagletuiError, UsageError
+from tui.core.text import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tui.app import EagleApp
     from tui.board import Board
+    from tui.core.host.runs import Run
     from tui.core.launch.profiles import LaunchProfile
     from tui.core.measure.experiment import ExperimentRunner
     from tui.core.measure.experiment_record import ExperimentRecord
@@ -43,13 +45,15 @@ class Measuring:
     def __init__(self, app: "EagleApp") -> None:
         self._app = app
         self._runner: ExperimentRunner | None = None
+        self._busy = False  # a worker of ours measures, or is about to
+        self._seen: set[str] = set()  # measurements that were followed once
         self.last_bench: str | None = None  # name of the bench profile that was measured last
 
     @property
     def under_way(self) -> bool:
         """True while something is measured, or launched to be measured."""
         state = self._app.board.experiment
-        return state is not None and not state.finished
+        return self._busy or (state is not None and not state.finished)
 
     def _work(self, job: "Callable[[], Coroutine[Any, Any, None]]", group: str) -> None:
         self._app.run_worker(job, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
@@ -136,14 +140,40 @@ class Measuring:
             self._app.tell(error)
             return
         self.last_bench = bench.name
+        board.experiment = _about_to(bench, board)
+        self._app.touch(soon=True)
         await self._follow(measure_running(session, bench, measured), board)
+
+    def take_up(self) -> None:
+        """Follows a measurement of this host that goes on without us: begun before this panel, or elsewhere."""
+        board = self._app.board
+        if self.under_way or self._app.session is None:
+            return
+        for run in board.runs:
+            if run.kind == "bench" and run.active and run.run_id not in self._seen:
+                self._seen.add(run.run_id)
+                if not _of_experiment(run):
+                    self._work(partial(self._again, run), _GROUP)
+                    return
+
+    async def _again(self, run: "Run") -> None:
+        from tui.core.measure.experiment import under_way
+
+        try:
+            session = self._app.live_session()
+        except EagletuiError:
+            self._seen.discard(run.run_id)  # with the next link
+            return
+        await self._follow(under_way(session, run), self._app.board)
 
     async def _follow(self, states: "AsyncIterator[ExperimentState]", board: "Board") -> None:
         """Shows every state; a change of arms at once, figures with the next repaint."""
         app = self._app
+        self._busy = True
         try:
             async with aclosing(states) as following:  # type: ignore[type-var]
                 async for state in following:
+                    self._seen.add(state.experiment_id)
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     app.touch(soon=news)
@@ -157,12 +187,25 @@ class Measuring:
         except Exception as error:
             app.tell(app.report_fault(error))
         finally:
-            shown = board.experiment
-            if shown is not None and (not shown.finished or len(shown.arms) == 1):
-                # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
-                self._work(partial(self._read_stored, instead=shown), "stored")
-            else:
-                self.read_stored()
+            self._busy = False
+        shown = board.experiment
+        if shown is not None and (not shown.finished or len(shown.arms) == 1):
+            # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
+            self._work(partial(self._read_stored, instead=shown), "stored")
+        else:
+            self.read_stored()
+
+    def goes_on(self) -> str | None:
+        """What becomes of the measurement under way when the panel is left, one sentence."""
+        state = self._app.board.experiment
+        if state is None or state.finished:
+            return None
+        if self._runner is None:
+            return (
+                f"The measurement {one_line(state.name, 60)} goes on there, and is shown when you come back."
+            )
+        again = f"eagletui experiment {one_line(state.name, 60)} --host {state.host} --resume"
+        return f"{one_line(state.name, 60)} is not over: what it launched goes on there, and {again} takes it up."
 
     @property
     def can_pause(self) -> bool:
@@ -190,8 +233,12 @@ class Measuring:
         state = self._app.board.experiment
         if self._runner is not None:
             self._runner.stop()
-        elif state is not None and not state.finished:
+        elif state is not None and not state.finished and state.experiment_id:
             self._work(partial(self._stop_bench, state.experiment_id), "stop-bench")
+        elif state is not None and not state.finished:  # it has not begun
+            self._app.workers.cancel_group(self._app, _GROUP)
+            self._app.board.experiment = None
+            self._app.touch(soon=True)
 
     async def _stop_bench(self, run_id: str) -> None:
         """Stops the load generator; who follows it sees its end."""
@@ -331,6 +378,24 @@ def _write_export(shown: "ExperimentState") -> "list[Path]":
         write_whole(path, text)
         paths.append(path)
     return paths
+
+
+def _about_to(bench: "BenchProfile", board: "Board") -> "ExperimentState":
+    """What is shown until the load generator has been started."""
+    from tui.core.measure.model import ArmState, ArmStatus, ExperimentState
+
+    name = (board.run.profile if board.run is not None else None) or "server"
+    arm = ArmState("A", name, status=ArmStatus.LAUNCHING, phase="looking at the server")
+    said = "looking at the server: does it generate, and what is it?"
+    return ExperimentState(
+        "", bench.name, board.host, bench, (arm,), hypothesis=bench.hypothesis, message=said
+    )
+
+
+def _of_experiment(run: "Run") -> bool:
+    """Whether a measurement belongs to an experiment, which somebody else runs; a run that says nothing is no bench."""
+    measure = run.extra.get("measure")
+    return not isinstance(measure, dict) or measure.get("experiment") is not None
 
 
 def _milestones(state: "ExperimentState | None") -> object:
