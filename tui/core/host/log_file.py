@@ -23,7 +23,7 @@ from tui.core.log.window import LogWindow
 
 BLOCK_BYTES = 262_144  # read at once; shown at once
 _WHOLE_BYTES = 2 * BLOCK_BYTES  # a file that small is read from its beginning
-_PIECE_BYTES = 65_536  # parsed before others get their turn
+_PIECE_BYTES = 32_768  # parsed before others get their turn
 _BLOCK_RECORDS = 2_000  # of the growing end
 _TRIES = 3
 _RETRY_S = 0.2
@@ -532,7 +532,7 @@ class LogFile:
 
     async def first_stamp_s(self) -> float | None:
         """The first stamp of the file (`LogRecord.stamp_s`), from its first 64 KiB; None where there is none in it."""
-        block = await self._block(0, _PIECE_BYTES)
+        block = await self._block(0, LINE_LIMIT)
         records = LogTracker().feed(block.data) if block is not None else ()
         return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 

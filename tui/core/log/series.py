@@ -33,6 +33,21 @@ class DecodePoint:
 
 
 @dataclass
+class _Mean:
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, value: float | None) -> None:
+        if value is not None:
+            self.total += value
+            self.count += 1
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+@dataclass
 class _Share:
     """What one DP rank said."""
 
@@ -41,17 +56,19 @@ class _Share:
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_RHYTHM))  # between decode lines
     fresh: bool = True  # the next decode line counts time in which nothing was asked for
     second: float | None = None
-    tok_s: list[float] = field(default_factory=list)  # of the lines of `second`
-    accept_len: list[float] = field(default_factory=list)
+    tok_s: _Mean = field(default_factory=_Mean)  # of the lines of `second`
+    accept_len: _Mean = field(default_factory=_Mean)
     running: int | None = None
     queued: int | None = None
+    idle_s: float = _UNKNOWN_IDLE_S  # silence from which on it was idle
 
-    @property
-    def idle_s(self) -> float:
-        """Silence from which on it was idle."""
-        if len(self.gaps) < 3:
-            return _UNKNOWN_IDLE_S
-        return max(_LEAST_IDLE_S, 3 * statistics.median(self.gaps))
+    def line(self, now: float) -> None:
+        """A decode line came."""
+        if self.line_s is not None:
+            self.gaps.append(now - self.line_s)
+            if len(self.gaps) >= 3:
+                self.idle_s = max(_LEAST_IDLE_S, 3 * statistics.median(self.gaps))
+        self.line_s = now
 
 
 class DecodeSeries:
@@ -95,9 +112,7 @@ class DecodeSeries:
         share.active_s = self._newest_s = max(now, self._newest_s or now)
         if batch[1] != "Decode":
             return False
-        if share.line_s is not None:
-            share.gaps.append(now - share.line_s)
-        share.line_s = now
+        share.line(now)
         if share.fresh:
             share.fresh = False
             share.second = None
@@ -119,13 +134,9 @@ class DecodeSeries:
     def _take(self, share: _Share, now: float, line: dict[str, str]) -> None:
         if share.second != float(int(now)):
             share.second = float(int(now))
-            share.tok_s, share.accept_len = [], []
-        for values, value in (
-            (share.tok_s, decimal(line.get(SPEED))),
-            (share.accept_len, decimal(line.get("accept len"))),
-        ):
-            if value is not None:
-                values.append(value)
+            share.tok_s, share.accept_len = _Mean(), _Mean()
+        share.tok_s.add(decimal(line.get(SPEED)))
+        share.accept_len.add(decimal(line.get("accept len")))
         share.running, share.queued = whole(line.get("#running-req")), whole(line.get("#queue-req"))
 
     def _sum(self, now: float) -> bool:
@@ -136,11 +147,9 @@ class DecodeSeries:
         ]
         if any(share.second is None for share in active):
             return False  # a sum over a part of the ranks would look like a fall
-        speeds = [statistics.fmean(share.tok_s) for share in active if share.tok_s]
+        speeds = [share.tok_s.value for share in active if share.tok_s.count]
         accepts = [
-            (statistics.fmean(share.accept_len), max(1, share.running or 1))
-            for share in active
-            if share.accept_len
+            (share.accept_len.value, max(1, share.running or 1)) for share in active if share.accept_len.count
         ]
         running = [share.running for share in active if share.running is not None]
         queued = [share.queued for share in active if share.queued is not None]
