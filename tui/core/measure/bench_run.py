@@ -462,6 +462,7 @@ async def _results(
         results = command.assemble(run.run_id, asked, event, output)
     except (KeyError, TypeError, ValueError):
         raise _damaged(run, "a line of its log") from None
+    results = tuple(map(store.without_secrets, results))
     for result in results:
         await asyncio.to_thread(store.write, result, None)
     return results
@@ -496,6 +497,7 @@ async def _result(
                 result = assemble(run.run_id, asked, json.loads(meta), unpack(rows), json.loads(server), sha)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise _damaged(run, f"{names[0]} ({type(error).__name__}: {one_line(str(error), 80)})") from None
+        result = store.without_secrets(result)
         store.write(result, rows, None if refereed else json.loads(meta))
         return result
 

@@ -73,7 +73,9 @@ def write(result: Result, rows_gz: bytes | None = None, meta: Mapping[str, objec
     text = json.dumps(to_json(without_secrets(result)), ensure_ascii=False, allow_nan=False)
     _sweep()
     if rows_gz is not None:
-        head = gzip.compress(json.dumps({"meta": meta}).encode() + b"\n") if meta is not None else b""
+        head = (
+            gzip.compress(json.dumps({"meta": meta}).encode() + b"\n", mtime=0) if meta is not None else b""
+        )
         write_whole(_rows_path(result.result_id), head + rows_gz)
     write_whole(path, text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
