@@ -1,12 +1,14 @@
-"""Splitting, folding and the bounded buffer behind the log view."""
+"""Splitting lines, and what a reader sees of logs as they are: rows of records."""
 
 from pathlib import Path
 
 import pytest
 
-from tui.core.log.logs import LINE_LIMIT, LineSplitter, LogBuffer, LogRecord, LogRow, rank_label
+from tui.core.log.lens import Lens, Row
+from tui.core.log.logs import LINE_LIMIT, LineSplitter, LogRecord, rank_label
 from tui.core.log.phases import Phase
 from tui.core.log.startup import LogTracker
+from tui.core.log.window import LogWindow
 
 DATA = Path(__file__).parent.parent / "data" / "logs"
 
@@ -54,17 +56,22 @@ def test_fast_and_careful_way_agree() -> None:
     assert fast.plain(b"y" * (LINE_LIMIT + 1)) is None
 
 
-def fill(buffer: LogBuffer, *chunks: bytes) -> LogBuffer:
-    tracker = LogTracker()
+def read(*chunks: bytes) -> LogWindow:
+    tracker, window = LogTracker(), LogWindow()
     for chunk in chunks:
-        buffer.append(tracker.feed(chunk))
-    buffer.append(tracker.flush())
-    return buffer
+        window.append(tracker.feed(chunk))
+    window.append(tracker.flush())
+    return window
 
 
-def texts(buffer: LogBuffer) -> list[str]:
+def rows(window: LogWindow) -> list[Row]:
+    lens = Lens(window)
+    return [lens.row(index) for index in lens.sequence]
+
+
+def texts(window: LogWindow) -> list[str]:
     return [
-        f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in buffer.rows
+        f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in rows(window)
     ]
 
 
@@ -74,88 +81,72 @@ def test_the_same_line_of_many_ranks_is_one_row() -> None:
         for rank in (0, 2, 1, 3)
         for text in ("Init parallel ends. elapsed=8.91 s", "Load weight begin. avail mem=94.50 GB")
     ]
-    buffer = fill(LogBuffer(), "".join(lines).encode())
-    assert texts(buffer) == [
+    window = read("".join(lines).encode())
+    assert texts(window) == [
         "1 TP0–3 Init parallel ends. elapsed=8.91 s 4 ranks",
         "2 TP0–3 Load weight begin. avail mem=94.50 GB 4 ranks",
     ]
-    assert len(buffer.records) == 8
-    assert [mark.phase for mark in buffer.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
+    assert len(window.records) == 8
+    lens = Lens(window)
+    assert [lens.row(index).record.phase for index in lens.phases] == [
+        Phase.DISTRIBUTED_INIT,
+        Phase.LOAD_WEIGHTS,
+    ]
 
 
 def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
     warning = b"Using a slow tokenizer. This might cause a significant slowdown.\n"
     line = b'[2026-10-06 20:01:%02d] INFO:     127.0.0.1:%d - "GET /health HTTP/1.1" 200 OK\n'
-    chunks = [chunk for n in range(30) for chunk in (warning, line % (n, 4000 + n))]
-    buffer = fill(LogBuffer(), *chunks)
-    assert len(buffer.rows) == 2
-    assert [row.count for row in buffer.rows] == [30, 30]
-    assert buffer.rows[1].note == "×30"
-    assert buffer.rows[1].last is not None
-    assert buffer.rows[1].last.time == "20:01:29"
+    found = rows(read(*(chunk for n in range(30) for chunk in (warning, line % (n, 4000 + n)))))
+    assert [row.count for row in found] == [30, 30]
+    assert found[1].note == "×30"
+    assert found[1].last is not None
+    assert found[1].last.time == "20:01:29"
 
 
 def test_of_a_bar_the_newest_frame_stays() -> None:
     begin = b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"
     frame = "\rLoading safetensors checkpoint shards: {:3d}% Completed | {}/64 [05:37<03:09,  8.22s/it]"
     end = b"\n[2026-10-06 20:01:09 TP0] Memory pool end. avail mem=1.00 GB\n"
-    buffer = fill(LogBuffer(), begin, *(frame.format(n, n).encode() for n in range(65)), end)
-    assert len(buffer.rows) == 3
-    bar = buffer.rows[1]
+    found = rows(read(begin, *(frame.format(n, n).encode() for n in range(65)), end))
+    assert len(found) == 3
+    bar = found[1]
     assert "64/64" in bar.record.text
     assert (bar.record.kind, bar.record.number, bar.record.frames, bar.record.rank) == ("bar", 2, 65, "TP0")
     assert bar.note == "bar, 65 frames"
 
 
 def test_the_newest_frame_shows_before_it_is_terminated() -> None:
-    tracker, buffer = LogTracker(), LogBuffer()
-    buffer.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"))
-    buffer.append(
-        tracker.feed(
-            b"\rLoading safetensors checkpoint shards:  64% Completed | 41/64 [05:37<03:09,  8.22s/it]"
-        )
-    )
-    assert "41/64" in buffer.rows[-1].record.text
-    assert buffer.rows[-1].record.provisional
-    buffer.append(
-        tracker.feed(
-            b"\rLoading safetensors checkpoint shards:  65% Completed | 42/64 [05:45<03:01,  8.22s/it]"
-        )
-    )
-    assert len(buffer.rows) == 2
-    assert "42/64" in buffer.rows[1].record.text
+    tracker, window = LogTracker(), LogWindow()
+    window.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"))
+    frame = b"\rLoading safetensors checkpoint shards:  64%% Completed | %d/64 [05:37<03:09,  8.22s/it]"
+    window.append(tracker.feed(frame % 41))
+    assert "41/64" in window.records[-1].text
+    assert window.records[-1].provisional
+    window.append(tracker.feed(frame % 42))
+    assert len(window.records) == 2
+    assert "42/64" in window.records[1].text
 
 
 def test_a_half_line_is_replaced_by_the_whole() -> None:
-    tracker, buffer = LogTracker(), LogBuffer()
-    buffer.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load wei"))
-    assert [row.record.text for row in buffer.rows] == ["Load wei"]
-    first = buffer.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
-    assert [row.record.text for row in buffer.rows] == ["Load weight begin. avail mem=94.50 GB"]
-    assert first == 0
-    assert buffer.rows[0].record.kind == "phase"
-
-
-def test_the_buffer_is_bounded_and_counts_what_it_dropped() -> None:
-    buffer = LogBuffer(capacity=100)
-    records = [
-        LogRecord(n, n, None, None, "abcdefgh"[n % 8] * (n % 7 + 1) + chr(65 + n % 26), "plain", None)
-        for n in range(5_000)
+    tracker, window = LogTracker(), LogWindow()
+    window.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load wei"))
+    lens = Lens(window)
+    assert [lens.row(index).shown.text for index in lens.sequence] == ["Load wei"]
+    window.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
+    assert lens.update() == 0
+    assert [lens.row(index).shown.text for index in lens.sequence] == [
+        "Load weight begin. avail mem=94.50 GB"
     ]
-    for at in range(0, 5_000, 50):
-        buffer.append(records[at : at + 50])
-    assert len(buffer.records) <= 110
-    assert len(buffer.rows) <= 110
-    assert buffer.dropped + len(buffer.records) == 5_000
-    assert buffer.records[-1].number == 4_999
+    assert lens.row(0).record.kind == "phase"
 
 
-def test_errors_warnings_and_phases_can_be_jumped_to() -> None:
-    buffer = fill(LogBuffer(), (DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes())
-    assert [mark.phase for mark in buffer.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
-    errors = [buffer.rows[index - buffer.first_row].record.text for index in buffer.errors]
-    assert errors[0].startswith("Scheduler hit an exception")
-    assert any(text.startswith("torch.OutOfMemoryError") for text in errors)
+def test_errors_and_phases_can_be_jumped_to() -> None:
+    lens = Lens(read((DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes()))
+    assert [lens.row(index).record.phase for index in lens.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
+    errors = [lens.row(index) for index in lens.errors]
+    assert errors[0].record.text.startswith("Scheduler hit an exception")
+    assert errors[0].shown.text.startswith("Exception: Capture cuda graph failed: CUDA out of memory.")
 
 
 def test_kinds_of_the_mock_ups() -> None:
@@ -179,9 +170,9 @@ def test_kinds_of_the_mock_ups() -> None:
 
 
 def test_markers_of_ours_do_not_fold() -> None:
-    buffer = LogBuffer()
-    buffer.append([LogRecord(0, 0, "20:01:03", None, "[eagletui] start x-4f9c2a", "marker", None)] * 2)
-    assert len(buffer.rows) == 2
+    window = LogWindow()
+    window.append([LogRecord(0, 0, "20:01:03", None, "[eagletui] start x-4f9c2a", "marker", None)] * 2)
+    assert len(rows(window)) == 2
 
 
 @pytest.mark.parametrize(
@@ -200,11 +191,6 @@ def test_rank_labels(ranks: tuple[str, ...], label: str) -> None:
 
 
 def test_a_row_of_one_record() -> None:
-    row = LogRow(LogRecord(1, 0, None, None, "x", "plain", None))
+    record = LogRecord(1, 0, None, None, "x", "plain", None)
+    row = Row(0, record, record)
     assert (row.rank_label, row.note) == ("–", "")
-
-
-def test_clear() -> None:
-    buffer = fill(LogBuffer(capacity=50), b"a\nb\n")
-    buffer.clear()
-    assert (buffer.rows, buffer.records, buffer.capacity, buffer.phases) == ([], [], 50, [])
