@@ -240,10 +240,9 @@ def _launches(
 ) -> tuple[Launch, ...]:
     """Runs by launch, those to come too."""
     groups: dict[object, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.launch_number or 0, r.started_at, r.run_index)):
-        groups.setdefault(result.launch_number or result.server.run_id or result.bench_run_id, []).append(
-            result
-        )
+    for result in sorted(results, key=lambda r: (r.started_at, r.run_index)):
+        launch = result.server.run_id or result.bench_run_id or result.launch_number
+        groups.setdefault(launch, []).append(result)
     launches: list[Launch] = []
     runs = state.bench.runs
     under_way = arm.status in UNDER_WAY

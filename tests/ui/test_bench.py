@@ -15,6 +15,7 @@ from driving import screen_text, shows, until
 from tui.app import EagleApp
 from tui.comparison import compare
 from tui.core.errors import UsageError
+from tui.core.log.diagnosis import Diagnosis
 from tui.core.measure import experiment, past, store
 from tui.core.measure.model import ArmStatus, ExperimentState, LoadPoint, VerdictKind
 from tui.core.measure.past import Baseline
@@ -557,6 +558,21 @@ async def test_the_dashboard_says_from_where_speculation_pays(size):
                 "baseline 89.5",
                 "break-even 2.87",
             )
+
+
+async def test_a_slow_tokenizer_does_not_hide_a_loss_but_what_explains_it_does():
+    script = fakes.scene("ready")
+    for cause, wins in (("tokenizer", False), ("draft_config", True)):
+        seen = Diagnosis(cause, "what was seen of it", None, None, None)
+        update = replace(script.updates[-1], state=replace(script.updates[-1].state, observations=(seen,)))
+        app = EagleApp(
+            "gpu1", open_session=fakes.Hosts(replace(script, updates=(*script.updates[:-1], update)))
+        )
+        async with app.run_test(size=(160, 48)) as pilot:
+            await until(pilot, lambda app=app: app.board.decodes_now())
+            app.board.baselines = (BASE,)
+            app.screen.update()
+            await shows(pilot, "what was seen of it" if wins else "EAGLE3 pays from accept length 2.87")
 
 
 @pytest.mark.parametrize("other", [{"model": "/data/models/Other"}, {"concurrency": 4}])

@@ -318,11 +318,15 @@ class ServerCard(Painted):
                 ("▲ ", "warn"),
                 (f"TP{worst.position} is {amount}behind TP{first}; all ranks wait for it", "text"),
             ]
+        payoff = self._payoff(state)
         if state.observations and state.outcome is Outcome.READY:
-            return [("▲ ", "warn"), (state.observations[0].title, "strong!")]
+            seen = state.observations[0]
+            # What is said of a tokenizer holds as long as the server lives: it is no news beside a loss.
+            if not payoff or seen.cause != "tokenizer":
+                return [("▲ ", "warn"), (seen.title, "strong!")]
         if state.outcome is Outcome.READY and state.startup.restarts:
             return [("▲ ", "warn"), ("this log holds more than one start", "text")]
-        return self._payoff(state)
+        return payoff
 
     def _payoff(self, state: "ServerState") -> list[Run]:
         """Whether speculation pays, where a baseline of this model at this load is stored."""
@@ -652,10 +656,10 @@ class ServerCard(Painted):
                 self._evidence(canvas, 10, 12, state)
             elif len(parts) > 1:
                 canvas.put(2, 10, " ".join(parts[1:]), spec, canvas.width - 2)
-            elif state.observations and state.observations[0].advice:
-                canvas.put(2, 10, state.observations[0].advice[0], "muted", canvas.width - 2)
             elif alerts == self._payoff(state):
                 canvas.runs(2, 10, self._against(), canvas.width - 2)
+            elif state.observations and state.observations[0].advice:
+                canvas.put(2, 10, state.observations[0].advice[0], "muted", canvas.width - 2)
         else:
             canvas.runs(0, 9, self._alive(state, short=False), canvas.width)
         if canvas.height >= 18:
