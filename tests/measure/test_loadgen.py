@@ -322,7 +322,7 @@ def test_later_rounds_do_not_meet_the_cache(bench):
     prompts = prompts_of(runs_of(server.events)[0])
     assert len(prompts) == len(set(prompts)) > 6
     assert set(prompts[:2]) == {"tokens=4 a", "tokens=4 b"}
-    assert all(prompt.endswith((" a", " b")) and prompt.startswith("[1.") for prompt in prompts[2:])
+    assert all(re.fullmatch(r"[a-z]{5}\. tokens=4 [ab]", prompt) for prompt in prompts[2:])
     assert under_way.meta()["rounds"] == -(-len(prompts) // 2)
 
 
@@ -496,6 +496,13 @@ def test_chat_of_a_server_that_takes_less(bench, dialect):
     assert len(under_way.rows()) == len(truths)
     for row in under_way.rows():
         assert (row["out"], row["chunks"], row["k1"], row["toks"], row["err"]) == (9, 5, None, None, None)
+
+
+def test_cache_hits_that_only_the_counters_know(bench):
+    with truth_server(silent=1) as (port, _):
+        under_way = done(bench(plan(port, "tokens=4 cached=1 x y", api="chat", max_requests=1, duration_s=9)))
+    assert {row["cached"] for row in under_way.rows()} == {None}
+    assert under_way.meta()["flush"]["hit_rate"] == 0.2  # one of five tokens
 
 
 # --- counters -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ belongs to the whole server:
     chunk       tokens a chunk (1); with `speculate`, steps accept 1, 2, ... chunk tokens in turn, after a first chunk of one
     speculate   1: verify steps are counted, as by EAGLE-3 with 3 drafts a step
     tick_ms     between two chunks (1); first_ms before the first (0)
-    cached      prompt tokens that are said to come from the cache (0)
+    cached      prompt tokens that are said to come from the cache (0); silent=1: chat does not say it
     body        chunked, counted, close (until the connection closes), http10
     lines       lf, crlf, cr: how lines of the event stream end
     pack        chunks of the reply that are written together (1), in one HTTP chunk (pack=3) or one each (pack=-3)
@@ -156,7 +156,9 @@ class Reply:
                     "prompt_tokens": truth["in"],
                     "total_tokens": truth["in"] + sent,
                     "completion_tokens": sent,
-                    "prompt_tokens_details": {"cached_tokens": truth["cached"]},
+                    "prompt_tokens_details": None
+                    if self.options.get("silent")
+                    else {"cached_tokens": truth["cached"]},
                 }
             elif vllm:
                 document["usage"] = None

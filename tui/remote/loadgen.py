@@ -52,7 +52,8 @@ Files, each whole from the moment it has its name; LABEL is c4 or r2.5
         gaps_us           microseconds between chunks, after the first: chunks - 1 of them
         toks              tokens of each chunk after the first; null, as k1, where the server counts only at the end
     LABEL-RUN.json            meta: label, point, run, seed, started_at (epoch of time 0), window [begin, end] or null, end_s,
-        requests (begun), flush {ok: true | false | null (no such endpoint), hit_rate: cached / in over all rows, or null},
+        requests (begun), flush {ok: true | false | null (no such endpoint), hit_rate: cached / in over the rows, else by
+        the counters, or null},
         counters {before, after: {name: sum over series, ranks of one replica counted once} or null (no /metrics),
         idle: whether the server said it was idle at both readings},
         gpu {samples: [[t, index, power_w, util_pct, mem_mib, sm_mhz, throttle (bit mask of NVML)]], foreign_pids: [...] or
@@ -109,7 +110,7 @@ MAX_HEAD = 64 * 1024
 MAX_FRAME = 64 * 1024 * 1024  # an event without an end
 MAX_TEXT = 64 * 1024  # of an answer that isn't a stream: an error's words
 MAX_ANSWER = 16 * 1024 * 1024  # of /metrics, /server_info
-KEEP_ALIVE_S = 2.0  # uvicorn closes after 5
+KEEP_ALIVE_S = 4.0  # uvicorn closes after 5
 PROGRESS_S = 0.25
 TICK_S = 0.02
 SPAN_S = 2.0  # of the spans that must agree before a warm-up counts as steady
@@ -294,28 +295,30 @@ class Workload:
                 self.order = list(range(len(plan.items)))
                 self.rng.shuffle(self.order)
                 self.round += 1
-            item = plan.items[self.order.pop()]
-            length = min(self.output_len or sys.maxsize, int(item.get("output_len") or plan.output_len))
-            yield self._fields(item), length
+            number = self.order.pop()
+            length = int(plan.items[number].get("output_len") or plan.output_len)
+            yield self._fields(number), min(self.output_len or length, length)
 
-    def _fields(self, item: dict[str, Any]) -> dict[str, Any]:
-        marked = self.round > 1 or not self.fresh
-        mark = f"[{self.run}.{self.round}] " if marked else ""
+    def _fields(self, number: int) -> dict[str, Any]:
+        item = self.plan.items[number]
+        # Different from the first token on, so that items don't share a beginning through their marks.
+        mark = (
+            random.Random(f"{self.run}/{self.round}/{number}") if self.round > 1 or not self.fresh else None
+        )
+        word = "".join(mark.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(5)) + ". " if mark else ""
         if "input_ids" in item:
             ids = list(item["input_ids"])
-            if marked:
-                ids.insert(0, ids[random.Random(mark).randrange(len(ids))])
-            return {"input_ids": ids}
+            return {"input_ids": [mark.choice(ids), *ids] if mark else ids}
         if "prompt" in item:
-            text = mark + item["prompt"]
+            text = word + item["prompt"]
             return (
                 {"messages": [{"role": "user", "content": text}]}
                 if self.plan.api == "chat"
                 else {"text": text}
             )
         first, *others = item["messages"]
-        if marked and isinstance(first.get("content"), str):
-            first = {**first, "content": mark + first["content"]}
+        if isinstance(first.get("content"), str):
+            first = {**first, "content": word + first["content"]}
         return {"messages": [first, *others]}
 
 
@@ -1005,6 +1008,10 @@ COUNTERS = re.compile(
     r"|spec_decode_num_drafts|spec_decode_num_draft_tokens|spec_decode_num_accepted_tokens)_total"
 )
 GAUGES = re.compile(r"sglang:num_(running|queue)_reqs|vllm:num_requests_(running|waiting)")
+CACHE_COUNTERS = (
+    ("sglang:cached_tokens_total", "sglang:prompt_tokens_total"),
+    ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
+)
 OUTPUT_COUNTERS = ("sglang:generation_tokens_total", "vllm:generation_tokens_total")
 SERIES = re.compile(r"^([a-z]+:\w+)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -1833,6 +1840,21 @@ def judge(load: Load) -> None:
         raise Stop("refused", reason, "no request got through; read the server's log")
 
 
+def hit_rate(
+    done: list[Exchange], before: dict[str, float] | None, after: dict[str, float] | None
+) -> float | None:
+    """Share of prompt tokens that came from the prefix cache: as the replies said, else as the counters do."""
+    told = [(x.cached, x.input) for x in done if x.cached is not None and x.input]
+    hits: float = sum(cached for cached, _ in told)
+    asked: float = sum(tokens for _, tokens in told)
+    if not told and before is not None and after is not None:
+        for cached, prompt in CACHE_COUNTERS:
+            if prompt in after:
+                hits = after.get(cached, 0) - before.get(cached, 0)
+                asked = after[prompt] - before.get(prompt, 0)
+    return round(hits / asked, 6) if asked > 0 else None
+
+
 async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
     """One measured run, from its warm-up to its files. Raises Stop."""
     plan, server = bench.plan, bench.server
@@ -1851,8 +1873,6 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         if name:
             least = {name: before[name] + sum(x.output or 0 for x in done)}
     after, idle_after = await server.at_rest(least)
-    prompts = [(x.cached, x.input) for x in done if x.cached is not None and x.input]
-    hits, asked = sum(cached or 0 for cached, _ in prompts), sum(tokens or 0 for _, tokens in prompts)
     zero = load.zero
     rows = f"{label}-{run}.rows.jsonl.gz"
     meta: dict[str, Any] = {
@@ -1864,7 +1884,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         "window": [round(moment - zero, 6) for moment in load.window] if load.window else None,
         "end_s": round(load.seconds(), 6),
         "requests": len(load.all),
-        "flush": {"ok": flushed, "hit_rate": round(hits / asked, 6) if asked else None},
+        "flush": {"ok": flushed, "hit_rate": hit_rate(done, before, after)},
         "counters": {"before": before, "after": after, "idle": idle_before and idle_after},
         "gpu": bench.gpus.during(zero, load.ended_at),
         "graph": load.log.graph(),
