@@ -187,3 +187,32 @@ async def test_a_foreign_server_that_ends_is_lost_unless_its_log_says_why(tmp_pa
     end = await to_end(host, replace(run, log_path=str(log)))
     assert (end.state.outcome, end.state.phase) == (Outcome.CRASHED, Phase.MEMORY_POOL)
     await host.close()
+
+
+async def test_of_a_huge_log_the_middle_stays_where_it_is(
+    host: LocalTransport, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.core.watch._HUGE_BYTES", 2 << 20)
+    monkeypatch.setattr("tui.core.watch._HEAD_BYTES", 256 << 10)
+    (tmp_path / "text").write_text("".join(f"[2026-10-06 20:00:01] line {n}\n" for n in range(1, 200_001)))
+    run = await start(host, port, "sh", "-c", f"cat '{tmp_path}/text'; echo Traceback; exit 3")
+    await until(lambda: _over(host, run))
+    read: list[tuple[int, str, str]] = []
+    async with asyncio.timeout(60), aclosing(RunWatcher(host, run).updates()) as updates:
+        async for update in updates:
+            read += [(r.number, r.kind, r.text) for r in update.records if not r.provisional]
+    assert update.state.outcome is Outcome.CRASHED
+    assert update.state.startup.lines == 200_001
+    left_out = [text for _, kind, text in read if kind == "marker"]
+    assert len(left_out) == 1
+    assert "were not read here" in left_out[0]
+    lines = [(number, text) for number, kind, text in read if kind != "marker"]
+    assert lines[0] == (1, "line 1")
+    assert lines[-1] == (200_001, "Traceback")
+    assert all(text == f"line {number}" for number, text in lines[:-1])
+    assert 10_000 < len(lines) < 60_000
+
+
+async def _over(host: LocalTransport, run: Run) -> bool:
+    found = await runs.refresh(host, run)
+    return found is not None and found.state is RunState.EXITED

@@ -11,8 +11,10 @@ from tui.core import forecast, records
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.forecast import LastReady
 from tui.core.host import runs
-from tui.core.host.follow import Chunk, file_info, follow
+from tui.core.host.blocks import first_line, read_block
+from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow
 from tui.core.host.gpus import GpuSample
+from tui.core.host.log_search import lines_before
 from tui.core.host.runs import Run, RunState
 from tui.core.link.transport import LinkState, Transport
 from tui.core.log.diagnosis import Diagnosis, ExitEvidence, diagnose
@@ -35,6 +37,8 @@ from tui.core.watchdog import (
 _TICK_S = 1.0
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 20
+_HUGE_BYTES = 32 << 20  # of a log that is longer when the watch begins, the middle is not read:
+_HEAD_BYTES = 4 << 20  # the start-up stands in its beginning, what goes on at its end
 
 _WATCHDOG_TICK_S = 3.0
 _SETTLE_S = 10.0  # after a lost link: what was said meanwhile is on its way
@@ -98,6 +102,15 @@ def _epoch(iso: str | None) -> float | None:
         return datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return None
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """Lines that are not read."""
+
+    begin: int  # byte
+    end: int
+    number: int  # line that begins at `end`
 
 
 @dataclass(frozen=True)
@@ -211,11 +224,11 @@ class RunWatcher:
         self._asked = False  # about readiness, with the log up to the goal known
 
     async def updates(self) -> AsyncGenerator[RunUpdate, None]:
-        """From the first byte of the log (the last 256 KiB of a huge one) to the end of the run; survives the link.
+        """From the first byte of the log to the end of the run; survives the link. Of a huge log the middle is left out.
 
         The last update has everything: the exit, and the log to its end. Raises HostError where the host cannot do it.
         """
-        chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(maxsize=16)
+        chunks: asyncio.Queue[Chunk | _Gap | None] = asyncio.Queue(maxsize=16)
         wake = asyncio.Event()
         tasks = [
             asyncio.create_task(self._read_log(chunks, wake)),
@@ -248,7 +261,7 @@ class RunWatcher:
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
-    async def _read_log(self, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
+    async def _read_log(self, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event) -> None:
         try:
             if self._run_over():  # a run that ended before we came: nothing polls it
                 await self._ask_once()
@@ -274,23 +287,38 @@ class RunWatcher:
         if not self._run_over():
             await self._over.wait()
 
-    async def _follow(self, path: str, chunks: "asyncio.Queue[Chunk | None]", wake: asyncio.Event) -> None:
+    async def _follow(
+        self, path: str, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event
+    ) -> None:
         last: Chunk | None = None
+        foreign = self._run.state == RunState.FOREIGN  # of those the end alone is read
+        looked = foreign  # whether the middle is left out is decided once
         while True:
             try:
-                async for chunk in follow(
+                following = follow(
                     self._transport,
                     path,
                     offset=last.offset + len(last.data) if last else 0,
                     generation=last.generation if last else 0,
                     identity=last.identity if last else None,
-                    tail_from_end=last is None and self._run.state == RunState.FOREIGN,
+                    tail_from_end=last is None and foreign,
                     ended=self._run_over,
-                ):
-                    last = chunk
-                    await chunks.put(chunk)
-                    wake.set()
-                return
+                )
+                async with contextlib.aclosing(following):
+                    async for chunk in following:
+                        last = chunk
+                        await chunks.put(chunk)
+                        wake.set()
+                        if not looked and chunk.offset + len(chunk.data) >= _HEAD_BYTES:
+                            looked = True
+                            if chunk.size is not None and chunk.size > _HUGE_BYTES:
+                                break
+                    else:
+                        return
+                gap = await self._beyond(path, last)
+                if gap is not None:
+                    last = replace(last, data=b"", offset=gap.end)
+                    await chunks.put(gap)
             except HostError:
                 # A link that needs a person (a code, a password) comes back when they connect again.
                 if self._transport.status().state is LinkState.UP:
@@ -301,6 +329,17 @@ class RunWatcher:
                         break
                 else:
                     raise  # closed
+
+    async def _beyond(self, path: str, last: Chunk) -> _Gap | None:
+        """From where to where a huge log is not read; None where it is another file by now."""
+        file = (last.identity or "").rsplit(":", 2)[0]
+        block = await read_block(self._transport, path, -TAIL_BYTES, TAIL_BYTES, file=file)
+        begin = last.offset + len(last.data)
+        if block is None or block.file != file or block.offset <= begin:
+            return None
+        end = block.offset + (first_line(block.data, block.offset) or 0)
+        before = await lines_before(self._transport, path, end)
+        return _Gap(begin, end, before + 1) if before is not None else None
 
     def _run_over(self) -> bool:
         return is_over(self._run)
@@ -396,7 +435,7 @@ class RunWatcher:
 
     # -- one step -------------------------------------------------------------------------------------------------
 
-    def _step(self, chunks: "asyncio.Queue[Chunk | None]") -> tuple[list[RunUpdate], bool]:
+    def _step(self, chunks: "asyncio.Queue[Chunk | _Gap | None]") -> tuple[list[RunUpdate], bool]:
         """Takes what has come, returns the updates and whether the run is over."""
         out: list[RunUpdate] = []
         new: list[LogRecord] = []
@@ -407,6 +446,11 @@ class RunWatcher:
             if chunk is None:
                 ended = True
                 break
+            if isinstance(chunk, _Gap):
+                new.append(self._left_out(chunk))
+                self._tracker.go_on_at(chunk.end, chunk.number)
+                self._read_to = chunk.end
+                continue
             if chunk.event in ("replaced", "truncated"):
                 out.append(RunUpdate(self._state(), tuple(new), LogGap(chunk.event)))
                 new = []
@@ -428,6 +472,11 @@ class RunWatcher:
         if ended or not self._run_over():  # of a run that is over nothing is known before its log is read
             self._record(state)
         return out, ended
+
+    def _left_out(self, gap: _Gap) -> LogRecord:
+        left = (gap.end - gap.begin) / (1 << 20)
+        text = f"[eagletui] {left:,.0f} MiB up to line {gap.number:,} were not read here"
+        return LogRecord(self._tracker.line_number, gap.begin, None, None, text, "marker", None)
 
     def _state(self, *, final: bool = False) -> ServerState:
         startup = self._tracker.state()

@@ -1,5 +1,6 @@
 """Parts of a file on a host: bytes by range, and where the lines around a byte begin and end."""
 
+import re
 from dataclasses import dataclass
 
 from tui.core.errors import UsageError
@@ -11,6 +12,7 @@ from tui.core.text import one_line
 MAX_BLOCK_BYTES = 4 << 20
 _STEP_BYTES = 1 << 20
 _SEARCH_TIMEOUT_S = 300.0  # a line may be as long as the file
+_STAMPED = re.compile(rb"\n(?=\[?\d{4}-\d\d-\d\d)")
 
 OPEN = """\
 if [ ! -e "$p" ]; then echo gone; exit; fi
@@ -75,9 +77,26 @@ async def read_block(
         raise refused(transport.host, path, words[0] if words else "") from None
 
 
+def first_line(data: bytes, offset: int) -> int | None:
+    """Where in a block the first line begins, None where none does; `offset` is the block's place in its file.
+
+    The first with a stamp, where that is not far, so that no traceback is cut; of a line longer than the block the
+    first frame after a carriage return.
+    """
+    if offset == 0:
+        return 0
+    stamped = _STAMPED.search(data, 0, len(data) // 2)
+    if stamped is not None:
+        return stamped.end()
+    at = data.find(b"\n") + 1
+    if 0 < at < len(data):
+        return at
+    at = data.find(b"\r") + 1
+    return at if 0 < at < len(data) - 1 else None
+
+
 async def line_begin(transport: Transport, path: str, offset: int) -> int:
-    """Where the line begins that holds the byte before `offset`'s line end is looked for: after the last line end before
-    `offset`, 0 where there is none. The host looks, step by step backwards."""
+    """The byte after the last line end before `offset`, 0 where there is none. The host looks, step by step backwards."""
     if offset <= 0:
         return 0
     done = await transport.run(

@@ -5,14 +5,13 @@ a reader far up and the end, another one around the reader. Either is bounded; b
 """
 
 import asyncio
-import re
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tui.core.errors import HostError, LinkLost
-from tui.core.host.blocks import Block, line_begin, line_end, read_block
+from tui.core.host.blocks import Block, first_line, line_begin, line_end, read_block
 from tui.core.host.follow import Chunk, follow
 from tui.core.host.log_search import Hit, HostSearch, LogMarks, Mark, Needle, lines_before, offset_of_line
 from tui.core.link.transport import LinkState, Transport
@@ -30,7 +29,6 @@ _RETRY_S = 0.2
 # Lines are numbered from here while nobody counted those before: numbers stay above 0 on the way to the beginning.
 _SOMEWHERE = 1 << 48
 _T = TypeVar("_T")
-_STAMPED = re.compile(rb"\n(?=\[?\d{4}-\d\d-\d\d)")
 
 _EVENTS = {
     "truncated": "the file was truncated; what follows is its new content",
@@ -478,7 +476,7 @@ class LogFile:
             if block is None or not block.data:
                 return None
             self._file, self.size = self._file or block.file, block.size
-            at = 0 if begin in whole else _aligned(block.data, begin)
+            at = 0 if begin in whole else first_line(block.data, begin)
             if at is None or begin + at > offset:
                 return _Stretch(begin, begin, [])
             return await self._lines_from(block.data[at:], begin + at)
@@ -605,7 +603,7 @@ class LogFile:
             open_end: the last line may still be written.
         """
         end = offset + len(data)
-        at = _aligned(data, offset)
+        at = first_line(data, offset)
         if at is not None:
             return _Stretch(offset + at, end, [data[at:]])
         begin = await line_begin(self.transport, self.path, offset)
@@ -632,20 +630,6 @@ class LogFile:
                 records.extend(r for r in tracker.feed(piece) if not r.provisional)
                 await asyncio.sleep(0)
         return records
-
-
-def _aligned(data: bytes, offset: int) -> int | None:
-    """Where the first line of a block begins; the first with a stamp, where that is not far, so that no traceback is cut."""
-    if offset == 0:
-        return 0
-    stamped = _STAMPED.search(data, 0, len(data) // 2)
-    if stamped is not None:
-        return stamped.end()
-    at = data.find(b"\n") + 1
-    if 0 < at < len(data):
-        return at
-    at = data.find(b"\r") + 1
-    return at if 0 < at < len(data) - 1 else None
 
 
 def _small(pieces: list[bytes | int]) -> list[bytes | int]:

@@ -436,6 +436,13 @@ class LogTracker:
         """Whether records of the line being read, other than a provisional one, were given out already."""
         return self._splitter.begun
 
+    def go_on_at(self, offset: int, number: int) -> None:
+        """Lines between here and a line further on are not read; what is known stays."""
+        self._read_run()
+        self._splitter = LineSplitter(offset, number)
+        self._lines = max(self._lines, number - 1)
+        self._cache = None
+
     def skip(self, count: int) -> tuple[LogRecord, ...]:
         """Passes over bytes in the middle of an overlong line; returns it as it is so far, as a provisional record."""
         self._splitter.skip(count)
