@@ -13,6 +13,7 @@ import pytest
 
 from tui.core.errors import HostError, LinkLost, UsageError
 from tui.core.host import log_search
+from tui.core.host.blocks import line_begin, line_end, read_block
 from tui.core.host.log_search import HostSearch, LogMarks, Needle, lines_before, offset_of_line
 from tui.core.link.local import LocalTransport
 from tui.core.log.phases import Phase
@@ -391,3 +392,32 @@ async def test_lines_are_counted_on_the_host(host, tmp_path):
         assert data.count(b"\n", 0, offset) == number - 1
     assert await offset_of_line(host, str(log), 10**9) == len(data)
     assert await lines_before(host, str(tmp_path / "no"), 5) is None
+
+
+async def test_blocks_and_the_lines_around_a_byte(host, tmp_path):
+    data = b"first\n" + b"x" * 3_000_000 + b"\nlast\n" + b"open"
+    log = tmp_path / "log"
+    log.write_bytes(data)
+    identity = f"{log.stat().st_ino}"
+    for offset, length in (
+        (0, 10),
+        (1_048_577, 70_000),
+        (2_999_990, 100),
+        (4_000_000, 5),
+        (0, 2_500_000),
+        (-4, 100),
+    ):
+        block = await read_block(host, str(log), offset, length)
+        begin = len(data) + offset if offset < 0 else offset
+        assert block.data == data[begin : begin + length]
+        assert (block.offset, block.size) == (begin, len(data))
+        assert block.file.endswith(":" + identity)
+    assert (await read_block(host, str(log), -(10**9), 5)).data == b"first"
+    other = await read_block(host, str(log), 0, 5, file="1:2")
+    assert (other.data, other.file.endswith(":" + identity)) == (b"", True)
+    assert await read_block(host, str(tmp_path / "no"), 0, 5) is None
+    for offset in (0, 3, 6, 7, 1_500_000, 3_000_006, 3_000_007, 3_000_012, len(data)):
+        assert await line_begin(host, str(log), offset) == data.rfind(b"\n", 0, offset) + 1
+    for offset in (0, 6, 1_500_000, 3_000_008):
+        assert await line_end(host, str(log), offset) == (data.find(b"\n", offset) + 1, True)
+    assert await line_end(host, str(log), len(data) - 2) == (len(data), False)
