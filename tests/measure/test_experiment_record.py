@@ -11,7 +11,7 @@ import pytest
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
 from tui.core.measure import experiment_record
-from tui.core.measure.experiment import begin, take_up
+from tui.core.measure.experiment import begin, take_up, worth_repeating
 from tui.core.measure.experiment_record import Cell, ExperimentRecord
 from tui.core.measure.experiment_state import Timing, UnderWay, knocked_out, left_s, state_of
 from tui.core.measure.model import (
@@ -19,8 +19,11 @@ from tui.core.measure.model import (
     BenchProfile,
     ExperimentArm,
     ExperimentProfile,
+    Guard,
+    GuardStatus,
     LiveRun,
     LoadPoint,
+    Result,
 )
 from tui.core.records import PhaseHistory
 
@@ -208,3 +211,21 @@ def test_the_file_is_plain_json(record):
     document = json.loads(next(experiment_record.experiments_dir().glob("*.json")).read_text())
     assert document["profile"]["name"] == "x"
     assert [cell["arm"] for cell in document["cells"]] == list(record.order)
+
+
+def test_a_measurement_is_repeated_only_for_what_may_have_passed(make_launch):
+    (result,) = make_launch("base", 0, [80.0])
+
+    def failed(*ids: str) -> Result:
+        guards = tuple(Guard(name, GuardStatus.FAILED, name) for name in ids)
+        return replace(result, guards=guards, valid=not ids)
+
+    assert not worth_repeating(BENCH, [failed()])
+    assert worth_repeating(BENCH, [failed("client_lag")])
+    assert worth_repeating(BENCH, [failed("window"), failed("client_lag", "foreign")])
+    assert not worth_repeating(BENCH, [failed("client_lag"), failed()])
+    assert not worth_repeating(BENCH, [failed("client_lag", "tokens")])
+    # Each load by itself.
+    two = replace(BENCH, points=(LoadPoint(1), LoadPoint(4)))
+    other = replace(failed("clocks"), load=replace(result.load, concurrency=4))
+    assert worth_repeating(two, [failed(), other])

@@ -38,6 +38,7 @@ from tui.core.measure.model import (
     ExperimentArm,
     ExperimentProfile,
     ExperimentState,
+    GuardStatus,
     Result,
     Verdict,
     VerdictKind,
@@ -49,7 +50,9 @@ from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.core.records import LaunchRecord
 from tui.core.session import HostSession
 
+_BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_MAY_PASS = frozenset(["client_cpu", "client_lag", "foreign", "clocks", "errors"])  # guards
 _DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
 
 
@@ -194,19 +197,22 @@ class ExperimentRunner:
                     yield self.state()
                     if ended:
                         return
+                    await asyncio.sleep(_BETWEEN_STATES_S)
             finally:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
 
     def pause(self) -> None:
         """Finishes the launch under way with all its measuring, frees the GPUs, then waits."""
-        self._going.clear()
-        self._changed.set()
+        if self._going.is_set():
+            self._going.clear()
+            self._changed.set()
 
     def resume(self) -> None:
         """Goes on after `pause`."""
-        self._going.set()
-        self._changed.set()
+        if not self._going.is_set():
+            self._going.set()
+            self._changed.set()
 
     def stop(self) -> None:
         """Ends it now: the measurement and the server that it launched are stopped. `--resume` takes it up again."""
@@ -346,6 +352,7 @@ class ExperimentRunner:
             if not self._stopping:
                 raise
             self._task = None
+            self._see(live=None)
             cell = self._cell(number)
             for run_id in (cell.bench_run_id, cell.run_id):
                 if run_id and (run := await launching.find(self._session, run_id, self._tell)):
@@ -370,7 +377,7 @@ class ExperimentRunner:
             if run is not None and not self._complete(cell):
                 cell = await self._until_ready(cell, run)
                 cell = await self._measure(cell, run)
-                if self._without_valid(cell):
+                if worth_repeating(self.record.bench, self._of(cell)):
                     self._tell("no run counts at one of the loads: measured once more")
                     cell = await self._measure(replace(cell, bench_run_id=None), run)
         except LaunchFailed as failed:
@@ -427,11 +434,6 @@ class ExperimentRunner:
     def _of(self, cell: Cell) -> tuple[Result, ...]:
         return results_of((cell,), self._results)
 
-    def _without_valid(self, cell: Cell) -> bool:
-        """Whether a load has no run that counts; a launch costs far more than its measurement."""
-        valid = {result.point for result in self._of(cell) if result.valid}
-        return not valid.issuperset(self.record.bench.points)
-
     async def _measure(self, cell: Cell, run: Run) -> Cell:
         """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
         record = self.record
@@ -480,11 +482,10 @@ class ExperimentRunner:
     async def _collect(self, cell: Cell) -> Cell:
         """What a measurement has left that nobody followed to its end; one that did not get there is begun anew."""
         generator = await launching.find(self._session, cell.bench_run_id or "", self._tell)
-        if generator is not None and generator.active:
-            return cell  # it goes on, and will be followed
-        if generator is not None:
-            for result in await bench_run.collect(self._session, generator):
-                cell = self._measured(cell, result)
+        if generator is None or generator.active:
+            return cell  # it never began, or goes on and will be followed
+        for result in await bench_run.collect(self._session, generator):
+            cell = self._measured(cell, result)
         return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
@@ -507,6 +508,19 @@ class ExperimentRunner:
             verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref})
             for verdict in self.record.verdicts
         )
+
+
+def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
+    """Whether a load has no run that counts, for a cause that may have passed: a launch costs far more than its bench."""
+    results = tuple(results)
+    for point in bench.points:
+        here = [result for result in results if result.point == point]
+        failed = [
+            {guard.id for guard in result.guards if guard.status is GuardStatus.FAILED} for result in here
+        ]
+        if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
+            return True
+    return False
 
 
 async def measure_running(
