@@ -14,8 +14,8 @@ from tui.core.measure.model import (
     Guard,
     GuardStatus,
     Latencies,
-    Load,
     LiveRun,
+    Load,
     LoadPoint,
     MeasuredServer,
     Result,
@@ -175,12 +175,16 @@ C_SLOWER = verdict(
     "C", VerdictKind.SLOWER, 0.806, (0.789, 0.823),
     "C is 19.4 % slower than B   (95 % CI 17.7 … 21.1, 3 launch pairs, paired ABBA)   89.5 → 72.1 tok/s",
 )  # fmt: skip
-C_INDISTINCT = verdict(
-    "C", VerdictKind.INDISTINCT, 1.003, (0.996, 1.011),
-    "B and C: not distinguishable (−0.4 … +1.1 %, 3 pairs). To see 1 % you need 5 pairs (about 50 min).",
+D_SLOWER = verdict(
+    "D", VerdictKind.SLOWER, 0.822, (0.811, 0.833),
+    "D is 17.8 % slower than B   (95 % CI 16.7 … 18.9, 3 launch pairs, paired ABBA)   89.5 → 73.6 tok/s",
 )  # fmt: skip
-D_EQUIVALENT = verdict(
-    "D", VerdictKind.EQUIVALENT, 1.001, (0.993, 1.009), "B and D: equivalent within 2 % (−0.7 … +0.9 %, 3 pairs)"
+INDISTINCT = verdict(
+    "B", VerdictKind.INDISTINCT, 1.003, (0.996, 1.011),
+    "A and B: not distinguishable (−0.4 … +1.1 %, 3 pairs). To see 1 % you need 5 pairs (~50 min).",
+)  # fmt: skip
+EQUIVALENT = verdict(
+    "B", VerdictKind.EQUIVALENT, 1.003, (0.996, 1.011), "A and B: equivalent within 2 % (−0.4 … +1.1 %, 3 pairs)"
 )  # fmt: skip
 
 
@@ -243,14 +247,29 @@ def failed() -> ExperimentState:
 
 
 def finished(**changes: object) -> ExperimentState:
-    """All four arms done: C can't be told from B, D equals it."""
-    return running(
+    """All four arms done."""
+    base = running(
         arms=(arm("A"), arm("B"), arm("C"), arm("D")),
-        verdicts=(B_FASTER, C_INDISTINCT, D_EQUIVALENT),
+        verdicts=(B_FASTER, C_SLOWER, D_SLOWER),
         at=12,
         finished=True,
         left_s=None,
-        **changes,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def undecided(kind: VerdictKind = VerdictKind.INDISTINCT) -> ExperimentState:
+    """Two arms that are all but the same."""
+    alike = tuple(
+        replace(
+            r, throughput=replace(r.throughput, per_user_tok_s=(b.throughput.per_user_tok_s or 0.0) * 1.003)
+        )
+        for r, b in zip(results("B"), results("A"), strict=True)
+    )
+    return finished(
+        arms=(arm("A"), arm("B", results=alike)),
+        order=tuple("ABBAAB"),
+        verdicts=(INDISTINCT if kind is VerdictKind.INDISTINCT else EQUIVALENT,),
     )
 
 

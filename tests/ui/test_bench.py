@@ -23,7 +23,7 @@ from tui.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warni
 from tui.screens.dialogs import Confirm, Facts
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
-STATES = ("running", "launching", "failed", "finished", "one_arm", "hostile")
+STATES = ("running", "launching", "failed", "finished", "undecided", "one_arm", "hostile")
 
 
 def panel(profiles: Path | None = None, scene: str = "ready", **more: object) -> EagleApp:
@@ -141,6 +141,20 @@ def test_a_verdict_on_the_way_is_no_level():
     done = compare(bench_states.finished()).arm("B")
     assert not done.so_far
     assert done.level == "L2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "glyph", "said"),
+    [
+        (VerdictKind.INDISTINCT, "≈", "A and B: not distinguishable (−0.4 … +1.1 %, 3 pairs). To see 1 % you need 5 pairs"),
+        (VerdictKind.EQUIVALENT, "≡", "A and B: equivalent within 2 % (−0.4 … +1.1 %, 3 pairs)"),
+    ],
+)  # fmt: skip
+async def test_what_is_not_told_apart_is_no_winner(kind, glyph, said):
+    async with panel().run_test(size=(160, 48)) as pilot:
+        await on_bench(pilot, bench_states.undecided(kind))
+        await shows(pilot, f"{glyph} {said}", "1.00×")
+        assert "BEST" not in screen_text(pilot.app)
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -469,6 +483,57 @@ async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
         await shows(pilot, "the server does not generate")
         await until(pilot, lambda: pilot.app.board.experiment is None)
         await shows(pilot, "nothing was measured on gpu1")
+
+
+async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
+    asked: list[str] = []
+
+    async def followed(session, run) -> AsyncIterator[ExperimentState]:
+        asked.append(run.run_id)
+        yield bench_states.one_arm(experiment_id=run.run_id)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(experiment, "under_way", followed)
+    script = fakes.scene("ready")
+    own = fakes.run(
+        run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}}
+    )
+    part = fakes.run(
+        run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}}
+    )
+    app = EagleApp("gpu1", open_session=fakes.Hosts(replace(script, runs=(*script.runs, part, own))))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: asked)
+        await pilot.press("4")
+        await shows(pilot, "◐ RUNNING", "S stop")
+        assert asked == [own.run_id]  # that of an experiment is followed by whoever runs that
+        said = app.measure.goes_on()
+        assert said is not None
+        assert "goes on there" in said
+
+
+async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monkeypatch):
+    said: list[str] = []
+    leave = EagleApp.exit
+
+    def exit(self, *args, message=None, **more):
+        said.append(str(message))
+        leave(self, *args, message=message, **more)
+
+    monkeypatch.setattr(EagleApp, "exit", exit)
+    async with panel(profiles).run_test(size=(120, 40)) as pilot:
+        await on_bench(pilot, None)
+        await pilot.press("E")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
+        dialog = pilot.app.screen
+        names = [entry.name for entry in dialog.entries()]
+        await pilot.press(*["j"] * ((names.index("pays") - dialog.at) % len(names)))
+        await shows(pilot, "4 launches in 2 rounds")
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.board.experiment)
+        await pilot.press("q")
+        await until(pilot, lambda: said)
+    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume takes it up" in said[0]
 
 
 def test_what_makes_a_bench_say_less():

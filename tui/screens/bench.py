@@ -142,7 +142,8 @@ class Bench(Mode):
         if comparison.live is not None and comparison.live.live is not None:
             others.append(LivePlot)
         if self.size.width < CARDS_FROM:
-            others.insert(0, RunDots)
+            # the runs first, but of a single arm what it does now
+            others.insert(1 if len(comparison.arms) == 1 and others else 0, RunDots)
         turn = self._plot % len(others) if others else 0
         return [*others[turn:], *others[:turn]]
 

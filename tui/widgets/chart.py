@@ -156,13 +156,11 @@ def ticks(low: float, high: float, most: int) -> tuple[list[float], int]:
     span = high - low
     if span <= 0 or most < 1 or not math.isfinite(span):
         return [low], 1
-    step = span
     power = 10.0 ** math.floor(math.log10(span / most))
-    for factor in (1.0, 2.0, 5.0, 10.0):
-        step = factor * power
-        if span / step <= most:
-            break
-    places = max(0, -math.floor(math.log10(step) + 1e-9))
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [number * step for number in range(first, last + 1)], places
+    steps = (factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0))
+    for step in steps:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            places = max(0, -math.floor(math.log10(step) + 1e-9))
+            return [number * step for number in range(first, last + 1)], places
+    return [low], 1

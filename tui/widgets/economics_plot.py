@@ -93,7 +93,7 @@ class EconomicsPlot(Painted):
                 canvas.put(_GUTTER, area.row(tick), "╌" * area.width, "line")
         canvas.right(_GUTTER - 1, one, "1.00", "strong!")
         canvas.put(_GUTTER, one, "─" * area.width, "muted")
-        most = max(2, min(int(area.across[1] - area.across[0]), area.width // 10))
+        most = max(2, min(int(area.across[1] - area.across[0]) + 1, area.width // 10))
         steps, places = chart.ticks(*area.across, most)
         for tick in steps:
             label = fmt.decimals(tick, max(1, places))

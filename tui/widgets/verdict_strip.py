@@ -16,14 +16,14 @@ GLYPHS = {
     VerdictKind.INDISTINCT: ("≈", "text"),
     VerdictKind.INVALID: ("✗", "err"),
 }
-_PARTS = re.compile(r"([^(]*?)\s*(\([^()]*\))?([^()]*)", re.S)
+_PARTS = re.compile(r"([^(]*?)\s*(\([^()]*\))(.*)")
 
 
 def sentence(text: str) -> tuple[str, str, str]:
     """A verdict's first line in three: what it says, its interval in brackets, and what follows."""
     first = one_line(text.split("\n")[0])
     match = _PARTS.fullmatch(first)
-    if match is None or match.group(2) is None:
+    if match is None:
         return first, "", ""
     return match.group(1), match.group(2), match.group(3).strip()
 
