@@ -13,7 +13,7 @@ from tui.core.errors import EagletuiError, UsageError
 from tui.core.host.runs import Run
 from tui.core.launch.profiles import load_bench
 from tui.core.link.transport import LinkState
-from tui.core.measure import bench_run, target
+from tui.core.measure import allreduce, bench_run, target
 from tui.core.measure.codec import to_json
 from tui.core.measure.flat import flat
 from tui.core.measure.model import BenchProfile, Guard, GuardStatus, LiveRun, Result
@@ -39,6 +39,14 @@ def bench_command(
     profile = load_bench(name, profile_dirs(directory), sets)
     if run is not None and url is not None:
         raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
+    if allreduce.is_one(profile):
+        if run is not None or url is not None:
+            raise UsageError(
+                f"{name} measures the host, not a server", "leave --run and --url out", slug="bad_value"
+            )
+        from tui.cli_allreduce import allreduce_command
+
+        return allreduce_command(profile, host, as_json)
     where = host_of_run(run, host) if run is not None else host or default_host()
     found: list[Result] = []
     begun: list[Run] = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tui.core import records
 from tui.core.errors import UsageError
-from tui.core.measure import store
+from tui.core.measure import allreduce, store
 from tui.core.measure.economics import DRAFT_TOKENS, Economics, Prediction, curve, of_figures
 from tui.core.measure.model import ArmFigure, LoadPoint, Verdict, VerdictKind
 from tui.core.measure.pairing import Side, launch_seconds, matched, noise_of, setting
@@ -189,7 +189,10 @@ def _breakeven_of_results(
     for base, spec in both:
         one = payoff(base, spec, draft_ms=draft_ms, rows=store.rows)
         predicted = made.get(one.point.concurrency or 0) if one.point else None
-        cost = verify_cost(one.economics, spec.results, layers=layers, predicted=predicted)
+        of_model, measured = allreduce.of_results(spec.results, layers)
+        cost = verify_cost(
+            one.economics, spec.results, layers=of_model, all_reduce=measured, predicted=predicted
+        )
         found.append((one, cost))
     if as_json:
         documents = [_economics_json(one.economics, cost, one) for one, cost in found]

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import tui.remote
+from tui.core.measure import allreduce
+from tui.core.measure.model import Load, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.measure.verify_cost import AllReduce
 
 PROGRAM = Path(tui.remote.__file__).with_name("allreduce.py")
 
@@ -85,3 +88,55 @@ def test_a_stop_takes_the_ranks_along(sglang_cpu, wait_until):
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
     assert sglang_cpu.processes() == []
+
+
+def test_the_command_measures_a_host_and_the_economics_find_it(sglang_cpu, eagletui, monkeypatch):
+    config = eagletui.home / ".config/eagletui"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"[hosts.local]\npython = {json.dumps(sglang_cpu.python)}\n")
+    profiles = eagletui.home / "profiles"
+    profiles.mkdir()
+    model = sglang_cpu.model("tiny-llama")
+    words = [
+        "{python}",
+        "{allreduce}",
+        "--model",
+        model,
+        "--draft-tokens",
+        "4",
+        "--batches",
+        "1,2",
+        "--seconds",
+        "1",
+    ]
+    (profiles / "quick.toml").write_text(
+        f'kind = "bench"\ndriver = "command"\ncommand = {json.dumps(words)}\n'
+    )
+    document = eagletui.json("bench", "quick", "--host", "local")
+    assert (document["host"], document["backend"], document["error"]) == ("local", "gloo", None)
+    told = eagletui.run("bench", "quick", "--host", "local")
+    assert told.returncode == 0
+    assert "2 ranks on cpu (gloo, call by call), hidden 64, 8 layers" in told.stdout
+    shipped = eagletui.json("bench", "all-reduce", "--host", "local", code=1)  # no such model here
+    assert shipped["error"] == "bad_model_path"
+    server = eagletui.json("bench", "quick", "--host", "local", "--url", "http://127.0.0.1:1", code=2)
+    assert "measures the host, not a server" in server["message"]
+
+    # The newest one speaks for speculative results of that model on that host.
+    monkeypatch.setenv("HOME", str(eagletui.home))
+    monkeypatch.delenv("EAGLETUI_HOME")
+    report = allreduce.latest("local", model)
+    assert report is not None
+    assert report.run_id != document["run_id"]
+
+    def measured(host="local", users=2, drafts=4) -> Result:
+        server = MeasuredServer(host, model=model, spec=SpecConfig("EAGLE3", 3, 1, drafts))
+        load = Load("closed", users, None, "prompts")
+        return Result("r-c1-1", "b", "2026-11-29T08:00:00Z", Tool("eagletui"), server, load)
+
+    found = AllReduce(report.at(2), report.at(8))
+    assert allreduce.of_results([measured()]) == (8, found)
+    assert allreduce.of_results([measured()], layers=8) == (8, found)
+    assert allreduce.of_results([measured()], layers=61) == (61, None)
+    assert allreduce.of_results([measured(drafts=6)]) == (8, None)  # a size that was not measured
+    assert allreduce.of_results([measured(host="gpu1")]) == (None, None)

@@ -9,8 +9,8 @@ On GPUs the calls of a whole step (2 x layers) are captured in a CUDA graph and 
 time of launching kernels from Python is not in it; a sample is the time of a replay by the number of calls. Where they
 can't be captured (`mode` says eager) each call is a sample. Only NCCL is measured, not an all-reduce of SGLang's own.
 
-{"version", "backend": nccl|gloo, "mode": graph|eager, "ranks", "hidden", "layers", "dtype", "device", "torch", "nccl",
- "env": {NCCL_*}, "seconds", "notes": [],
+{"version", "model": its directory or null, "backend": nccl|gloo, "mode": graph|eager, "ranks", "hidden", "layers",
+ "dtype", "device", "torch", "nccl", "env": {NCCL_*}, "seconds", "notes": [],
  "points": [{"what": decode|verify, "batch", "draft_tokens", "tokens", "bytes", "samples", "median_us", "p99_us",
  "min_us", "step_ms"}]}
 where a figure is that of the slowest rank, and step_ms = 2 x layers x median_us / 1000.
@@ -77,7 +77,8 @@ def shape_of(options: argparse.Namespace) -> "tuple[int, int]":
             with open(path, encoding="utf-8") as file:
                 config = json.load(file)
         except (OSError, ValueError) as error:
-            raise Failure("bad_model_path", f"{path}: {error}", "name the model's directory") from None
+            why = error.strerror if isinstance(error, OSError) else "is no JSON"
+            raise Failure("bad_model_path", f"{path}: {why}", "name the model's directory") from None
         if not isinstance(config, dict):
             config = {}
         nested = [config, *(config.get(key) for key in ("text_config", "llm_config", "language_config"))]
@@ -230,6 +231,7 @@ def work(options: argparse.Namespace) -> None:
         version = ".".join(map(str, torch.cuda.nccl.version())) if rank.gpu else None
         document = {
             "version": VERSION,
+            "model": options.model,
             "backend": "nccl" if rank.gpu else "gloo",
             "mode": "graph" if rank.captures else "eager",
             "ranks": rank.ranks,
@@ -280,6 +282,7 @@ def group_size(options: argparse.Namespace) -> int:
 def lead(options: argparse.Namespace) -> str:
     """Starts the ranks, waits for them, returns what rank 0 printed. Raises Failure; leaves no process behind."""
     ranks = group_size(options)
+    shape_of(options)
     limit_s = START_S + 4 * options.seconds
     with tempfile.TemporaryDirectory(prefix="allreduce-") as directory:
         out = os.path.join(directory, "out")
@@ -356,7 +359,6 @@ def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, _leave)
     try:
-        shape_of(options)
         if options.rank is not None:
             work(options)
         else:

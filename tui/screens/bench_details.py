@@ -90,6 +90,7 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
 
 def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
     """A cycle against a decode step, what follows, and why a cycle may be too dear."""
+    from tui.core.measure import allreduce
     from tui.core.measure.verify_cost import Weight, verify_cost
 
     e = one.economics
@@ -108,7 +109,8 @@ def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
     lines += [[], *facts_of(pairs, width)]
     for reason in e.reasons:
         lines += _paragraph(one_line(reason), width, "muted")
-    cost = verify_cost(e, one.view.results)
+    layers, measured = allreduce.of_results(one.view.results)
+    cost = verify_cost(e, one.view.results, layers=layers, all_reduce=measured)
     if cost is None:
         return lines
     lines += [
