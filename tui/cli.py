@@ -102,6 +102,12 @@ host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETU
 set_option = click.option(
     "--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus."
 )
+resume_option = click.option(
+    "--resume", is_flag=True, help="Go on with the newest unfinished one of this name on that host."
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Decides which arm begins."
+)
 timeout_option = click.option("--timeout", type=_Seconds(), metavar="S", help="Seconds to wait.")
 
 
@@ -424,13 +430,45 @@ def verify_bench(
     return verify_command(directory, name, run, url, host, sets, as_json)
 
 
+@bench.command(name="aa")
+@click.argument("name")
+@click.option(
+    "--bench", "bench_name", metavar="BENCH", required=True, help="Measure with this bench profile."
+)
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=2),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Launch pairs, two launches each.",
+)
+@host_option
+@resume_option
+@seed_option
+@json_option
+@click.pass_obj
+def aa_bench(
+    directory: Path | None,
+    name: str,
+    bench_name: str,
+    pairs: int,
+    host: str | None,
+    resume: bool,
+    seed: int | None,
+    as_json: bool,
+) -> int:
+    """The host's own noise: the launch profile NAME against itself, on real launches."""
+    from tui.cli_experiment import aa_command
+
+    return aa_command(directory, name, bench_name, pairs, host, resume, seed, as_json)
+
+
 @cli.command()
 @click.argument("name")
 @host_option
-@click.option(
-    "--resume", is_flag=True, help="Go on with the newest unfinished one of this name on that host."
-)
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Decides which arm begins.")
+@resume_option
+@seed_option
 @json_option
 @click.pass_obj
 def experiment(
