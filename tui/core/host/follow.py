@@ -22,7 +22,7 @@ from tui.core.text import one_line
 TAIL_BYTES = 262_144  # where a huge log is opened
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
 _MAX_FRAME_BYTES = 4 << 20  # as follow.sh: fewer programs are started on the host while much is read
-_MAX_CHUNK_BYTES = 262_144  # what a reader takes at once must not hold up its screen
+_MAX_CHUNK_BYTES = 65_536  # what a reader takes at once must not hold up its screen
 _KINDS = frozenset("OIDSTRGX")
 _RETRY_S = 0.2
 _MAX_EMPTY_STREAMS = 5
