@@ -829,12 +829,13 @@ class EagleApp(App[None]):
 
     async def action_search(self) -> None:
         """Search where there is a list, else in the log."""
-        screen = self.screen
-        if not hasattr(screen, "action_search"):
-            self.switch_mode("logs")
-            await asyncio.sleep(0)
-            screen = self.screen
-        search = getattr(screen, "action_search", None)
+        search = getattr(self.screen, "action_search", None)
+        if callable(search):
+            search()
+            return
+        self.switch_mode("logs")
+        await asyncio.sleep(0)
+        search = getattr(self.screen, "action_search", None)
         if callable(search):
             self.call_after_refresh(search)
 
@@ -912,28 +913,21 @@ class EagleApp(App[None]):
         self.switch_mode("logs")
 
         def at_line() -> None:
-            from tui.widgets.log_view import LogView
+            from tui.screens.logs import Logs
 
-            views = self.screen.query(LogView)
-            if line is not None and views:
-                views.first().update()
-                views.first().show_line(line)
+            if line is not None and isinstance(self.screen, Logs):
+                self.screen.go_to_line(line)
 
         self.call_after_refresh(at_line)
 
-    def show_line(self, record: "LogRecord | None") -> None:
-        """One line of the log, whole."""
-        if record is None:
-            return
+    def show_line(self, record: "LogRecord", number: int | None) -> None:
+        """One line of the log, whole; `number` is its line of the file where that is known."""
         from tui.screens.dialogs import Facts
         from tui.widgets.paint import wrap
 
-        width = max(20, min(96, int(self.size.width * 0.96)) - 8)
-        head = " · ".join(
-            part
-            for part in (record.time, record.rank, f"line {record.number:,}" if record.number else None)
-            if part
-        )
+        width = max(20, min(96, int(self.size.width * 0.96)) - 9)
+        parts = (record.time, record.rank, f"line {number:,}" if number is not None else None)
+        head = " · ".join(part for part in parts if part)
         lines = [
             [(head, "muted")],
             [],

@@ -90,6 +90,11 @@ class Reading:
         return self.file.window if self.file is not None else self._own
 
     @property
+    def opened(self) -> bool:
+        """Whether what the file holds has been seen."""
+        return self._opened.is_set()
+
+    @property
     def at_tail(self) -> bool:
         """Whether the window is the growing end."""
         return self.file is None or self.file.at_tail

@@ -30,13 +30,17 @@ class WriteDialog(Dialog[str]):
             yield Folded([[("Write ", "strong!"), (self._what, "strong!")], [],
                           [("On this machine; a relative path is taken from ", "muted"), (one_line(os.getcwd(), 200), "text"), (".", "muted")], []])  # fmt: skip
             yield Input(self._path, select_on_focus=False)
-            yield Lines(id="said")
+            yield Folded(id="said")
             yield Lines(
                 [[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]]
             )
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        path = os.path.abspath(os.path.expanduser(event.value.strip()))
+        typed = event.value.strip()
+        if not typed:
+            self._say("give a name")
+            return
+        path = os.path.abspath(os.path.expanduser(typed))
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
@@ -49,7 +53,7 @@ class WriteDialog(Dialog[str]):
             self.dismiss(path)
 
     def _say(self, text: str) -> None:
-        self.query_one("#said", Lines).set_lines([[("▲ ", "warn"), (text, "text")], []])
+        self.query_one("#said", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
 
 
 class BesideDialog(Dialog[int]):

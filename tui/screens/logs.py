@@ -286,14 +286,14 @@ class Logs(Mode):
         """The search line."""
         search = self.query_one(Search)
         search.select_on_focus = True
-        search.focus()
+        self.set_focus(search)  # at once: what is typed next is for it
 
     def action_line(self) -> None:
         """The search line, for the number of a line."""
         search = self.query_one(Search)
         search.value = ":"
         search.select_on_focus = False
-        search.focus()
+        self.set_focus(search)
         search.cursor_position = 1
 
     def on_input_changed(self) -> None:
@@ -379,6 +379,12 @@ class Logs(Mode):
         if index is not None:
             view.show_key(index)
 
+    def go_to_line(self, number: int) -> None:
+        """Puts the cursor on a line of the file, as soon as that can be."""
+        self.view.sync()
+        if not self.view.show_line(number):
+            self._go_to(str(number))
+
     def _stamp_of(self, reading: Reading, clock: re.Match[str]) -> float:
         """The last time before the log's end that a clock on the wall said that."""
         seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
@@ -436,13 +442,14 @@ class Logs(Mode):
         """The fold under the cursor, else the whole line."""
         front = self.front
         if isinstance(front, LogView):
-            if not front.open_fold():
-                self.eagle.show_line(front.current_record())
+            if front.open_fold() or (record := front.current_record()) is None or front.lens is None:
+                return
+            self.eagle.show_line(record, front.lens.window.number_of(record))
         elif (row := front.current_row()) is not None:
             if row.count > 1 or row.lines > 1:
                 front.action_fold()
             else:
-                self.eagle.show_line(row.record)
+                self.eagle.show_line(row.record, front.lenses[front.side].window.number_of(row.record))
 
     def action_plot(self) -> None:
         """Decode figures over the log, or more rows of it."""
@@ -544,9 +551,14 @@ class Logs(Mode):
         ]
         return [*choices, *self.eagle.logs_beside()]
 
+    def show_beside(self, choice: Beside) -> None:
+        """Shows two logs, where there is room for them."""
+        if self.size.width >= LEAST_WIDTH:
+            self._show_pair(choice)
+
     @work(exclusive=True, group="beside", exit_on_error=False)
-    async def show_beside(self, choice: Beside) -> None:
-        """Shows two logs; follows the other one for as long as it is on show."""
+    async def _show_pair(self, choice: Beside) -> None:
+        """Follows the other log for as long as both are on show."""
         view, reading = self.view, self.view.reading
         if reading is None:
             return

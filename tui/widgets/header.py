@@ -5,7 +5,7 @@ import time
 from tui import format as fmt
 from tui.board import Board
 from tui.core.link.transport import LinkState
-from tui.widgets.paint import Canvas, Painted, Run, clip_runs, width_of
+from tui.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
 
 MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))
 
@@ -53,11 +53,7 @@ class Header(Painted):
         link = clip_runs(self._link(short=narrow, rtt=not narrow), canvas.width // 2)
         end = canvas.right_runs(canvas.width - 1, 0, link) - 2
         x = canvas.put(1, 0, "eagletui logs", "strong!")
-        room = end - x - 2
-        # The end of a path says more than its beginning.
-        canvas.put(
-            x + 2, 0, name if len(name) <= room else "…" + name[max(0, len(name) - room + 1) :], "text", room
-        )
+        canvas.put(x + 2, 0, end_of(name, end - x - 2), "text")
 
     def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
         """All five tabs: with names, else the present one with its name, else numbers alone."""

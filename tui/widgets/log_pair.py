@@ -12,14 +12,14 @@ from textual.binding import Binding, BindingType
 from tui.widgets.log_scroll import Scrolled
 from tui.widgets.log_text import width_of, window
 from tui.widgets.log_view import LogLine, fresh, line_of, since
-from tui.widgets.paint import Canvas, Run, clip
+from tui.widgets.paint import Canvas, Run, end_of
 
 if TYPE_CHECKING:
     from tui.core.log.lens import Folds, LogFilter, Row
     from tui.core.log.timeline import SideBySide
     from tui.reading import Reading
 
-LEAST_WIDTH = 100  # below that neither side can be read
+LEAST_WIDTH = 80  # below that neither side can be read
 _TIME = 10  # cells of the time and what keeps it apart
 
 
@@ -261,7 +261,7 @@ class LogPair(Scrolled):
         columns = (1 + _TIME, 1 + _TIME + half + 1)
         for number, (side, x) in enumerate(zip(self.sides, columns, strict=True)):
             focus = self.has_focus and number == self.side
-            canvas.title(x, 0, half - 1, clip(side.name, half // 2), self._facts(number), focus=focus)
+            canvas.title(x, 0, half - 1, end_of(side.name, half // 2), self._facts(number), focus=focus)
         canvas.put(1, 0, "elapsed" if self.relative else "time", "muted", _TIME - 1)
         if not self.beside.rows:
             canvas.put(columns[0], 1, "no line passes the filter", "muted")

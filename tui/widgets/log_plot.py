@@ -37,7 +37,9 @@ class Axis:
 def axis_of(values: Sequence[float]) -> Axis:
     """The narrowest axis of two equal steps of 1, 2, 2.5 or 5 times a power of ten around some values."""
     low, high = min(values), max(values)
-    least = max((high - low) / 2, abs(high) * 0.05, 1e-3)
+    if high - low < abs(high) * 0.02:  # a line without ups and downs lies in the middle
+        low, high = low - abs(high) * 0.02, high + abs(high) * 0.02
+    least = max((high - low) / 2, 1e-3)
     power = 10.0 ** math.floor(math.log10(least))
     for factor in (1, 2, 2.5, 5, 10, 20, 25, 50, 100):
         step = factor * power

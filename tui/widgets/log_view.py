@@ -121,8 +121,9 @@ class LogView(Scrolled):
 
     @property
     def reading(self) -> "Reading | None":
-        """The log on show: the whole file on the logs screen, else what is watched."""
-        return (self.board.reading if self.numbers else None) or self.board.tail
+        """The log on show: the whole file on the logs screen, once it is open, else what is watched."""
+        whole, tail = self.board.reading if self.numbers else None, self.board.tail
+        return whole if whole is not None and (whole.opened or tail is None) else tail
 
     @property
     def filter(self) -> "LogFilter":

@@ -74,6 +74,11 @@ def clip(text: str, width: int) -> str:
     return "".join(kept) + "…"
 
 
+def end_of(text: str, width: int) -> str:
+    """The end of a path in at most `width` characters: it says more than the beginning."""
+    return text if len(text) <= width else "…" + text[len(text) - max(0, width - 1) :]
+
+
 def clip_runs(runs: Sequence[Run], width: int) -> list[Run]:
     """Runs in at most `width` cells; what does not fit ends in `…`."""
     if width_of(runs) <= width:
