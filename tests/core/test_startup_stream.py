@@ -419,3 +419,36 @@ def test_records_and_figures_agree_without_records() -> None:
     with_records.feed(raw)
     without.feed(raw)
     assert replace(with_records.state()) == without.state()
+
+
+def test_in_the_middle_of_a_file_the_phase_is_not_known_before_a_line_tells() -> None:
+    tracker = LogTracker(offset=1_000, number=7)
+    records = tracker.feed(
+        b"no word of a phase\n"
+        b"[2026-10-06 20:01:03 TP0] Decode batch, #running-req: 1, gen throughput (token/s): 3.0, #queue-req: 0\n"
+        b"more\n"
+    )
+    assert [(r.number, r.offset, r.kind, r.phase) for r in records] == [
+        (7, 1_000, "plain", None),
+        (8, 1_019, "plain", Phase.SERVING),  # it serves, and did so before
+        (9, 1_121, "plain", Phase.SERVING),
+    ]
+    assert (tracker.line_offset, tracker.line_number, tracker.within_line) == (1_126, 10, False)
+    started = LogTracker(offset=1_000).feed(
+        b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=1.00 GB\nx\n"
+    )
+    assert [(r.kind, r.phase) for r in started] == [
+        ("phase", Phase.LOAD_WEIGHTS),
+        ("plain", Phase.LOAD_WEIGHTS),
+    ]
+    again = LogTracker(offset=1_000).feed(b"[2026-10-06 20:01:03] server_args=ServerArgs(x=1)\n" * 2 + b"y\n")
+    assert again[-1].phase is Phase.LAUNCH
+
+
+def test_lines_in_between_may_be_left_out() -> None:
+    tracker = LogTracker()
+    tracker.feed(b"one\ntwo\nthr")
+    tracker.go_on_at(5_000, 100)
+    records = tracker.feed(b"hundred\n")
+    assert [(r.number, r.offset, r.text) for r in records] == [(100, 5_000, "hundred")]
+    assert tracker.state().lines == 100
