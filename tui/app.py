@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import time
 import traceback
@@ -43,6 +44,7 @@ OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 _FLUSH_S = 0.25  # changes are shown together: figures and the log move at 4 Hz at most
 _SOON_S = 0.02  # but a state that changed is shown at once
 _TICK_S = 1.0  # ages
+_SETTLED_S = 3.0  # everything is imported and composed
 _RUNS_S = 5.0  # how often the host is asked for servers that others started
 _LIVE = ("staged", "starting", "running", "finishing")
 _ALIVE = ("starting", "ready", "hung")
@@ -164,6 +166,8 @@ class EagleApp(App[None]):
     def on_mount(self) -> None:
         self.show_first()
         self.set_interval(_TICK_S, self._tick)
+        # What is there by then stays: without it a whole collection, which stops everything, takes a third of the time.
+        self.set_timer(_SETTLED_S, gc.freeze)
         self.call_after_refresh(self.connect)
 
     def show_first(self) -> None:
