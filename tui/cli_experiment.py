@@ -80,8 +80,6 @@ def aa_command(
     else:
         for report in reports:
             print(report.text)
-        for verdict in runner.record.verdicts:
-            say(verdict.text)
     return 0 if reports else 1
 
 
