@@ -319,8 +319,8 @@ async def test_enter_shows_every_run_with_all_guards():
         await on_bench(pilot, bench_states.failed())
         await pilot.press("right", "enter")
         await shows(
-            pilot, "Runs of B", "✗ run 2 of launch 2  61.0 tok/s", "✗ cache: 3.1 % of the prompt tokens", "✓ run 3 of launch 3",
-            "– throttle", "the driver reports no throttling", "kimi-k2.5-baseline-20261006", "8 × NVIDIA RTX PRO 6000",
+            pilot, "Runs of B", "✗ run 2 of launch 2  61.0 tok/s", "✗  cache: 3.1 % of the prompt tokens", "1 of 9 runs: 3.1 % of the prompt", "✓ run 3 of launch 3",
+            "–  throttle", "the driver reports no throttling", "kimi-k2.5-baseline-20261006", "8 × NVIDIA RTX PRO 6000",
         )  # fmt: skip
 
 
@@ -534,6 +534,68 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
         await pilot.press("q")
         await until(pilot, lambda: said)
     assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume takes it up" in said[0]
+
+
+async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
+    from tui.core.launch.profiles import load_bench, load_experiment, load_launch
+    from tui.core.measure import experiment_record
+    from tui.core.measure.experiment_record import Cell
+
+    dirs = [profiles]
+    profile = load_experiment("pays", dirs)
+    launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+    record = experiment.begin(profile, load_bench("users", dirs), launches, "gpu1", 1)
+    for letter in "AB":
+        store.write(replace(bench_states.result(letter, 1, 1, 80.0), experiment=record.experiment_id))
+    cells = [
+        Cell(cell.number, cell.arm, cell.pair, ArmStatus.MEASURED, result_ids=(f"bench-{cell.arm}1-c1-1",))
+        for cell in record.cells
+    ]
+    experiment_record.write(
+        replace(record, cells=tuple(cells), outcome="done", message="done", ended_at="2026-10-06T20:00:00Z")
+    )
+    async with panel(profiles).run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: pilot.app.board.measured is not None)
+        await pilot.press("4")
+        await shows(pilot, "drafts pay", "P one more pair")
+        await pilot.press("P")
+        await shows(pilot, "Measure one more pair of pays?", "2, one of each arm", "stops first", "4f9c2a")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not runner.made
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: runner.made)
+        assert runner.made[0].more == 1
+        assert runner.made[0].record.experiment_id == record.experiment_id
+
+
+DIALOGS = {
+    "bench": ("b",),
+    "experiments": ("4", "E"),
+    "stored": ("4", "c"),
+    "verdict": ("4", "v"),
+    "runs": ("4", "enter"),
+}
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+async def test_dialogs_are_drawn_at_every_size_with_the_way_back(name, profiles):
+    store_all("B", "C")
+    async with panel(profiles).run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: pilot.app.board.state is not None and pilot.app.board.measured is not None)
+        for key in DIALOGS[name]:
+            await pilot.press(key)
+            await pilot.pause()
+        await until(pilot, lambda: len(pilot.app.screen_stack) > 1)
+        for size in ((160, 48), (120, 36), (80, 24), (80, 60), (40, 12), (20, 5)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: len(screen_text(pilot.app).split("\n")) == size[1])
+            await pilot.pause()
+            assert all(len(row) <= size[0] for row in screen_text(pilot.app).split("\n"))
+            if size[0] >= 80:
+                await until(pilot, lambda: "Esc" in screen_text(pilot.app))
 
 
 def test_what_makes_a_bench_say_less():

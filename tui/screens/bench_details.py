@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tui import format as fmt
 from tui.comparison import ArmEconomics, ArmView, Comparison
-from tui.core.measure.model import Guard, GuardStatus, Result, Verdict
+from tui.core.measure.model import GuardStatus, Result, Verdict
 from tui.core.text import one_line
 from tui.screens.dialogs import Line, facts_of
 from tui.widgets.arm_card import run_place
@@ -143,17 +143,17 @@ def record_lines(view: ArmView, width: int) -> list[Line]:
         return [*lines, [], [("no run is done yet", "muted")]]
     lines += [[], [("Runs", "strong!")]]
     for result in view.results:
-        lines += _run(view, result, width)
+        lines += _run(view, result)
     lines += [
         [],
         [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")],
     ]
-    lines += _guards(view.results, width)
+    lines += _guards(view.results)
     lines += [[], [("Server and load", "strong!")], *_server(view.results[-1], width)]
     return lines
 
 
-def _run(view: ArmView, result: Result, width: int) -> list[Line]:
+def _run(view: ArmView, result: Result) -> list[Line]:
     glyph: Run = ("✓ ", "ok") if result.valid else ("✗ ", "err")
     latencies, use = result.latencies, result.gpu
     facts: list[list[Run]] = [[(fmt.tok_s(result.throughput.per_user_tok_s), "strong!"), (" tok/s", "muted")]]
@@ -170,33 +170,32 @@ def _run(view: ArmView, result: Result, width: int) -> list[Line]:
         if guard.status is GuardStatus.FAILED:
             lines.append(
                 [
-                    ("    ✗ ", "err"),
+                    ("    ✗  ", "err"),
                     (f"{one_line(guard.id, 40)}: ", "strong!"),
                     (one_line(guard.text), "text"),
                 ]
             )
     for text in result.suspicious:
-        lines.append([("    ▲ ", "warn"), (one_line(text), "text")])
+        lines.append([("    ▲  ", "warn"), (one_line(text), "text")])
     for text in result.notes:
-        lines.append([("    · ", "muted"), (one_line(text), "muted")])
+        lines.append([("    ·  ", "muted"), (one_line(text), "muted")])
     return lines
 
 
-def _guards(results: Sequence[Result], width: int) -> list[Line]:
+def _guards(results: Sequence[Result]) -> list[Line]:
     lines: list[Line] = []
-    for name in dict.fromkeys(guard.id for result in results for guard in result.guards):
+    names = list(dict.fromkeys(guard.id for result in results for guard in result.guards))
+    wide = min(24, max((len(name) for name in names), default=0)) + 2
+    for name in names:
         own = [guard for result in results for guard in result.guards if guard.id == name]
         failed = [guard for guard in own if guard.status is GuardStatus.FAILED]
-        shown: Guard = failed[0] if failed else own[-1]
+        shown = failed[0] if failed else own[-1]
         glyph, color = _MARK[shown.status]
-        count = f"{len(failed)}/{len(own)} " if failed else ""
-        lines.append(
-            [
-                (f"{glyph} ", color),
-                (f"{one_line(name, 14):<15}", "text"),
-                (f"{count}{one_line(shown.text)}", "strong" if failed else "muted"),
-            ]
-        )
+        count = f"{len(failed)} of {len(own)} runs: " if failed else ""
+        said = f"{count}{one_line(shown.text)}"
+        # two blanks after each label: what is long hangs under its text
+        label = f"{one_line(name, wide - 2).replace('_', ' '):<{wide}}"
+        lines.append([(f"{glyph}  ", color), (label, "text"), (said, "strong" if failed else "muted")])
     return lines
 
 
