@@ -99,7 +99,7 @@ def state_json(state: ServerState) -> dict[str, object]:
         "host": run.host,
         "profile": run.profile,
         "outcome": state.outcome,
-        "phase": state.phase,
+        "phase": state.phase if run.kind == "server" else None,
         "diagnosis": diagnosis_json(state.diagnosis),
         "pid": run.pid,
         "port": run.port,
@@ -332,7 +332,8 @@ def _tell(state: ServerState) -> None:
         say(f"ready{took}: {run.run_id} on {run.host}, port {run.port}")
         return
     code = f", exit code {run.exit_code}" if run.exit_code is not None else ""
-    say(f"{state.outcome}{code}: {run.run_id} in {state.phase.replace('_', ' ')}")
+    where = f" in {state.phase.replace('_', ' ')}" if run.kind == "server" else ""
+    say(f"{state.outcome}{code}: {run.run_id}{where}")
     if state.diagnosis:
         say(f"{state.diagnosis.cause}: {state.diagnosis.title}")
         if state.diagnosis.evidence:
@@ -481,7 +482,8 @@ async def _outcome_of(opened: HostSession, run: Run) -> tuple[str, str | None, s
         known = records.read(run.run_id)
         return outcome, known.phase if known else None, known.cause if known else None
     latest = await _settled_state(opened, run)
-    return latest.outcome, latest.phase, latest.diagnosis.cause if latest.diagnosis else None
+    phase = latest.phase if run.kind == "server" else None
+    return latest.outcome, phase, latest.diagnosis.cause if latest.diagnosis else None
 
 
 async def _settled_state(opened: HostSession, run: Run) -> ServerState:

@@ -22,7 +22,7 @@ from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageE
 from tui.core.host import runs
 from tui.core.host.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.host.follow import Chunk, follow
-from tui.core.host.runs import InRunDir, LaunchRequest, Run
+from tui.core.host.runs import InRunDir, LaunchRequest, Run, RunState
 from tui.core.launch.profiles import is_secret_env
 from tui.core.link.transport import LinkState, Transport
 from tui.core.measure import command, referee, store, target
@@ -79,8 +79,10 @@ async def start(
     """
     commanded = profile.driver == command.TOOL
     data = command.NO_DATA if commanded else await asyncio.to_thread(dataset_of, profile)
-    if run_id is not None and (known := await runs.status(session.transport, [run_id])):
-        return replace(known[0], host=session.entry.name)
+    if run_id is not None:
+        known = await runs.status(session.transport, [run_id])
+        if known and known[0].state is not RunState.STAGED:
+            return replace(known[0], host=session.entry.name)
     facts = await session.facts()
     if facts.python_error and not commanded:
         raise HostError(
@@ -413,7 +415,7 @@ class _Seen:
                     raise
             else:
                 if found is None:
-                    found = replace(self.run, state=runs.RunState.LOST, why="its files are gone")
+                    found = replace(self.run, state=RunState.LOST, why="its files are gone")
                 self.run = replace(found, host=self.run.host)
             if not self.over():
                 await asyncio.sleep(_POLL_S)
