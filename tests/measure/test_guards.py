@@ -310,6 +310,19 @@ def test_a_difference_says_whether_sglang_makes_it_by_itself(words, resolved, ad
     assert found.adjusted is adjusted
 
 
+RECORDED = (
+    Path(__file__).parents[1] / "data/measure/resolved_0_5_23.json"
+)  # by SGLang's own resolution, on a CPU
+
+
+@pytest.mark.parametrize(("words", "resolved"), json.loads(RECORDED.read_text(encoding="utf-8")))
+def test_what_sglang_really_makes_of_its_flags_is_the_server_that_was_meant(words, resolved):
+    found = differences(asked_flags(words), resolved)
+    assert [str(each) for each in found if not each.adjusted] == []
+    told = {each.flag for each in found}
+    assert told <= {"speculative-num-draft-tokens", "dp-size", "tool-call-parser"}
+
+
 def test_all_defaults_given_as_flags_are_no_difference():
     """Every plain default of 0.5.23, written as a flag, is what the server then says."""
     words = []
