@@ -35,6 +35,7 @@ from tui.core.watchdog import (
 )
 
 _TICK_S = 1.0
+_REST_S = 0.001
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 17
 _HUGE_BYTES = 32 << 20  # of a log that is longer when the watch begins, the middle is not read:
@@ -254,7 +255,7 @@ class RunWatcher:
                     yield more
                 if ended:
                     return
-                await asyncio.sleep(0)  # an event that is set lets nobody else run
+                await asyncio.sleep(_REST_S)  # an event that is set lets nobody else run
         finally:
             for task in tasks:
                 task.cancel()

@@ -24,6 +24,7 @@ BLOCK_BYTES = 262_144  # read at once; shown at once
 _WHOLE_BYTES = 2 * BLOCK_BYTES  # a file that small is read from its beginning
 _PIECE_BYTES = 32_768  # parsed before others get their turn
 _BLOCK_RECORDS = 2_000  # of the growing end
+_REST_S = 0.001  # long enough for all that waits: from a key to its paint it is many steps of the event loop
 _TRIES = 3
 _RETRY_S = 0.2
 # Lines are numbered from here while nobody counted those before: numbers stay above 0 on the way to the beginning.
@@ -211,7 +212,7 @@ class LogFile:
                         piece = chunk.data[at : at + _PIECE_BYTES]
                         behind = max(0, (chunk.size or 0) - chunk.offset - at - len(piece))
                         yield FileUpdate(self._feed(piece), None, None, behind)
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(_REST_S)
                 return
             except HostError as error:
                 # A link that needs a person (a code, a password) comes back when they connect again.
