@@ -9,13 +9,13 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from tui.core import records
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
@@ -27,6 +27,7 @@ from tui.core.launch.profiles import is_secret_env
 from tui.core.link.transport import LinkState, Transport
 from tui.core.measure import command, referee, store, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
+from tui.core.measure.launching import patiently
 from tui.core.measure.model import BenchProfile, LiveRun, MeasuredServer, Result
 from tui.core.measure.target import Seen, Target
 from tui.core.measure.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
@@ -34,8 +35,6 @@ from tui.core.records import LaunchRecord
 from tui.core.session import HostSession
 from tui.core.text import one_line
 from tui.core.watch import is_over
-
-T = TypeVar("T")
 
 PROGRAM = InRunDir("loadgen.py")
 PLAN = InRunDir("bench.json")
@@ -531,13 +530,17 @@ def _path(run: Run, name: str) -> str:
     return f"{run.directory}/{name}"
 
 
+def _nobody(_: str) -> None:
+    """Nobody is told that a link is waited for: the watch of the link shows it."""
+
+
 async def _read(session: HostSession, run: Run, path: str) -> bytes | None:
     """A file on the host as it is now, None where there is none; lost links are waited for."""
     data = bytearray()
     file: str | None = None
     while True:
         read = partial(read_block, session.transport, path, len(data), MAX_BLOCK_BYTES, file=file)
-        found = await patiently(session, read)
+        found = await patiently(session, read, _nobody)
         if found is None or (file is not None and found.file != file):
             return None
         file = found.file
@@ -546,17 +549,3 @@ async def _read(session: HostSession, run: Run, path: str) -> bytes | None:
             return bytes(data)
         if found.size > _FILE_LIMIT:
             raise _damaged(run, f"{path}, which has {found.size} bytes,")
-
-
-async def patiently(session: HostSession, call: Callable[[], Awaitable[T]]) -> T:
-    """The answer of `call`, asked again after each lost link. Raises HostError once the session is closed."""
-    while True:
-        try:
-            return await call()
-        except (LinkLost, TimedOut):
-            if session.transport.status().state is LinkState.CLOSED:
-                raise
-            async for status in session.link():
-                if status.state in (LinkState.UP, LinkState.CLOSED):
-                    break
-            await asyncio.sleep(0.2)
