@@ -19,8 +19,8 @@ from tui.core.host import runs
 from tui.core.host.runs import InRunDir, LaunchRequest, Run
 from tui.core.launch.profiles import is_secret_env
 from tui.core.link.scripts import shell_path
-from tui.core.measure.bench_run import patiently
 from tui.core.measure.codec import from_json, to_json
+from tui.core.measure.launching import patiently
 from tui.core.measure.model import BenchProfile, Result
 from tui.core.measure.verify_cost import AllReduce
 from tui.core.session import HostSession

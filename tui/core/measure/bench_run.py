@@ -530,17 +530,13 @@ def _path(run: Run, name: str) -> str:
     return f"{run.directory}/{name}"
 
 
-def _nobody(_: str) -> None:
-    """Nobody is told that a link is waited for: the watch of the link shows it."""
-
-
 async def _read(session: HostSession, run: Run, path: str) -> bytes | None:
     """A file on the host as it is now, None where there is none; lost links are waited for."""
     data = bytearray()
     file: str | None = None
     while True:
         read = partial(read_block, session.transport, path, len(data), MAX_BLOCK_BYTES, file=file)
-        found = await patiently(session, read, _nobody)
+        found = await patiently(session, read)
         if found is None or (file is not None and found.file != file):
             return None
         file = found.file

@@ -69,7 +69,7 @@ class LaunchFailed(Exception):
         self.failure = failure
 
 
-async def patiently(session: HostSession, call: Callable[[], Awaitable[T]], tell: Tell) -> T:
+async def patiently(session: HostSession, call: Callable[[], Awaitable[T]], tell: Tell | None = None) -> T:
     """The answer of `call`, asked again after each lost link as soon as there is one again.
 
     Raises HostError once the session is closed, and whatever else `call` raises.
@@ -80,7 +80,8 @@ async def patiently(session: HostSession, call: Callable[[], Awaitable[T]], tell
         except (LinkLost, TimedOut):
             if session.transport.status().state is LinkState.CLOSED:
                 raise
-            tell(f"waiting for the link to {session.entry.name}")
+            if tell is not None:
+                tell(f"waiting for the link to {session.entry.name}")
             await asyncio.sleep(_AGAIN_S)
             async for status in session.link():
                 if status.state in (LinkState.UP, LinkState.CLOSED):
