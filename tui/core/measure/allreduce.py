@@ -104,7 +104,8 @@ async def wait(session: HostSession, run: Run) -> Report:
     """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
     while not is_over(run):
         await asyncio.sleep(_POLL_S)
-        run = await patiently(session, partial(runs.refresh, session.transport, run)) or run
+        seen = await patiently(session, partial(runs.refresh, session.transport, run))
+        run = seen or run
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
     said = await patiently(session, partial(session.transport.run, script))
     document = _last_document(said.stdout)
