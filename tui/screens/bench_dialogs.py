@@ -449,9 +449,8 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             labelled(
                 "order",
                 [
-                    (order, "text"),
-                    (rounds, "text"),
-                    (", or begun by another arm: drawn at the start", "muted"),
+                    (order + rounds, "text"),
+                    (" (who begins is drawn at the start)", "muted"),
                 ],
             ),
             labelled("bench", [(profile.bench, "text"), (f": {what}", "muted")]),

@@ -35,7 +35,7 @@ def sentence_runs(glyph: Run, text: str, width: int) -> list[Run]:
     tail: list[Run] = [(rest if rest[0] in ".,;:" else f"   {rest}", "text")] if rest else []
     apart = "   " if rest and rest[0] not in ".,;:" else " "
     middle: list[Run] = [(f"{apart}{interval}", "muted")] if interval else []
-    for runs in ([*head, *middle, *tail], [*head, *tail], head):
+    for runs in ([*head, *middle, *tail], [*head, *tail], [*head, *middle], head):
         if width_of(runs) <= width:
             return runs
     return words(head, width)
