@@ -53,11 +53,10 @@ async def drained(search: HostSearch | LogMarks) -> None:
         pass
 
 
-async def measure(path: Path, rounds: int) -> None:
+async def measure(path: Path, size: int, rounds: int) -> None:
     session = await open_session("bench", SilentAsker())
     await session.open()
     transport = session.transport
-    size = path.stat().st_size
     found: dict[str, list[float]] = {}
     counts: dict[str, set[int]] = {}
     for _ in range(rounds):
@@ -105,7 +104,7 @@ def main() -> None:
     with Loopback() as loopback:
         loopback.use()
         os.environ["EAGLETUI_HOME"] = str(loopback.home / "eagletui")
-        asyncio.run(measure(path, options.rounds))
+        asyncio.run(measure(path, path.stat().st_size, options.rounds))
 
 
 if __name__ == "__main__":
