@@ -84,9 +84,8 @@ async def measure(path: Path, size: int, rounds: int) -> None:
         )
     await session.close()
     assert all(len(same) == 1 for same in counts.values()), counts
-    print(
-        f"{rounds} rounds, {size / GIB:.2f} GiB, {counts['rare']} rare lines, {counts['every other line']} others"
-    )
+    rare, other = (counts[name].pop() for name in ("rare", "every other line"))
+    print(f"{rounds} rounds, {size / GIB:.2f} GiB, {rare} rare lines, {other:,} others")
     print("| what | s | to grep -c |\n|---|---|---|")
     for name, seconds in found.items():
         base = found.get(f"{name.partition(':')[0]}: grep -c")
