@@ -1,5 +1,6 @@
 """What `eagletui bench NAME` does: measures a running server, says how it goes, and what it found."""
 
+import shutil
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -142,6 +143,7 @@ class _LiveLine:
     def show(self, live: LiveRun) -> None:
         text = live_words(live, self._profile)
         if self._terminal:
+            text = text[: shutil.get_terminal_size().columns - 1]  # a line that wraps cannot be written over
             sys.stderr.write("\r" + text.ljust(self._width))
             sys.stderr.flush()
             self._width = len(text)
