@@ -1,167 +1,163 @@
-"""A log that is written fast, in the view of `eagletui logs` over a real sshd on loopback, in a pseudo-terminal of 160x48.
+"""The log view under a flood: key press to paint, CPU and stalls while lines arrive, on a real host over SSH or here.
 
-    .venv/bin/python benchmarks/log_flood.py [--seconds 20] [--rate 5000] [--burst 100000]
+    .venv/bin/python benchmarks/log_flood.py [--seconds 20] [--rate 5000] [--host HOST]
 
-Two parts. Steady: so many lines a second are written while `f` (follow, hold still) is pressed again and again; told are the times from
-each key to the first bytes that show its effect, and the CPU time of the program alone, the sshd and the writer left out. Burst: so many
-lines are written at once while `f` is pressed as fast as its effect is shown; told is the longest time to an effect. That bounds any stall from above:
-whoever presses a key in the middle of one waits for its end. Bars: 100 ms for 95 % of the keys, half a core, no stall over 100 ms.
+The view (`eagletui logs FILE`) runs in a pseudo-terminal of 160x48, every line a row of its own. A writer appends
+SGLang's decode lines to the file at a steady rate, 20 times a second, while keys are pressed: up and down, a page,
+follow again. Key press to paint is the time from writing the key to the terminal until the emulator shows its effect, the
+line under the cursor in the title. CPU is user and system time of the view and its children. Then 100,000 lines are
+appended at once while keys are pressed: a stall of the view is a key that waits for its paint.
 """
 
 import argparse
-import itertools
 import os
-import random
 import re
-import select
 import statistics
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from big_log import _line
-from loopback import Loopback
-from peers import eagletui
 from pty_program import PtyProgram
 
-# What stands in the title of the log; a frame that has the other word was drawn before the key was taken.
-_SHOWN = re.compile(rb"not following|following")
-WRITER = """
-import sys, time
-sys.path.insert(0, {here!r})
-from log_flood import lines
-source, rate, end = lines(7), {rate}, time.monotonic() + {seconds}
-with open({path!r}, "a", buffering=1) as file:
-    at = time.monotonic()
-    while time.monotonic() < end:
-        file.write("".join(next(source) for _ in range(rate // 50)))
-        file.flush()
-        at += 0.02
-        time.sleep(max(0.0, at - time.monotonic()))
-"""
+COLUMNS, ROWS = 160, 48
 
 
-def lines(seed: int):  # type: ignore[no-untyped-def]
-    """Lines of a busy server without end; their stamps are now."""
-    rng = random.Random(seed)
-    texts = [_line(rng, n, "@") for n in range(2, 5_000)]
-    for text in itertools.cycle(texts):
-        yield text.replace("@", time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), 1)
+def decode_line(number: int) -> str:
+    """A line of a server that decodes; its figures move, as a real one's do."""
+    second = number // 5000
+    clock = f"{20 + second // 3600 % 4:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    return (
+        f"[2026-10-06 {clock} TP{number % 8}] Decode batch, #running-req: {number % 48}, #token: {number % 90000}, "
+        f"token usage: 0.{number % 90 + 10}, accept len: 2.{number % 90 + 10}, accept rate: 0.{number % 80 + 10}, "
+        f"cuda graph: True, gen throughput (token/s): {70 + number % 19}.{number % 90 + 10}, #queue-req: 0\n"
+    )
 
 
-class Keys(PtyProgram):
-    """Reads raw bytes after a key, so that no emulator stands between the program and the clock."""
+class Writer(threading.Thread):
+    """Appends lines at a steady rate."""
 
-    def until_shown(self, key: bytes, wanted: bytes, deadline_s: float) -> float:
-        """Seconds from the key to its effect."""
-        began = time.monotonic()
-        os.write(self._fd, key)
-        held = b""
-        while time.monotonic() - began < deadline_s:
-            if not select.select([self._fd], [], [], 0.01)[0]:
-                continue
-            held = held[-20:] + os.read(self._fd, 1 << 20)
-            if any(found == wanted for found in _SHOWN.findall(held)):
-                return time.monotonic() - began
-        raise TimeoutError(f"no {wanted!r} after {key!r}")
+    def __init__(self, path: Path, rate: int, first: int) -> None:
+        super().__init__(daemon=True)
+        self.path, self.rate, self.number = path, rate, first
+        self.ended = threading.Event()
 
-    def drain(self, seconds: float) -> None:
-        """Reads what comes, without looking at it."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if select.select([self._fd], [], [], left)[0]:
-                os.read(self._fd, 1 << 20)
+    def run(self) -> None:
+        begin, first = time.monotonic(), self.number
+        with self.path.open("a") as file:
+            while not self.ended.wait(0.05):
+                due = first + int((time.monotonic() - begin) * self.rate)
+                file.write("".join(decode_line(n) for n in range(self.number, due)))
+                file.flush()
+                self.number = due
 
 
-def pressed(terminal: Keys, seconds: float, pause_s: float) -> list[float]:
-    """Presses `f` for so long; the time of each to its effect."""
-    end = time.monotonic() + seconds
-    out = []
-    for wanted in itertools.cycle((b"not following", b"following")):
-        if time.monotonic() > end and wanted == b"not following":
-            return out
-        out.append(terminal.until_shown(b"f", wanted, 20))
-        terminal.drain(pause_s)
-    raise AssertionError
+def title(screen: str) -> str:
+    """The title row of the log: where the reader is."""
+    return next((row for row in screen.split("\n") if row.startswith(" Log ")), "")
 
 
-def own_cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def line_number(screen: str) -> int | None:
+    """The line under the cursor, as the title says it."""
+    found = re.search(r"line ([\d,]+)", title(screen))
+    return int(found[1].replace(",", "")) if found else None
 
 
-def run(env: Mapping[str, str], options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "server.log"
-        source = lines(3)
-        path.write_text("".join(next(source) for _ in range(3_000)))
-        terminal = Keys([eagletui(), "logs", f"bench:{path}"], env, columns=160, rows=48)
-        try:
-            terminal.wait_for(r"(?s)batch.*batch", 60)
-            terminal.run_for(3)
-            script = WRITER.format(
-                here=str(Path(__file__).parent),
-                rate=options.rate,
-                seconds=options.seconds + 2,
-                path=str(path),
-            )
-            writer = subprocess.Popen([sys.executable, "-c", script])
-            terminal.drain(1)
-            before, began, size = own_cpu_s(terminal.pid), time.monotonic(), path.stat().st_size
-            times = pressed(terminal, options.seconds, 0.1)
-            took = time.monotonic() - began
-            cpu = (own_cpu_s(terminal.pid) - before) / took
-            written = (path.stat().st_size - size) / took
-            writer.wait()
-            times.sort()
-            print(
-                f"steady, {options.rate} lines/s ({written / 1e6:.2f} MB/s), {len(times)} keys, {took:.0f} s:"
-            )
-            print(
-                f"  key to paint: median {1000 * statistics.median(times):.0f} ms, 95 % within "
-                f"{1000 * times[int(0.95 * len(times))]:.0f} ms, longest {1000 * times[-1]:.0f} ms; CPU {100 * cpu:.0f} % of a core"
-            )
-            terminal.drain(3)
-            for text in (b"burst, following", b"burst, held still"):
-                batch = "".join(next(source) for _ in range(options.burst))
-                if text.endswith(b"still"):
-                    terminal.until_shown(b"f", b"not following", 20)
-                    with path.open("a") as file:
-                        file.write(batch)
-                    waits = []
-                    end = time.monotonic() + 5
-                    while time.monotonic() < end:
-                        waits.append(terminal.until_shown(b"f", b"following", 20))
-                        waits.append(terminal.until_shown(b"f", b"not following", 20))
-                else:
-                    with path.open("a") as file:
-                        file.write(batch)
-                    waits = pressed(terminal, 5, 0.0)
-                print(
-                    f"{text.decode()}: {options.burst} lines at once, longest key to paint {1000 * max(waits):.0f} ms of {len(waits)}"
-                )
-                terminal.drain(2)
-        finally:
-            terminal.close()
+def answer_s(view: PtyProgram, key: bytes, deadline_s: float = 30.0) -> float:
+    """Seconds from a key to the paint that shows its effect: another line under the cursor, or following again."""
+    before = title(view.text())
+    began = time.monotonic()
+    view.keys(key)
+    while title(view.text()) == before:
+        if time.monotonic() - began > deadline_s:
+            raise TimeoutError(f"{key!r} does nothing:\n{view.text()}")
+        view.run_for(0.002)
+    return time.monotonic() - began
+
+
+def steady(view: PtyProgram, path: Path, rate: int, seconds: float) -> tuple[list[float], float, float]:
+    """(key press to paint of each key, cores used, lines a second) while lines arrive."""
+    writer = Writer(path, rate, 20_000)
+    writer.start()
+    view.run_for(2)  # it follows
+    view.keys(b"z")
+    view.wait_for("every line", 10)
+    times: list[float] = []
+    cpu, began, first = view.cpu_s(), time.monotonic(), writer.number
+    keys = [b"k", b"k", b"j", b"\x1b[5~", b"k", b"\x1b[5~", b"j", b"G"]
+    at = 0
+    while time.monotonic() - began < seconds:
+        times.append(answer_s(view, keys[at % len(keys)]))
+        at += 1
+        view.run_for(0.17)
+    took = time.monotonic() - began
+    used, rate = (view.cpu_s() - cpu) / took, (writer.number - first) / took
+    writer.ended.set()
+    writer.join()
+    return times, used, rate
+
+
+def burst(view: PtyProgram, path: Path, lines: int) -> tuple[list[float], float]:
+    """(key press to paint of each key, seconds until the last line is shown) after so many lines at once."""
+    view.keys(b"G")
+    view.wait_for(r"following", 30)
+    view.run_for(1)
+    answer_s(view, b"k")
+    text = "".join(decode_line(n) for n in range(1_000_000, 1_000_000 + lines))
+    text += "[2026-10-06 23:59:59 TP0] the end of the burst\n"
+    with path.open("a") as file:
+        file.write(text)
+    began = time.monotonic()
+    times = []
+    while time.monotonic() - began < 4.0:
+        times.append(answer_s(view, b"k"))
+        times.append(answer_s(view, b"j"))
+    view.keys(b"G")
+    view.wait_for("the end of the burst", 60)
+    return times, time.monotonic() - began
+
+
+def told(times: list[float]) -> str:
+    """Percentiles in milliseconds."""
+    ordered = sorted(1000 * value for value in times)
+    return (
+        f"median {statistics.median(ordered):.0f} ms, 95th percentile {ordered[int(0.95 * len(ordered))]:.0f} ms, "
+        f"longest {ordered[-1]:.0f} ms, n = {len(ordered)}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rate", type=int, default=5_000)
-    parser.add_argument("--burst", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the steady flood")
+    parser.add_argument("--rate", type=int, default=5000, help="lines a second")
+    parser.add_argument("--burst", type=int, default=100_000, help="lines at once")
+    parser.add_argument(
+        "--host", default="local", help="a host that shares this machine's files, as a loopback sshd does"
+    )
     options = parser.parse_args()
-    with Loopback() as loopback:
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home, "flood.log")
+        path.write_text("".join(decode_line(number) for number in range(20_000)))
         env = {
-            "HOME": str(loopback.home),
+            "HOME": os.environ["HOME"],
+            "EAGLETUI_HOME": home,
             "LANG": "C.UTF-8",
-            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
-            "EAGLETUI_HOME": str(loopback.home / "eagletui"),
+            "PATH": os.environ["PATH"],
         }
-        run(env, options)
+        command = str(Path(sys.executable).parent / "eagletui")
+        view = PtyProgram([command, "logs", f"{options.host}:{path}"], env, columns=COLUMNS, rows=ROWS)
+        try:
+            view.wait_for(r"following", 60)
+            view.wait_for(r"20,000 lines", 60)
+            times, used, rate = steady(view, path, options.rate, options.seconds)
+            print(f"{rate:,.0f} lines/s: key press to paint {told(times)}; {100 * used:.0f} % of a core")
+            times, took = burst(view, path, options.burst)
+            print(
+                f"{options.burst:,} lines at once: key press to paint {told(times)}; all read {took:.1f} s after"
+            )
+        finally:
+            view.close()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tui.core.host.log_search import Hit, HostSearch, Mark
     from tui.core.log.series import DecodePoint
 
+_FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
 _GROWN_S = 2.0  # how often a search looks at what came since
+_POINTS_KEPT = 20_000
 _PIECE_BYTES = 65_536  # read to learn what time it is there
 
 
@@ -78,6 +80,7 @@ class Reading:
         self._fetching = asyncio.Lock()
         self._opened = asyncio.Event()
         self._first = self.window.first  # of the window when `series` began
+        self._earlier: list[DecodePoint] = []  # of blocks that were loaded before that
         self._looked: object = None
         self._elsewhere = DecodeSeries()  # figures of a part of the file that is not its end
         self._started = False  # the first stamp was asked for
@@ -118,10 +121,12 @@ class Reading:
                 self._looked, self._elsewhere = key, DecodeSeries()
                 self._elsewhere.feed(window.records)
             return self._elsewhere.points
-        if window.first < self._first:  # blocks came before what was followed
-            self._first, self.series = window.first, DecodeSeries()
-            self.series.feed(window.records)
-        return self.series.points
+        if window.first < self._first:  # blocks came before what is followed
+            block = DecodeSeries()
+            block.feed(window.records[: self._first - window.first])
+            self._earlier = [*block.points, *self._earlier][-_POINTS_KEPT:]
+            self._first = window.first
+        return [*self._earlier, *self.series.points] if self._earlier else self.series.points
 
     def last_line(self) -> int | None:
         """Number of the newest line, None where nobody counted."""
@@ -353,6 +358,7 @@ class Reading:
         await self.ready()
         if file.at_begin and file.at_tail:
             return
+        await asyncio.sleep(_FIRST_PAGE_S)
         async for _ in file.marks.run():
             self._touch()
         await file.count_lines()

@@ -67,6 +67,7 @@ class LogPair(Scrolled):
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
+        self._seen: object = None
         self._found: tuple[list[int], list[int], list[int]] = ([], [], [])  # rows with hits, errors, phases
         self._look(0)
 
@@ -83,6 +84,7 @@ class LogPair(Scrolled):
     # -- what there is ---------------------------------------------------------------------------------------------
 
     def keys(self) -> Sequence[int]:
+        self._sync()
         return range(len(self.beside.rows))
 
     def place_of(self, key: int) -> int:
@@ -104,22 +106,37 @@ class LogPair(Scrolled):
 
     def update(self) -> None:
         """Takes in what the logs got since, and repaints."""
-        rows = self.beside.rows
-        kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
+        self._sync()
+        if self.following:
+            for lens in self.lenses:
+                lens.fold_before(lens.window.settled_end - fresh(self.rows))
+            self._take()
+        self.repaint()
+
+    def _sync(self) -> None:
+        """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
+        seen = tuple((side.reading.window, side.reading.window.serial) for side in self.sides)
+        if seen == self._seen:
+            return
+        self._seen = seen
         for side, lens in zip(self.sides, self.lenses, strict=True):
             if lens.window is not side.reading.window:
                 lens.set(window=side.reading.window)
             lens.update()
-            if self.following:
-                lens.fold_before(lens.window.settled_end - fresh(self.rows))
+        self._take()
+
+    def _take(self) -> None:
+        """Rows of what the lenses have now, the reader where they were."""
+        rows = self.beside.rows
+        kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
         changed = self.beside.update()
-        if changed < len(self.beside.rows):
-            self._look(changed)
-            for name, pair in zip(("_top", "current"), kept, strict=True):
-                key = getattr(self, name)
-                if pair is not None and key is not None and key >= changed:
-                    setattr(self, name, self._again(pair.left, pair.right, changed, key))
-        self.repaint()
+        if changed >= len(self.beside.rows):
+            return
+        self._look(changed)
+        for name, pair in zip(("_top", "current"), kept, strict=True):
+            key = getattr(self, name)
+            if pair is not None and key is not None and key >= changed:
+                setattr(self, name, self._again(pair.left, pair.right, changed, key))
 
     def _again(self, left: int | None, right: int | None, begin: int, key: int) -> int:
         """Where a row is that was elsewhere before."""

@@ -184,7 +184,10 @@ class Scrolled(Painted):
         if self.following:
             return len(self.keys()) < self.rows  # a page that is not full
         first, _ = self.first_shown()
-        return first < 2 * self.rows if step < 0 else first + 3 * self.rows > len(self.keys())
+        if step > 0:
+            return first + 3 * self.rows > len(self.keys())
+        place = self.place or 0
+        return 0 < first < 2 * self.rows or (first == 0 and place < self.rows // 2)
 
     def ask_for_more(self) -> None:
         """Tells where the reader is near an end of what is loaded."""

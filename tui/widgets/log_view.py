@@ -145,7 +145,10 @@ class LogView(Scrolled):
         return self.folds.repeats
 
     def keys(self) -> Sequence[int]:
-        return self.lens.sequence if self.lens is not None else ()
+        if self.lens is None:
+            return ()
+        self.lens.update()  # what is read meanwhile may have pushed out what was there
+        return self.lens.sequence
 
     def place_of(self, key: int) -> int:
         row = self.lens.row_of(key) if self.lens is not None else None
@@ -414,16 +417,16 @@ class LogView(Scrolled):
 
     def draw(self, canvas: Canvas) -> None:
         width = canvas.width
+        keys, reading = self.keys(), self.reading
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
-        reading = self.reading
-        if self.lens is None or reading is None or not self.lens.sequence:
+        if self.lens is None or reading is None or not keys:
             canvas.put(1, 1, self._empty(), "muted", width - 2)
             return
         number_at, gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
         newest = reading.phase_at(reading.window.end - 1) if reading.at_tail else None
         own = self.lens.row_of(self.current) if self.current is not None and not self.following else None
-        keys, chosen = self.keys(), self.selection()
+        chosen = self.selection()
         marked = range(keys[chosen[0]], keys[chosen[-1]] + 1) if chosen else range(0)
         before: Phase | None = None
         y = 1
@@ -602,12 +605,14 @@ class LogView(Scrolled):
             def row_at(offset: int) -> int:
                 return 1 + max(0, min(rows - 1, offset * rows // size))
 
-            window = reading.window
-            first, last = (
-                (row_at(window.record(shown[end].index).offset) for end in (0, -1)) if shown else (1, 1)
-            )
+            lens = self.lens
+
+            def row_of_record(index: int) -> int:
+                return row_at(lens.row(index).record.offset)  # the first of a fold may be loaded no more
+
+            first, last = (row_of_record(shown[end].index) for end in (0, -1)) if shown else (1, 1)
             hits = [row_at(hit.offset) for hit in reading.known_hits(rows * 4)]
-            hits += [row_at(window.record(index).offset) for index in _thinned(self.lens.hits, rows)]
+            hits += [row_of_record(index) for index in _thinned(lens.hits, rows)]
             phases = [row_at(mark.offset) for mark in reading.known_marks("phase")]
             errors = [row_at(mark.offset) for mark in reading.known_marks("error")]
         for y in range(first, last + 1):
