@@ -13,7 +13,7 @@ import pytest
 
 from tui.core.errors import HostError, UsageError
 from tui.core.host import follow as follow_module
-from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow
+from tui.core.host.follow import Chunk, file_info, follow
 from tui.core.link.local import LocalTransport
 
 
@@ -158,29 +158,6 @@ async def test_a_file_rewritten_to_at_least_its_old_length(host, tmp_path):
     await watch.end()
     assert watch.data(1) == b"b" * 2000
     assert "truncated" in watch.events
-
-
-async def test_a_huge_log_is_opened_at_its_end(local, tmp_path):
-    log = tmp_path / "log"
-    with log.open("wb") as file:
-        file.truncate(10 << 30)  # sparse: 10 GiB that nobody can have read
-        file.seek(0, os.SEEK_END)
-        file.write(b"\n" + b"last line\n" * 10_000)
-    size = log.stat().st_size
-    watch = Watch(local, log, tail_from_end=True, ended=lambda: True)
-    await asyncio.wait_for(watch.task, 60)
-    first = next(chunk for chunk in watch.chunks if chunk.data)
-    assert size - TAIL_BYTES < first.offset < size
-    assert watch.data() == b"last line\n" * 10_000
-    assert first.size == size
-
-
-async def test_a_tail_of_a_short_file_is_all_of_it(local, tmp_path):
-    log = tmp_path / "log"
-    log.write_bytes(b"one\ntwo\n")
-    watch = Watch(local, log, tail_from_end=True, ended=lambda: True)
-    await asyncio.wait_for(watch.task, 60)
-    assert watch.data() == b"one\ntwo\n"
 
 
 async def test_a_file_that_is_not_there_yet(host, tmp_path):

@@ -12,7 +12,7 @@ from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageE
 from tui.core.forecast import LastReady
 from tui.core.host import runs
 from tui.core.host.blocks import first_line, read_block
-from tui.core.host.follow import TAIL_BYTES, Chunk, file_info, follow
+from tui.core.host.follow import Chunk, file_info, follow
 from tui.core.host.gpus import GpuSample
 from tui.core.host.log_search import lines_before
 from tui.core.host.runs import Run, RunState
@@ -38,8 +38,9 @@ _TICK_S = 1.0
 _REST_S = 0.001
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 17
-_HUGE_BYTES = 32 << 20  # of a log that is longer when the watch begins, the middle is not read:
-_HEAD_BYTES = 4 << 20  # the start-up stands in its beginning, what goes on at its end
+_HUGE_BYTES = 16 << 20  # of a log that is longer when the watch begins, the middle is not read:
+_HEAD_BYTES = 4 << 20  # the start-up stands in its beginning,
+_TAIL_BYTES = 262_144  # what goes on now at its end
 
 _WATCHDOG_TICK_S = 3.0
 _SETTLE_S = 10.0  # after a lost link: what was said meanwhile is on its way
@@ -293,17 +294,21 @@ class RunWatcher:
         self, path: str, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event
     ) -> None:
         last: Chunk | None = None
-        foreign = self._run.state == RunState.FOREIGN  # of those the end alone is read
-        looked = foreign  # whether the middle is left out is decided once
+        whole: bool | None = None  # whether all of it is read; None while that is not decided
         while True:
             try:
+                if whole is False and last is not None:
+                    gap = await self._beyond(path, last)
+                    whole = True
+                    if gap is not None:
+                        last = replace(last, data=b"", offset=gap.end)
+                        await chunks.put(gap)
                 following = follow(
                     self._transport,
                     path,
                     offset=last.offset + len(last.data) if last else 0,
                     generation=last.generation if last else 0,
                     identity=last.identity if last else None,
-                    tail_from_end=last is None and foreign,
                     ended=self._run_over,
                 )
                 async with contextlib.aclosing(following):
@@ -311,16 +316,14 @@ class RunWatcher:
                         last = chunk
                         await chunks.put(chunk)
                         wake.set()
-                        if not looked and chunk.offset + len(chunk.data) >= _HEAD_BYTES:
-                            looked = True
-                            if chunk.size is not None and chunk.size > _HUGE_BYTES:
+                        if whole is None and chunk.offset + len(chunk.data) >= _HEAD_BYTES:
+                            whole = (chunk.size or 0) <= _HUGE_BYTES
+                            if not whole:
                                 break
                     else:
                         return
-                gap = await self._beyond(path, last)
-                if gap is not None:
-                    last = replace(last, data=b"", offset=gap.end)
-                    await chunks.put(gap)
+            except LinkLost:
+                await asyncio.sleep(_TICK_S)  # asked again
             except HostError:
                 # A link that needs a person (a code, a password) comes back when they connect again.
                 if self._transport.status().state is LinkState.UP:
@@ -335,7 +338,7 @@ class RunWatcher:
     async def _beyond(self, path: str, last: Chunk) -> _Gap | None:
         """From where to where a huge log is not read; None where it is another file by now."""
         file = (last.identity or "").rsplit(":", 2)[0]
-        block = await read_block(self._transport, path, -TAIL_BYTES, TAIL_BYTES, file=file)
+        block = await read_block(self._transport, path, -_TAIL_BYTES, _TAIL_BYTES, file=file)
         begin = last.offset + len(last.data)
         if block is None or block.file != file or block.offset <= begin:
             return None

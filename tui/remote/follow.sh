@@ -2,7 +2,6 @@
 # POSIX sh with dd, sleep, stat (or ls); sent by tui/core/host/follow.py, which sets:
 #   EF_PATH    the file
 #   EF_OFFSET  first byte wanted
-#   EF_TAIL    instead of an offset: so many bytes before the end, or empty
 #   EF_FILE    device:inode that EF_OFFSET belongs to, or empty
 #   EF_WORD    a random word that ends each frame, so that a read cut short by a truncation cannot go unseen
 #   EF_LIFE    seconds after which it ends by itself; the sender then asks again
@@ -64,10 +63,6 @@ ef_open() { # opens the path as file 3 and seeks; false where it is not there
   exec 3< "$EF_PATH"
   ef_stat /proc/self/fd/3 || ef_refuse denied
   E_FILE=$S_FILE E_SIZE=$S_SIZE
-  if [ -n "$EF_TAIL" ]; then
-    E_OFF=$((E_SIZE > EF_TAIL ? E_SIZE - EF_TAIL : 0))
-    EF_TAIL=
-  fi
   if [ -n "$EF_FILE" ] && [ "$EF_FILE" != "$E_FILE" ]; then
     ef_frame R 0 "$E_SIZE" "$E_FILE"
     E_OFF=0

@@ -19,7 +19,6 @@ from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.text import one_line
 
-TAIL_BYTES = 262_144  # where a huge log is opened
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
 _MAX_FRAME_BYTES = 4 << 20  # as follow.sh: fewer programs are started on the host while much is read
 _MAX_CHUNK_BYTES = 65_536  # what a reader takes at once must not hold up its screen
@@ -137,9 +136,9 @@ def _program() -> str:
     return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
 
 
-def _script(path: str, offset: int, tail: int | None, known: _Known | None, word: str) -> str:
+def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
     return (
-        f"EF_PATH={shell_path(path)}\nEF_OFFSET={offset}\nEF_TAIL={tail if tail is not None else ''}\n"
+        f"EF_PATH={shell_path(path)}\nEF_OFFSET={offset}\n"
         f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n{_program()}ef_main\n"
     )
 
@@ -161,7 +160,6 @@ async def follow(
     offset: int = 0,
     generation: int = 0,
     identity: str | None = None,
-    tail_from_end: bool = False,
     ended: Callable[[], bool] | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """The bytes of a file from `offset` on, as it grows; nothing lost or doubled, however often the link is lost.
@@ -170,7 +168,6 @@ async def follow(
         path: a leading `~/` is the home directory there, everything else is literal.
         offset, generation, identity: of the last chunk that was taken (its offset plus its length), to go on after a
             restart of the app; without identity, the file that is there now is taken for the same one.
-        tail_from_end: begin at the first line that starts in the last 256 KiB; `offset` then does not count.
         ended: whether the writer has ended; once it is true and everything is read, an `ended` chunk is the last.
 
     Raises:
@@ -178,8 +175,6 @@ async def follow(
         HostError: the host cannot run the sender; never LinkLost, which is a chunk.
     """
     known = _Known.parse(identity)
-    tail = TAIL_BYTES if tail_from_end else None
-    skip_line = False  # the rest of a line that began before where we started
     goal: int | None = None  # where the file ends, once its writer has
     lost = gone = False
     empty = 0
@@ -191,7 +186,7 @@ async def follow(
         word = token_hex(16)
         frames = 0
         try:
-            async with transport.stream(_script(path, offset, tail, known, word)) as stream:
+            async with transport.stream(_script(path, offset, known, word)) as stream:
                 reader = _Reader(stream, word)
                 while True:
                     frame = await reader.frame()
@@ -208,7 +203,6 @@ async def follow(
                     elif frame.kind in "TR" or (
                         # Opened, and not what was being read: removed in between, replaced, or rewritten.
                         frame.kind == "O"
-                        and tail is None
                         and (
                             (gone and (known is not None or offset > 0))
                             or (known is not None and not known.fits(frame.file, frame.data))
@@ -216,7 +210,7 @@ async def follow(
                         )
                     ):
                         fresh = frame.offset == 0
-                        known, offset, goal, gone, skip_line = None, 0, None, False, False
+                        known, offset, goal, gone = None, 0, None, False
                         generation += 1
                         yield event("truncated" if frame.kind == "T" else "replaced", frame.size)
                         if not fresh:
@@ -224,19 +218,11 @@ async def follow(
                     if frame.kind in "OI":
                         gone = False
                         known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
-                        if tail is not None:
-                            offset, skip_line, tail = frame.offset, frame.offset > 0, None
                     elif frame.kind == "D":
                         if frame.offset != offset:
                             raise _Broken
-                        data = frame.data
-                        if skip_line:
-                            cut = data.find(b"\n") + 1 or len(data)
-                            skip_line = b"\n" not in data
-                            data = data[cut:]
-                            offset += cut
-                        for begin in range(0, len(data), _MAX_CHUNK_BYTES):
-                            piece = data[begin : begin + _MAX_CHUNK_BYTES]
+                        for begin in range(0, len(frame.data), _MAX_CHUNK_BYTES):
+                            piece = frame.data[begin : begin + _MAX_CHUNK_BYTES]
                             at, offset = offset, offset + len(piece)
                             yield Chunk(piece, at, generation, frame.size, None, str(known))
                     if ended is None or not ended():
