@@ -1,7 +1,9 @@
 """The record of an experiment, and the state that is read from it."""
 
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +13,7 @@ import pytest
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
 from tui.core.measure import experiment_record
-from tui.core.measure.experiment import begin, take_up, worth_repeating
+from tui.core.measure.experiment import begin, look_decides, take_up, verdicts_of, worth_repeating
 from tui.core.measure.experiment_record import Cell, ExperimentRecord
 from tui.core.measure.experiment_state import Timing, UnderWay, knocked_out, left_s, state_of
 from tui.core.measure.model import (
@@ -24,7 +26,10 @@ from tui.core.measure.model import (
     LiveRun,
     LoadPoint,
     Result,
+    VerdictKind,
 )
+from tui.core.measure.noise import noise_report
+from tui.core.measure.schedule import schedule
 from tui.core.records import PhaseHistory
 
 BENCH = BenchProfile("b", (LoadPoint(1),), duration_s=60.0, runs=3)
@@ -229,3 +234,111 @@ def test_a_measurement_is_repeated_only_for_what_may_have_passed(make_launch):
     two = replace(BENCH, points=(LoadPoint(1), LoadPoint(4)))
     other = replace(failed("clocks"), load=replace(result.load, concurrency=4))
     assert worth_repeating(two, [failed(), other])
+
+
+# --- verdicts of a record ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(record, make_launch):
+    """measured(pairs, B=1.09, C=1.0): the record with so many pairs measured, arms that much faster than A, and results."""
+
+    def make(pairs: int, *, planned: int = 3, looks: tuple[int, ...] = (), **ratios: float):
+        profile = replace(record.profile, pairs=planned, looks=looks)
+        letters = [arm.letter for arm in profile.arms]
+        cells = experiment_record.cells_of(schedule(planned, letters, 1), 3)
+        found = replace(record, profile=profile, cells=cells)
+        results = []
+        wobble = {1: 0.998, 2: 1.0, 3: 1.002, 4: 0.999, 5: 1.001}
+        for cell in cells:
+            if cell.pair > pairs:
+                continue
+            rate = 80.0 * ratios.get(cell.arm, 1.0) * wobble[cell.pair] ** (-1 if cell.arm == "A" else 1)
+            place = {"bench": "b", "experiment": found.experiment_id, "arm": cell.arm, "pair": cell.pair}
+            launch = make_launch("base", cell.number, [rate, rate * 1.001], sets={"arm": cell.arm}, **place)
+            results += launch
+            names = tuple(result.result_id for result in launch)
+            found = found.with_cell(replace(cell, status=ArmStatus.MEASURED, result_ids=names, spent_s=700.0))
+        return found, results
+
+    return make
+
+
+def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
+    record, results = measured(2, B=1.09)
+    waiting = verdicts_of(record, results)
+    assert [(v.a.ref, v.b.ref, v.point) for v in waiting] == [
+        ("A", "B", LoadPoint(1)),
+        ("A", "C", LoadPoint(1)),
+    ]
+    assert "no verdict before 3 launch pairs (2 of 3)" in waiting[0].text
+    record, results = measured(3, B=1.09)
+    b, c = verdicts_of(record, results)
+    assert (b.verdict, b.level, b.n_pairs) == (VerdictKind.FASTER, "L2", 3)
+    assert b.ratio == pytest.approx(1.09, rel=0.01)
+    assert c.verdict is VerdictKind.EQUIVALENT
+
+
+def test_an_experiment_that_is_over_decides_from_the_pairs_it_has(measured):
+    record, results = measured(4, planned=5, B=1.09)
+    assert "4 of 5" in verdicts_of(record, results)[0].text
+    b, _ = verdicts_of(record, results, over=True)
+    assert (b.verdict, b.n_pairs) == (VerdictKind.FASTER, 4)
+    # Fewer than three stay a screening.
+    record, results = measured(2, planned=5, B=1.09)
+    assert verdicts_of(record, results, over=True)[0].level == "L1"
+
+
+def test_a_pair_without_its_partner_is_not_counted(measured):
+    record, results = measured(4, planned=4, B=1.09)
+    lost = next(cell for cell in record.cells if cell.arm == "A" and cell.pair == 2)
+    record = record.with_cell(replace(lost, status=ArmStatus.FAILED, cause="timeout", result_ids=()))
+    kept = [result for result in results if (result.arm, result.pair_number) != ("A", 2)]
+    b, _ = verdicts_of(record, kept, over=True)
+    assert b.n_pairs == 3
+    assert b.a.launches == b.b.launches == 3
+
+
+def test_it_may_stop_early_only_at_a_look_that_decides(measured):
+    def ended(pairs: int, **ratios: float) -> bool:
+        record, results = measured(pairs, planned=5, looks=(3, 5), **ratios)
+        return look_decides(replace(record, verdicts=verdicts_of(record, results)))
+
+    assert ended(3, B=1.09, C=1.2)
+    assert not ended(2, B=1.09, C=1.2)  # no look
+    assert not ended(4, B=1.09, C=1.2)  # no look either
+    assert not ended(5, B=1.09, C=1.2)  # the last one: it ends by itself
+    assert not ended(3, B=1.09, C=1.02)  # C is not decided
+    record, results = measured(3, planned=5, looks=(3, 5), B=1.09, C=1.02)
+    first = next(cell for cell in record.cells if cell.arm == "C")
+    record = record.with_cell(replace(first, status=ArmStatus.FAILED, cause="bad_flag", result_ids=()))
+    verdicts = verdicts_of(record, [result for result in results if result.arm != "C"])
+    assert look_decides(replace(record, verdicts=verdicts))  # nothing more comes of C
+    without = replace(record, profile=replace(record.profile, looks=()), verdicts=verdicts)
+    assert not look_decides(without)
+
+
+def test_noise_of_an_a_a_experiment(record, make_launch):
+    rates = {1: (89.0, 89.4), 2: (90.1, 90.3), 3: (89.6, 89.5), 4: (88.8, 89.2)}
+    results = [
+        result
+        for number, pair in rates.items()
+        for result in make_launch("base", number, pair, bench="b", experiment=record.experiment_id)
+    ]
+    bench = replace(record.bench, runs=2)
+    spent = with_status(replace(record, bench=bench), ArmStatus.MEASURED, ArmStatus.MEASURED, spent_s=600.0)
+    (report,) = noise_report(spent, results)
+    means = [math.log(a * b) / 2 for a, b in rates.values()]
+    within = statistics.fmean((math.log(a) - math.log(b)) ** 2 / 2 for a, b in rates.values())
+    assert report.noise.run_cv == pytest.approx(math.sqrt(within), rel=0.01)
+    assert report.noise.launch_cv == pytest.approx(
+        math.sqrt(statistics.variance(means) - within / 2), rel=0.01
+    )
+    assert report.noise.launches == 4
+    needed = dict(report.pairs_needed)
+    assert needed[0.05] == 3
+    assert (needed[0.01] or 99) > needed[0.02] >= 3
+    assert report.text.startswith("launch CV 0.6 %, run CV 0.2 % (4 launches on gpu1, b, conc 1); 1 % needs ")
+    hours = 2 * (needed[0.01] or 0) * 600 / 3600
+    assert f"{int(hours)} h" in report.text
+    assert noise_report(spent, results[:4]) == ()  # two launches say nothing

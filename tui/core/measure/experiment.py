@@ -46,6 +46,7 @@ from tui.core.measure.model import (
 from tui.core.measure.pairing import Side, noise_of, setting
 from tui.core.measure.schedule import schedule
 from tui.core.measure.verdicts import Plan, compare_all
+from tui.core.measure.workload import dataset_of
 from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.core.records import LaunchRecord
 from tui.core.session import HostSession
@@ -77,6 +78,7 @@ def begin(
             'set driver = "eagletui" in it',
             slug="wrong_driver",
         )
+    dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
     return ExperimentRecord(
@@ -273,7 +275,10 @@ class ExperimentRunner:
         ahead = [
             other
             for other in self.record.cells
-            if other.pair == cell.pair and not other.over and (begins or other.number == cell.number)
+            if other.pair == cell.pair
+            and not other.over
+            and (begins or other.number == cell.number)
+            and knocked_out(self.record, other.arm) is None
         ]
         needed = sum(launch_length_s(self.record, other.arm, self._timing) or 0.0 for other in ahead)
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
@@ -323,7 +328,7 @@ class ExperimentRunner:
             done = sum(cell.over for cell in self.record.cells)
             if cell.run_id is None and self._over_budget(cell):
                 hours = self.record.profile.budget_h or 0.0
-                self._judge(over=True)
+                await self._judge(over=True)
                 self._end(
                     "budget",
                     f"the budget of {hours:g} h leaves no room after {done} of {len(self.record.cells)} launches",
@@ -332,8 +337,8 @@ class ExperimentRunner:
             await self._cell_or_stop(cell.number)
             if self._stopping:
                 break
-            self._judge()
-            if self._look_decides():
+            await self._judge()
+            if look_decides(self.record):
                 self._end("early", f"decided after {cell.pair} pairs")
                 return
         if self._stopping:
@@ -357,7 +362,8 @@ class ExperimentRunner:
             for run_id in (cell.bench_run_id, cell.run_id):
                 if run_id and (run := await launching.find(self._session, run_id, self._tell)):
                     await launching.stop(self._session, run, self._tell)
-            self._keep_cell(self._anew(cell))
+            complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
+            self._keep_cell(complete if self._complete(cell) else self._anew(cell))
         finally:
             self._task = self._now = None
             self._tell(None)
@@ -490,24 +496,27 @@ class ExperimentRunner:
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
-    def _judge(self, *, over: bool = False) -> None:
+    async def _judge(self, *, over: bool = False) -> None:
         over = over or all(cell.over for cell in self.record.cells)
-        self._keep(replace(self.record, verdicts=verdicts_of(self.record, self.results(), over=over)))
+        # All stored results are looked at, and a power may be simulated: the screen goes on meanwhile.
+        verdicts = await asyncio.to_thread(verdicts_of, self.record, self.results(), over=over)
+        self._keep(replace(self.record, verdicts=verdicts))
 
-    def _look_decides(self) -> bool:
-        """Whether this is a look, and every comparison that is still open is decided."""
-        at = 0
-        for pair in range(1, self.record.pairs + 1):
-            if not all(cell.over for cell in self.record.cells if cell.pair == pair):
-                break
-            at = pair
-        if at not in self.record.profile.looks[:-1]:
-            return False
-        out = {arm.letter for arm in self.record.profile.arms if knocked_out(self.record, arm.letter)}
-        return all(
-            verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref})
-            for verdict in self.record.verdicts
-        )
+
+def look_decides(record: ExperimentRecord) -> bool:
+    """Whether a look was reached before the last one, and every comparison that is still open is decided."""
+    at = 0
+    for pair in range(1, record.pairs + 1):
+        if not all(cell.over for cell in record.cells if cell.pair == pair):
+            break
+        at = pair
+    if at not in record.profile.looks[:-1]:
+        return False
+    out = {arm.letter for arm in record.profile.arms if knocked_out(record, arm.letter)}
+    return all(
+        verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref})
+        for verdict in record.verdicts
+    )
 
 
 def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
