@@ -118,7 +118,8 @@ class EagleApp(App[None]):
         Binding("r", "replace", "replace", show=False),
         Binding("b", "bench", "bench", show=False),
         Binding("S", "stop", "stop", show=False),
-        Binding("slash", "search", "search", show=False),
+        # At once, before the keys that came with it are sent to a widget: they are for the search line.
+        Binding("slash", "search", "search", show=False, priority=True),
         Binding("o", "override", "override", show=False),
         Binding("h", "hosts", "other host", show=False),
         Binding("y", "copy", "copy", show=False),
@@ -830,6 +831,10 @@ class EagleApp(App[None]):
         self._opened = False
         self.touch()
         self.connect()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A text field keeps its slashes."""
+        return not (action == "search" and isinstance(self.focused, Input))
 
     async def action_search(self) -> None:
         """Search where there is a list, else in the log."""

@@ -2,6 +2,7 @@
 
 import fakes
 from driving import screen_text, shows, until
+from textual import events
 
 from tui.app import EagleApp
 from tui.core.log.logs import LogRecord
@@ -292,3 +293,14 @@ async def test_warnings_are_the_rows_that_are_marked():
         marked = sum(1 for record in pilot.app.board.log.records if record.kind == "warning")
         await pilot.press("2")
         await shows(pilot, f"▲ {marked} warnings · ✗ 0 errors")
+
+
+async def test_what_is_typed_in_one_burst_with_the_slash_is_searched_for():
+    async with await opened(fakes.scene("starting"), size=(160, 48)) as pilot:
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(pilot.app.focused, LogView))
+        for key in ("slash", *"load"):  # all are there before the first is looked at
+            pilot.app.post_message(events.Key(key, "/" if key == "slash" else key))
+        await until(pilot, lambda: pilot.app.screen.query_one("#search").value == "load")
+        pilot.app.post_message(events.Key("slash", "/"))
+        await until(pilot, lambda: pilot.app.screen.query_one("#search").value == "load/")
