@@ -1569,13 +1569,12 @@ class Load(Owner):
 
     def _arrive(self) -> None:
         assert self.rate is not None
-        now = self.loop.time()
-        while self.opened and self.arrival <= now:
-            # The time that counts is when it was due, however late this loop is.
-            self._begin(0, clock() - (now - self.arrival))
+        # The time that counts is when a request was due, however late this loop is.
+        while self.opened and self.arrival <= clock():
+            self._begin(0, self.arrival)
             self.arrival += self.arrivals.expovariate(self.rate)
         if self.opened:
-            self.timers.append(self.loop.call_at(self.arrival, self._arrive))
+            self.timers.append(self.loop.call_later(max(0.0, self.arrival - clock()), self._arrive))
             del self.timers[:-8]
 
     def first(self, exchange: Exchange) -> None:
@@ -1668,7 +1667,7 @@ class Load(Owner):
                     self._begin(user, self.zero)
             else:
                 assert self.rate is not None
-                self.arrival = self.loop.time() + self.arrivals.expovariate(self.rate)
+                self.arrival = self.zero + self.arrivals.expovariate(self.rate)
                 self._arrive()
             await self.over
         finally:
