@@ -223,8 +223,7 @@ class Reading:
         file = self.file
         if file is None:
             return None
-        here = file.window.at_offset(offset)
-        if here is not None:
+        if file.begin <= offset < file.end and (here := file.window.at_offset(offset)) is not None:
             return here
         return await self._fetch("reading there", lambda: file.jump_to(offset, number=number))
 

@@ -127,6 +127,9 @@ class Logs(Mode):
         plot, reading = self.query_one(DecodePlot), self.view.reading
         plot.points = reading.points() if reading is not None else ()
         plot.cursor_s = self._cursor_s()
+        found = self.board.economics() if not self.board.stale else None
+        plot.baseline = found[1].tok_s * found[1].concurrency if found is not None else None
+        plot.break_even = found[0].breakeven_tau if found is not None else None
         plot.display = self.plotting and self.size.height >= _PLOT_FROM and len(plot.points) > 1
 
     @property
@@ -377,7 +380,7 @@ class Logs(Mode):
             return
         view.sync()
         if index is not None:
-            view.show_key(index)
+            view.show_record(index)
 
     def go_to_line(self, number: int) -> None:
         """Puts the cursor on a line of the file, as soon as that can be."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board
-from tui.widgets.paint import Canvas, Painted, Run, width_of
+from tui.widgets.paint import Canvas, Painted, Run, join, width_of
 
 if TYPE_CHECKING:
     from tui.core.log.series import DecodePoint
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 HEIGHT = 7  # a title, five rows of plot, the times
 _ROWS = 5
 _LABELS = 6  # cells left of a plot
+_SEEN = 4  # dots from which on a gap can be seen
 _TWO = 100  # columns from which on both stand beside each other
 
 
@@ -61,46 +62,51 @@ class DecodePlot(Painted):
         self.cursor_s: float | None = None  # the time of the record under the cursor
         self.baseline: float | None = None  # tok/s of a stored baseline
         self.break_even: float | None = None  # accept length that pays
+        self._lines: dict[str, tuple[object, _Line]] = {}  # looked at once for each new point
 
     def draw(self, canvas: Canvas) -> None:
         points = self.points
         if len(points) < 2:
             return
-        begin, end = points[0].time_s, points[-1].time_s
-        span = [(f"{_clock(begin)} to {_clock(end)}", "muted")]
         two = canvas.width >= _TWO
         width = (canvas.width - 5) // 2 if two else canvas.width - 2
-        lengths = [p.accept_len for p in points if p.accept_len is not None]
-        facts: list[Run] = []
-        if lengths and not two:
-            facts = [
-                ("accept length ", "muted"),
-                (fmt.accept(statistics.fmean(lengths)), "text"),
-                (" · ", "muted"),
-            ]
-        facts += span
+        at = 1 + width + 3
+        speed = self._line("tok/s", width - _LABELS)
+        accept = self._line("accept length", (canvas.width - at - 1 if two else width) - _LABELS)
+        facts: list[list[Run]] = [[(f"{_clock(points[0].time_s)} to {_clock(points[-1].time_s)}", "muted")]]
+        if accept.count and not two:
+            facts.insert(0, [("accept length ", "muted"), (fmt.accept(accept.mean), "text")])
         if self.baseline is not None:
-            facts += [(" · ", "muted"), ("··", "warn"), (f" baseline {fmt.tok_s(self.baseline)}", "muted")]
-        self._one(canvas, 1, width, "tok/s", facts, lambda p: p.tok_s, "accent", self.baseline)
+            facts.append([("⠒⠒ ", "warn"), (f"baseline {fmt.tok_s(self.baseline)}", "muted")])
+        self._one(canvas, 1, width, "tok/s", facts, speed, "accent", self.baseline)
         if not two:
             return
-        at = 1 + width + 3
-        if lengths:
-            facts = [("mean ", "muted"), (fmt.accept(statistics.fmean(lengths)), "strong!"), (f", n = {len(lengths):,}", "muted")]  # fmt: skip
-            if self.break_even is not None:
-                facts += [
-                    (" · ", "muted"),
-                    ("··", "warn"),
-                    (f" break-even {fmt.accept(self.break_even)}", "muted"),
+        if accept.count:
+            facts = [
+                [
+                    ("mean ", "muted"),
+                    (fmt.accept(accept.mean), "strong!"),
+                    (f", n = {accept.count:,}", "muted"),
                 ]
-            self._one(canvas, at, canvas.width - at - 1, "accept length", facts, lambda p: p.accept_len, "violet", self.break_even)  # fmt: skip
-        else:  # no speculation: what a user of this server waits for
-            running = [p.running for p in points if p.running is not None]
-            queued = max((p.queued or 0 for p in points), default=0)
-            facts = [("most ", "muted"), (fmt.whole(max(running, default=None)), "strong!"), (f", queued {queued:,}", "muted")]  # fmt: skip
+            ]
+            if self.break_even is not None:
+                facts.append([("⠒⠒ ", "warn"), (f"break-even {fmt.accept(self.break_even)}", "muted")])
             self._one(
-                canvas, at, canvas.width - at - 1, "running", facts, lambda p: p.running, "violet", None
+                canvas, at, canvas.width - at - 1, "accept length", facts, accept, "violet", self.break_even
             )
+        else:  # no speculation: how many are served at once
+            running = self._line("running", canvas.width - at - 1 - _LABELS)
+            facts = [[("most ", "muted"), (fmt.whole(running.high), "strong!")]]
+            self._one(canvas, at, canvas.width - at - 1, "running", facts, running, "violet", None)
+
+    def _line(self, what: str, columns: int) -> "_Line":
+        """The points of one figure, in so many columns of cells."""
+        points = self.points
+        key = (len(points), points[0], points[-1], columns)
+        known = self._lines.get(what)
+        if known is None or known[0] != key:
+            known = self._lines[what] = (key, _line_of(points, _VALUES[what], columns * 2))
+        return known[1]
 
     def _one(
         self,
@@ -108,82 +114,100 @@ class DecodePlot(Painted):
         x: int,
         width: int,
         title: str,
-        facts: Sequence[Run],
-        value: "Callable[[DecodePoint], float | None]",
+        facts: Sequence[Sequence[Run]],
+        line: "_Line",
         spec: str,
         reference: float | None,
     ) -> None:
-        facts = list(facts)
-        while facts and width_of(facts) > width - len(title) - 4:
-            facts = facts[:-3]
-        canvas.title(x, 0, width, title, facts)
-        known = [v for p in self.points if (v := value(p)) is not None]
-        if not known:
+        while facts and width_of(join(facts)) > width - len(title) - 4:
+            facts = facts[:-1]
+        canvas.title(x, 0, width, title, join(facts))
+        if not line.count:
             return
-        axis = axis_of([*known, *([reference] if reference is not None else [])])
+        axis = axis_of([line.low, line.high, *([reference] if reference is not None else [])])
         left, columns = x + _LABELS, width - _LABELS
         for row, tick in ((1, axis.high), (1 + _ROWS // 2, axis.middle), (_ROWS, axis.low)):
             canvas.right(left - 1, row, fmt.decimals(tick, axis.places), "muted")
             canvas.put(left, row, "┈" * columns, "line")
-        begin, end = self.points[0].time_s, self.points[-1].time_s
-        dots = columns * 2
-
-        def dot(time_s: float) -> int:
-            return min(dots - 1, max(0, int((time_s - begin) / max(end - begin, 1e-9) * (dots - 1) + 0.5)))
-
-        canvas.plot(left, 1, columns, _ROWS, _columns(self.points, value, dot, dots), axis.low, axis.high, spec, reference)  # fmt: skip
-        idle = max((p for p in self.points if p.gap_s), key=lambda p: p.gap_s or 0.0, default=None)
-        if idle is not None and idle.gap_s is not None:
-            text = f"idle {fmt.duration(idle.gap_s)}"
-            middle = (dot(idle.time_s - idle.gap_s) + dot(idle.time_s)) // 4
-            if dot(idle.time_s) - dot(idle.time_s - idle.gap_s) >= 4:
-                canvas.put(
-                    left + max(0, min(columns - len(text), middle - len(text) // 2)), _ROWS + 1, text, "muted"
-                )
-        if self.cursor_s is not None and begin <= self.cursor_s <= end:
-            column = dot(self.cursor_s) // 2
+        canvas.plot(left, 1, columns, _ROWS, line.values, axis.low, axis.high, spec, reference)
+        if line.idle is not None:
+            begin, end, idle_s = line.idle
+            self._under(canvas, left, columns, (begin + end) // 4, f"idle {fmt.duration(idle_s)}", "muted")
+        first, last = self.points[0].time_s, self.points[-1].time_s
+        if self.cursor_s is not None and first <= self.cursor_s <= last:
+            column = _dot(self.cursor_s, first, last, columns * 2) // 2
             for row in range(1, _ROWS + 1):
                 canvas.put(left + column, row, "┊", "strong")
-            text = _clock(self.cursor_s)
-            canvas.put(
-                left + max(0, min(columns - len(text), column - len(text) // 2)), _ROWS + 1, text, "text"
-            )
+            self._under(canvas, left, columns, column, _clock(self.cursor_s), "text")
+
+    @staticmethod
+    def _under(canvas: Canvas, left: int, columns: int, middle: int, text: str, spec: str) -> None:
+        """A word under a column of the plot."""
+        canvas.put(left + max(0, min(columns - len(text), middle - len(text) // 2)), _ROWS + 1, text, spec)
 
 
-def _columns(
-    points: "Sequence[DecodePoint]",
-    value: "Callable[[DecodePoint], float | None]",
-    dot: Callable[[float], int],
-    dots: int,
-) -> list[float | None]:
-    """One value a column of dots: the mean of its points, drawn on from its neighbours where they are sparse; none in a gap."""
-    sums: list[float] = [0.0] * dots
-    counts = [0] * dots
+@dataclass(frozen=True)
+class _Line:
+    """One figure over time."""
+
+    values: list[float | None]  # one a column of dots; None: a gap
+    count: int
+    mean: float | None
+    low: float
+    high: float
+    idle: tuple[int, int, float] | None  # the longest gap that can be seen: its columns, and seconds
+
+
+_VALUES: "dict[str, Callable[[DecodePoint], float | None]]" = {
+    "tok/s": lambda point: point.tok_s,
+    "accept length": lambda point: point.accept_len,
+    "running": lambda point: point.running,
+}
+
+
+def _dot(time_s: float, begin: float, end: float, dots: int) -> int:
+    return min(dots - 1, max(0, round((time_s - begin) / max(end - begin, 1e-9) * (dots - 1))))
+
+
+def _line_of(
+    points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], float | None]", dots: int
+) -> _Line:
+    """One value a column of dots: the mean of its points, drawn on between columns where they are sparse; none in a gap."""
+    begin, end = points[0].time_s, points[-1].time_s
+    sums, counts = [0.0] * dots, [0] * dots
     joined = [False] * dots  # to the column with points before it
     fresh = False
+    known: list[float] = []
+    idle: tuple[int, int, float] | None = None
     for point in points:
-        fresh = fresh or bool(point.gap_s)
         found = value(point)
+        if point.gap_s:
+            fresh = True
+            ends = _dot(point.time_s - point.gap_s, begin, end, dots), _dot(point.time_s, begin, end, dots)
+            if ends[1] - ends[0] >= _SEEN and (idle is None or point.gap_s > idle[2]):
+                idle = (*ends, point.gap_s)
         if found is None:
             continue
-        column = dot(point.time_s)
+        known.append(found)
+        column = _dot(point.time_s, begin, end, dots)
         joined[column] = joined[column] or not fresh
         sums[column] += found
         counts[column] += 1
         fresh = False
-    out: list[float | None] = [None] * dots
+    values: list[float | None] = [None] * dots
     last: int | None = None
     for column in range(dots):
         if not counts[column]:
             continue
-        out[column] = now = sums[column] / counts[column]
+        values[column] = now = sums[column] / counts[column]
         if last is not None and joined[column]:
-            before = out[last]
-            assert before is not None
+            before = sums[last] / counts[last]
             for between in range(last + 1, column):
-                out[between] = before + (now - before) * (between - last) / (column - last)
+                values[between] = before + (now - before) * (between - last) / (column - last)
         last = column
-    return out
+    if not known:
+        return _Line(values, 0, None, 0.0, 0.0, None)
+    return _Line(values, len(known), statistics.fmean(known), min(known), max(known), idle)
 
 
 def _clock(stamp_s: float) -> str:

@@ -76,6 +76,11 @@ def line_of(row: "Row", *, newest: bool = False) -> LogLine:
     return LogLine(shown, flat(shown.text), mark, spec, row.rank_label, note, record.time)
 
 
+def _beside(line: LogLine) -> int:
+    """Cells that the note at the right end takes from the text."""
+    return runs_width(line.note) + 2 if line.note else 0
+
+
 @dataclass(frozen=True)
 class _Shown:
     """A row on show."""
@@ -233,7 +238,7 @@ class LogView(Scrolled):
         return len(self._wrapped(line_of(self.lens.row(self.keys()[place]), newest=not self.numbers)))
 
     def longest(self) -> int:
-        return max((width_of(shown.line.text) for shown in self._shown()), default=0)
+        return max((width_of(shown.line.text) + _beside(shown.line) for shown in self._shown()), default=0)
 
     def room(self) -> int:
         return self.size.width - self._columns(self.size.width)[-1] - (4 if self.numbers else 1)
@@ -284,7 +289,7 @@ class LogView(Scrolled):
         if not found:
             return
         begin, end = (width_of(line.text[:at]) for at in found[0])
-        room = self.room() - runs_width(line.note) - 2
+        room = self.room() - _beside(line)
         if end <= room:
             self.shift = 0
         elif not self.shift <= begin < end <= self.shift + room:
@@ -301,12 +306,22 @@ class LogView(Scrolled):
         if self.lens is not None:
             self.jump("error", self.lens.errors, step)
 
+    def show_record(self, index: int) -> None:
+        """Puts the cursor on a record; a fold that hides it is opened."""
+        self.show_key(index)
+        row = self.current_row()
+        if row is not None and self.lens is not None and self._window is not None:
+            record = self._window.record(index)
+            if record is not row.record and record is not row.shown:
+                self.lens.toggle(index)
+                self.show_key(index)
+
     def show_line(self, number: int) -> bool:
         """Puts the cursor on a line of the file; False where it is not loaded."""
         index = self._window.at_line(number) if self._window is not None else None
         if index is None:
             return False
-        self.show_key(index)
+        self.show_record(index)
         return True
 
     # -- how it is shown -------------------------------------------------------------------------------------------
