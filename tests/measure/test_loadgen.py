@@ -886,7 +886,7 @@ def test_secrets_are_taken_out(value, left):
 NVIDIA_SMI = """#!/bin/sh
 trap '' PIPE # nothing but a kill ends it
 case "$*" in
-*--help-query-gpu*) echo '"clocks_event_reasons.active"' ;;
+*{unknown}*) echo 'Field "{unknown}" is not a valid field to query.' ;;
 *--query-gpu=*)
   echo $$ >>{pids}
   echo "$*" >{asked}
@@ -908,13 +908,14 @@ esac
 def nvidia_smi(tmp_path):
     """nvidia_smi(server, foreign): a stand-in first on PATH; returns PATH and a function that gives its process ids."""
 
-    def make(server, foreign):
+    def make(server, foreign, unknown="clocks_no_reasons"):
         directory = tmp_path / "smi"
         directory.mkdir()
         program = directory / "nvidia-smi"
         text = NVIDIA_SMI.replace("{pids}", str(directory / "pids")).replace(
             "{asked}", str(directory / "asked")
         )
+        text = text.replace("{unknown}", unknown)
         program.write_text(text.replace("{server}", str(server)).replace("{foreign}", str(foreign)))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return f"{directory}:{os.environ['PATH']}", lambda: [
@@ -924,12 +925,14 @@ def nvidia_smi(tmp_path):
     return make
 
 
-def test_gpus(bench, nvidia_smi, gone):
+@pytest.mark.parametrize("unknown", ["clocks_event_reasons", "clocks_no_reasons"])
+def test_gpus(bench, nvidia_smi, gone, unknown):
+    """An older driver knows the reasons of a lower clock under another name."""
     server = subprocess.Popen(
         ["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     child = int(server.stdout.readline())  # the process on the GPU descends from the server
-    path, pids = nvidia_smi(child, os.getpid())
+    path, pids = nvidia_smi(child, os.getpid(), unknown)
     try:
         with truth_server() as (port, _):
             where = {"log": None, "pid": server.pid, "gpus": [0, 1]}

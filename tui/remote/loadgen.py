@@ -843,7 +843,10 @@ class Connection(Reader, asyncio.BufferedProtocol):
         self.client.active.add(self)
         request = self.client.head(exchange) + exchange.body
         exchange.sent = self.heard = clock()
-        self.transport.write(request)
+        if self.transport.is_closing():
+            self.fail("reset: closed before the request was sent")
+        else:
+            self.transport.write(request)
 
     def completed(self) -> None:
         exchange, self.exchange = self.exchange, None
@@ -922,15 +925,18 @@ class Client:
             connection.transport.abort()
         task = self.loop.create_task(self._open(exchange))
         self.opening[task] = exchange
-        task.add_done_callback(lambda done: self.opening.pop(done, None))
+        task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        exchange = self.opening.pop(task)
+        if task.cancelled():  # perhaps before it had begun
+            exchange.end("drain: not connected")
 
     async def _open(self, exchange: Exchange) -> None:
         connecting = self.loop.create_connection(lambda: Connection(self), self.plan.host, self.plan.port)
         limit = self.plan.limits["connect_s"]
         try:
             _, connection = await asyncio.wait_for(connecting, limit)
-        except asyncio.CancelledError:
-            exchange.end("drain: not connected")
         except OSError as error:
             exchange.end("connect: " + short(error.strerror or str(error)))
         except Exception:  # the time-out is a class of its own before Python 3.11
@@ -1367,35 +1373,31 @@ class Gpus:
     """Samples of the GPUs by nvidia-smi, once a second; the processes on them, every five."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, plan: Plan) -> None:
-        self.plan = plan
+        self.loop, self.plan = loop, plan
         self.samples: list[list[Any]] = []  # [clock, index, W, %, MiB, MHz, mask]
         self.pids: list[tuple[float, int]] = []
         self.children: list[Child] = []
-        program = shutil.which("nvidia-smi")
-        if program is None or plan.gpus == []:
-            return
-        try:
-            known = subprocess.run(
-                [program, "--help-query-gpu"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=20,
-            ).stdout.decode("utf-8", "replace")
-        except (OSError, subprocess.SubprocessError):
-            return
-        reasons = "clocks_event_reasons.active"
-        if f'"{reasons}"' not in known:
-            reasons = "clocks_throttle_reasons.active"
-        fields = f"index,power.draw,utilization.gpu,memory.used,clocks.sm,{reasons}"
-        chosen = ["-i", ",".join(map(str, plan.gpus))] if plan.gpus else []
-        form = "--format=csv,noheader,nounits"
-        self.children = [
-            Child(loop, [program, f"--query-gpu={fields}", form, *chosen, "-l", "1"], self._sample),
-            Child(loop, [program, "--query-compute-apps=pid", form, *chosen, "-l", "5"], self._process),
-        ]
+        self.program = shutil.which("nvidia-smi")
+        self.reasons = [
+            "clocks_throttle_reasons.active",
+            "clocks_event_reasons.active",
+        ]  # an old name and a new one
+        if self.program is not None and plan.gpus != []:
+            self._ask_for_samples()
+            self._start("--query-compute-apps=pid", 5, self._process)
+
+    def _ask_for_samples(self) -> None:
+        fields = f"index,power.draw,utilization.gpu,memory.used,clocks.sm,{self.reasons.pop()}"
+        self._start(f"--query-gpu={fields}", 1, self._sample)
+
+    def _start(self, query: str, period_s: int, line: Callable[[str], None]) -> None:
+        chosen = ["-i", ",".join(map(str, self.plan.gpus))] if self.plan.gpus else []
+        argv = [str(self.program), query, "--format=csv,noheader,nounits", *chosen, "-l", str(period_s)]
+        self.children.append(Child(self.loop, argv, line))
 
     def _sample(self, line: str) -> None:
+        if "not a valid field" in line and self.reasons:
+            self._ask_for_samples()
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 6 or not parts[0].isdigit():
             return
@@ -1531,7 +1533,9 @@ class Load(Owner):
         self.window_begin: float | None = None
         self.busy: set[int] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
-        self.recent: deque[tuple[float, float, float | None]] = deque(maxlen=400)  # ms, ms, tau of replies
+        self.recent: deque[tuple[float, float | None]] = deque(
+            maxlen=400
+        )  # TTFT in s and TPOT in ms of replies
         self.history: deque[tuple[float, int]] = deque(maxlen=64)  # clock, tokens
         self.verify = self.accepted = 0
         self.lags = array.array("d")
@@ -1613,7 +1617,7 @@ class Load(Owner):
         k1 = exchange.counts[0] if exchange.exact else 1
         rest = (exchange.output or 0) - k1
         tpot = (stamps[-1] - stamps[0]) / rest * 1e3 if rest > 0 and len(stamps) > 1 else None
-        self.recent.append((stamps[0] - exchange.sched, exchange.sched, tpot))
+        self.recent.append((stamps[0] - exchange.sched, tpot))
         if exchange.verify:
             self.verify += exchange.verify
             correct = exchange.correct
@@ -1669,7 +1673,9 @@ class Load(Owner):
                 assert self.rate is not None
                 self.arrival = self.zero + self.arrivals.expovariate(self.rate)
                 self._arrive()
-            await self.over
+            done, _ = await asyncio.wait([self.over, *helpers], return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()  # a helper ends only by a fault of its own
         finally:
             self.opened = False
             for helper in helpers:
@@ -1706,7 +1712,7 @@ class Load(Owner):
         then, tokens = next(((t, n) for t, n in self.history if now - t <= 1.05), (self.zero, 0))
         plan = self.plan
         ttft = statistics.median(entry[0] for entry in self.recent) * 1e3 if self.recent else None
-        tpots = [entry[2] for entry in self.recent if entry[2] is not None]
+        tpots = [entry[1] for entry in self.recent if entry[1] is not None]
         power, memory = self.bench.gpus.now()
         end = (self.window_begin or now) + plan.duration_s if self.phase == "window" else now
         say(
@@ -1922,7 +1928,8 @@ async def carry_out(bench: Bench) -> None:
             bench.left_s -= plan.warmup_s
             for run in range(1, plan.runs + 1):
                 await measure(bench, point, run)
-        await bench.server.write()
+        with contextlib.suppress(Stop):  # all runs are whole, whatever became of the server meanwhile
+            await bench.server.write()
     finally:
         bench.client.close()
         bench.gpus.end()
