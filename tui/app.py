@@ -834,7 +834,11 @@ class EagleApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A text field keeps its slashes."""
-        return not (action == "search" and isinstance(self.focused, Input))
+        if action != "search":
+            return True
+        from textual.widgets import TextArea  # of one dialog only
+
+        return not isinstance(self.focused, (Input, TextArea))
 
     async def action_search(self) -> None:
         """Search where there is a list, else in the log."""
@@ -974,11 +978,17 @@ class EagleApp(App[None]):
         if file is None:
             return None
 
-        def over() -> bool:
+        def now() -> "Run":
             known = [self.board.run, *self.board.runs]
-            return is_over(next((one for one in known if one is not None and one.run_id == run.run_id), run))
+            return next((one for one in known if one is not None and one.run_id == run.run_id), run)
 
-        return LogSource(f"run {run.short_id}", file, over)
+        def last_words() -> tuple[str, str | None] | None:
+            ended = now()
+            stamp = fmt.clock(fmt.epoch_of(ended.ended_at), self.board.utc_offset_s)
+            time = stamp if stamp != fmt.NONE else None
+            return (f"[eagletui] exit={ended.exit_code}", time) if ended.exit_code is not None else None
+
+        return LogSource(f"run {run.short_id}", file, lambda: is_over(now()), last_words)
 
     def offers(self, command: Command) -> bool:
         """Whether a command works here at all."""

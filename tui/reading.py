@@ -41,6 +41,7 @@ class LogSource:
     name: str  # for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`
     file: "LogFile"
     ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
+    last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
 
 class Reading:
@@ -185,12 +186,11 @@ class Reading:
 
     # -- following and fetching ------------------------------------------------------------------------------------
 
-    async def follow(self, ended: Callable[[], bool] | None = None) -> None:
+    async def follow(self, source: LogSource) -> None:
         """Follows the file until its writer has ended, or this is cancelled. Raises UsageError, HostError."""
-        file = self.file
-        assert file is not None
+        file = source.file
         lost_at: float | None = None
-        async for update in file.updates(ended):
+        async for update in file.updates(source.ended):
             self._opened.set()
             self.saw(update.records)
             self.behind_bytes = update.behind_bytes
@@ -202,6 +202,8 @@ class Reading:
                 if update.event not in ("truncated", "replaced"):
                     file.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
             self.ended = update.event == "ended"
+            if self.ended and (words := source.last_words()) is not None:
+                file.add_marker(*words)
             self._touch()
 
     async def earlier(self) -> bool:

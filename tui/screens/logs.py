@@ -151,25 +151,8 @@ class Logs(Mode):
                 ("← →", "side"),
                 *keys("/", "n N", "t", "[ ]", "e E", "z", "f", "V", "y", "?", "q", where="logs"),
             )
-        return keys(
-            "/",
-            "n N",
-            "R",
-            "[ ]",
-            "e E",
-            "z",
-            "w",
-            "f",
-            "V",
-            "W",
-            "t",
-            "|",
-            "y",
-            "Enter",
-            "?",
-            "q",
-            where="logs",
-        )
+        names = ("/", "n N", "R", "[ ]", "e E", "z", "f", "W", "V", "w", "t", "|", "y", "Enter", "?", "q")
+        return keys(*names, where="logs")
 
     def field_keys(self) -> Keys:
         turned = "highlight" if self.view.filter.only_hits else "filter"
@@ -184,7 +167,7 @@ class Logs(Mode):
 
     def footer_note(self) -> list[Run]:
         view = self.view
-        if view.lens is None:
+        if view.lens is None or view.lens.hidden:  # of a part of the log they would say little
             return []
         reading = view.reading
         told = len(reading.known_marks("error")) if reading is not None and not reading.whole else 0
@@ -218,7 +201,7 @@ class Logs(Mode):
     async def _follow(self, reading: Reading, source: LogSource) -> None:
         surveying = asyncio.create_task(reading.survey())
         try:
-            await reading.follow(source.ended)
+            await reading.follow(source)
             with contextlib.suppress(EagletuiError):
                 await surveying
         except EagletuiError as error:
@@ -576,7 +559,7 @@ class Logs(Mode):
             if source is None:
                 return
             other = Reading(source.name, file=source.file, touch=self.eagle.touch)
-            following = asyncio.create_task(other.follow(source.ended))
+            following = asyncio.create_task(other.follow(source))
             try:
                 await asyncio.wait(
                     (asyncio.ensure_future(asyncio.gather(reading.ready(), other.ready())), following),

@@ -539,7 +539,8 @@ class LogView(Scrolled):
         if reading is None or self.lens is None:
             return []
         facts: list[Run] = []
-        state = reading.state()
+        whole = self.board.reading if self.numbers else None
+        state = reading.state() or (whole.problem if whole is not None else None)
         if state is not None:
             facts += [("▲ ", "warn"), (state, "text"), (" · ", "muted")]
         elif reading.busy is not None and self.numbers:
