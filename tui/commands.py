@@ -75,7 +75,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", "A", "access lines", "All lines, or all but the access lines of the HTTP server"),
     Command("logs", "+ -", "context", "More or fewer lines around each hit, while only hits are shown"),
     Command("logs", ":", "go to", "A line, :3318; a time, :20:33; a place in the file, :50%", "screen.line"),
-    Command("logs", "Enter", "open", "Opens a fold; on a single line shows the whole of it", "screen.open"),
+    Command("logs", "Enter", "open", "Opens a fold; on a single line shows the whole of it"),
     Command("logs", "space", "open, close", "Opens the fold under the cursor, or closes it again"),
     Command("logs", "z", "folds", "Repeated lines and tracebacks folded, or every line"),
     Command("logs", "|", "side by side", "Two ranks, or another run, on a common time axis", "screen.beside"),
