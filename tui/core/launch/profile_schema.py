@@ -12,8 +12,13 @@ from tui.core.measure.model import ARM_LETTERS
 
 Text = Annotated[str, Field(strict=True)]
 Words = list[Text]
-Whole = Annotated[int, Field(strict=True, ge=1)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+# Beyond these somebody mistyped, and the host would pay for it: each user is a connection there, each run a file.
+Users = Annotated[int, Field(strict=True, ge=1, le=10_000)]
+Rate = Annotated[float, Field(strict=True, gt=0, le=10_000)]
+Tokens = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Repeats = Annotated[int, Field(strict=True, ge=1, le=1000)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=604_800)]  # a week
 
 
 class _Common(BaseModel):
@@ -46,12 +51,12 @@ class Bench(_Common):
     kind: Literal["bench"]
     driver: Literal["eagletui", "sglang", "command"] = "eagletui"
     dataset: Text = "prompts"
-    concurrency: Annotated[list[Whole], Field(min_length=1)] | None = None
-    rate: Annotated[list[Positive], Field(min_length=1)] | None = None
-    input_len: Whole | None = None
-    output_len: Whole | None = None
-    duration_s: Positive | None = None
-    runs: Whole = 3
+    concurrency: Annotated[list[Users], Field(min_length=1)] | None = None
+    rate: Annotated[list[Rate], Field(min_length=1)] | None = None
+    input_len: Tokens | None = None
+    output_len: Tokens | None = None
+    duration_s: Seconds | None = None
+    runs: Repeats = 3
     command: Words = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -84,7 +89,7 @@ class Experiment(_Common):
 
     kind: Literal["experiment"]
     bench: Text
-    pairs: Whole | None = None
+    pairs: Repeats | None = None
     looks: Annotated[list[Annotated[int, Field(strict=True, ge=3)]], Field(min_length=1)] | None = None
     margin: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.02
     budget_h: Positive | None = None
@@ -161,7 +166,7 @@ def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str
         return key, f"must be {context.get('expected', '')}", None
     if sort in ("less_than_equal", "less_than"):
         bound = context.get("le", context.get("lt"))
-        return key, f"must be {'at most' if 'le' in context else 'less than'} {bound:g}", None
+        return key, f"must be {'at most' if 'le' in context else 'less than'} {bound:,}", None
     if sort in ("greater_than_equal", "greater_than"):
         bound = context.get("ge", context.get("gt"))
         least = f"at least {bound:g}" if "ge" in context else f"more than {bound:g}"
