@@ -26,6 +26,8 @@ _COLUMNS = (
     "TPOT",
     "accept",
 )
+_LARGEST_FILE = 256 << 20  # bytes that are imported
+_PROBLEMS = 10  # lines that were left out, of which each is said
 _NUMBERS = 6  # columns from here on are aligned to the right
 
 
@@ -53,17 +55,26 @@ def results_import(file: Path, dry_run: bool, host: str | None, profile: str | N
     """`eagletui results import`: stores what a posted benchmark holds; nothing with --dry-run."""
     from tui.core.measure.imports import decode, read_posted
 
+    name = "standard input" if str(file) == "-" else one_line(str(file), 120)
     try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
+            data = source.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+        raise UsageError(f"{name}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+    if len(data) > _LARGEST_FILE:
+        raise UsageError(
+            f"{name} has more than {_LARGEST_FILE >> 20} MiB",
+            "cut out the part with the results",
+            slug="too_large",
+        )
     try:
         found = read_posted(decode(data), host=host, profile=profile)
     except UsageError as error:
-        name = "standard input" if str(file) == "-" else one_line(str(file), 120)
         raise UsageError(f"{name}: {error.message}", error.hint, slug=error.slug) from None
-    for problem in found.problems:
+    for problem in found.problems[:_PROBLEMS]:
         say(problem)
+    if (more := len(found.problems) - _PROBLEMS) > 0:
+        say(f"… and {more} more")
     if not dry_run:
         for record in found.records:
             rows = "".join(json.dumps(row) + "\n" for row in record.rows)

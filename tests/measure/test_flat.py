@@ -108,3 +108,10 @@ def test_a_tool_without_a_window_gives_its_whole_run():
 def test_an_open_loop_has_its_rate():
     record = flat(replace(BARE, load=replace(BARE.load, kind="open", concurrency=None, rate=2.5)))
     assert (record["request_rate"], record["max_concurrency"], record["load"]) == (2.5, None, "open")
+
+
+def test_a_posted_figure_is_none_of_ours():
+    hostile = {"valid": "yes", "result": "other", "max_concurrency": 9, "per_user_tok_s": 80.0, "speed": 3.0}
+    record = flat(replace(BARE, valid=False, posted=hostile))
+    assert (record["valid"], record["result"], record["max_concurrency"]) == (False, BARE.result_id, 4)
+    assert (record["per_user_tok_s"], record["speed"]) == (80.0, 3.0)

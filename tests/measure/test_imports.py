@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -198,3 +199,78 @@ def test_secrets_of_a_server_stay_out_of_the_store():
     store.write(result)
     stored = (store.results_dir() / f"{result.result_id}.json").read_text()
     assert "sk-very-secret" not in stored
+
+
+DETAILED = {"backend": "sglang", "completed": 1, "duration": 1.0, "output_lens": [3], "errors": [""]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"ttfts": [0.1], "itls": [[math.nan, math.inf]]},
+        {"ttfts": [10**400], "itls": [[10**400, 1]]},
+        {"ttfts": [math.nan], "itls": [[1e308, 1e308]]},
+        {"ttfts": [-0.1], "itls": [[1e-320, 0.0]]},
+        {"duration": 1e308, "completed": 10**400, "total_output_tokens": 1e300, "output_throughput": 1.0},
+        {"model_id": "vllm", "request_goodput": 10**400},
+        {"server_info": {"version": "1", "speculative_algorithm": "EAGLE", "speculative_num_steps": 10**400}},
+    ],
+)
+def test_what_no_clock_can_give_is_no_figure(values):
+    for found in read_posted(json.dumps(DETAILED | values), now=NOW).records:
+        json.dumps(flat(found.result), allow_nan=False)
+        json.dumps(found.rows, allow_nan=False)
+        store.write(found.result)
+        assert store.read(found.result.result_id) is not None
+        assert "per_user_tok_s" not in values or flat(found.result)["per_user_tok_s"] is None
+
+
+def test_a_seed_in_other_digits_is_none():
+    text = (DATA / "inputs/bench-2805-partial-failures.txt").read_text()
+    assert [result.load.seed for result in parse("Namespace(seed=²)\n" + text)] == [None]
+
+
+def test_a_result_of_ours_that_cannot_be_stored_is_said_and_hides_no_other():
+    posted = '{"completed": 1, "duration": 1.0}'
+    ours = to_json(parse(posted, now=NOW)[0])
+    for changed in (
+        {"result_id": "../evil"},
+        {"result_id": ""},
+        {"schema": 99},
+        {"load": None},
+        {"throughput": {"per_user_tok_s": 1e300}},
+        {"load": {"kind": "closed", "concurrency": 10**30}},
+    ):
+        bad = json.dumps(ours | changed)
+        for text in (f"{bad}\n{posted}", f"[{bad}, {posted}]"):
+            found = read_posted(text, now=NOW)
+            assert len(found.records) == 1
+            assert re.match(r"(line|entry) 1 is no result of this version", found.problems[0])
+        with pytest.raises(UsageError, match="no result of this version"):
+            parse(bad)
+
+
+def test_many_openings_of_nothing_cost_no_more_than_their_length(monkeypatch):
+    read = []
+    decode_piece = json.JSONDecoder.raw_decode
+    monkeypatch.setattr(
+        json.JSONDecoder,
+        "raw_decode",
+        lambda self, text, at=0: read.append(len(text)) or decode_piece(self, text, at),
+    )
+    with pytest.raises(UsageError):
+        parse('{"a": [1, 2, 3\n' * 3000)
+    assert max(read) < 10_000  # characters, of 45,000
+
+
+def test_an_object_of_any_length_and_layout_is_read_whole():
+    record = {
+        "completed": 1,
+        "duration": 1.0,
+        "tag": "ä" * 5000,
+        "errors": ["x" * 4097, "\ud83d\ude00" * 4000],
+    }
+    for indent in (None, 1):
+        for shift in range(20):
+            text = json.dumps(record | {"label": "y" * shift}, indent=indent)
+            assert len(parse(f"{text}\n{text}", now=NOW)) == 2

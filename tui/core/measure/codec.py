@@ -20,6 +20,7 @@ T = TypeVar("T")
 Decode = Callable[[Any], Any]
 
 _MAX_DEPTH = 60
+_LARGEST = 2**63  # no count, time or rate of ours is larger; such a number could be printed no more
 
 
 def to_json(value: object) -> Any:
@@ -145,6 +146,8 @@ def _text(raw: Any) -> str:
 def _integer(raw: Any) -> int:
     if type(raw) is not int:
         raise ValueError("is no whole number")
+    if abs(raw) > _LARGEST:
+        raise ValueError("is no number that can be measured")
     return raw
 
 
@@ -155,6 +158,8 @@ def _number(raw: Any) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise ValueError("is no finite number")
+    if abs(number) > _LARGEST:
+        raise ValueError("is no number that can be measured")
     return number
 
 

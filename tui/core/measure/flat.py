@@ -85,7 +85,8 @@ def flat(result: Result) -> dict[str, object]:
         "suspicious": list(result.suspicious),
         "notes": list(result.notes),
     }
-    return record | dict(result.posted)
+    # A posted figure stands where ours has none, and never for one of ours.
+    return record | {key: value for key, value in result.posted.items() if record.get(key) is None}
 
 
 def _first(*values: float | None) -> float | None:

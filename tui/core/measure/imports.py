@@ -34,6 +34,7 @@ from tui.core.measure.model import (
 from tui.core.measure.posted import Posted
 from tui.core.measure.posted_json import record_of
 from tui.core.measure.posted_text import TextReader
+from tui.core.measure.store import is_result_id
 from tui.core.text import sanitize
 
 POSTED_HOST = "posted"  # the host of a record that says none
@@ -44,6 +45,8 @@ _EXPECTED = (
 )
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _ROUNDING = 0.006  # of figures that are printed with two digits
+_PIECE = 4096  # characters
+_LONGEST_TOKEN = 16  # of JSON, but strings
 _LATENCY_POINTS = ("mean", "p50", "p90", "p95", "p99", "max")
 # Figures that have a place of their own in a result; the others are kept under their names.
 _PLACED = frozenset(
@@ -134,7 +137,8 @@ def read_posted(
         )
         found.append(Imported(replace(result, server=server), rows))
     if not found:
-        raise UsageError("no benchmark result is in it", _EXPECTED, slug="nothing_recognised")
+        why = f": {problems[0]}" if problems else ""
+        raise UsageError(f"no benchmark result is in it{why}", _EXPECTED, slug="nothing_recognised")
     return Import(tuple(found), tuple(problems))
 
 
@@ -149,9 +153,11 @@ def _records(text: str, problems: list[str]) -> Iterator[Posted | Result]:
     lines = [_clean(line) for line in re.split(r"\r\n|\n|\r", text)]
     whole = "\n".join(lines)
     if whole.lstrip().startswith("[") and (array := _decoded(whole, len(whole) - len(whole.lstrip()))):
-        for item in array[0] if isinstance(array[0], list) else ():
-            if isinstance(item, dict) and (record := _of_object(item)) is not None:
-                yield record
+        for number, item in enumerate(array[0] if isinstance(array[0], list) else (), 1):
+            if isinstance(item, dict):
+                record = _of_object(item, f"entry {number}", problems)
+                if record is not None:
+                    yield record
         return
     reader = TextReader()
     offset = after = 0
@@ -162,7 +168,7 @@ def _records(text: str, problems: list[str]) -> Iterator[Posted | Result]:
         brace = line.find("{")
         if brace >= 0 and (decoded := _decoded(whole, begin + brace)) is not None:
             raw, end = decoded
-            record = _of_object(raw) if isinstance(raw, dict) else None
+            record = _of_object(raw, f"line {number}", problems) if isinstance(raw, dict) else None
             if record is not None:
                 after = end
                 yield from reader.flush()
@@ -175,19 +181,38 @@ def _records(text: str, problems: list[str]) -> Iterator[Posted | Result]:
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int] | None:
-    try:
-        return json.JSONDecoder().raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
+    """The JSON value that begins there, and where it ends.
 
-
-def _of_object(raw: dict[str, Any]) -> Posted | Result | None:
-    if "result_id" in raw and raw.get("schema") == SCHEMA:  # one of ours
+    Tried on longer and longer pieces: what is none costs the piece that shows it (the error counts the lines before it).
+    """
+    size = _PIECE
+    while True:
+        piece = text[at : at + size]
         try:
-            return from_json(Result, raw)
-        except ValueError:
+            value, length = json.JSONDecoder().raw_decode(piece)
+            return value, at + length
+        except json.JSONDecodeError as error:
+            cut = error.pos > size - _LONGEST_TOKEN or error.msg.startswith("Unterminated string")
+            if not cut or len(piece) < size:
+                return None
+        except (ValueError, RecursionError):
             return None
-    return record_of(raw)
+        size *= 4
+
+
+def _of_object(raw: dict[str, Any], place: str, problems: list[str]) -> Posted | Result | None:
+    if not ("result_id" in raw and "schema" in raw):
+        return record_of(raw)
+    try:  # one of ours
+        if raw["schema"] != SCHEMA:
+            raise ValueError("another version wrote it")
+        result = from_json(Result, raw)
+        if not is_result_id(result.result_id):
+            raise ValueError("result_id: is no file name")
+    except ValueError as error:
+        problems.append(f"{place} is no result of this version of eagletui ({error}): left out")
+        return None
+    return result
 
 
 def _merged(records: Iterator[Posted | Result]) -> Iterator[Posted | Result]:

@@ -113,6 +113,7 @@ _COUNTS = frozenset(
         "peak_concurrent",
     ]
 )
+_SMALLEST, _LARGEST = 1e-12, 1e15  # what a clock or a counter can give, but 0
 _NOTHING = frozenset(("", "none", "null", "not set", "n/a", "na", "-"))
 
 Figure = float | int | str
@@ -161,6 +162,8 @@ class Posted:
                 self.figures[key] = UNLIMITED
             elif key != "max_concurrency":
                 self.broken.add(key)
+        elif not measurable(number):
+            self.broken.add(key)
         else:
             whole = key in _COUNTS and number.is_integer()
             self.figures[key] = int(number) if whole else number
@@ -172,6 +175,11 @@ class Posted:
     def count(self, key: str) -> int | None:
         value = self.figures.get(key)
         return value if isinstance(value, int) else None
+
+
+def measurable(number: float) -> bool:
+    """Whether it can have been measured: neither nan nor inf, nor so large or small that computing with it ends there."""
+    return number == 0 or _SMALLEST <= abs(number) <= _LARGEST
 
 
 def number_of(value: object) -> float | None:

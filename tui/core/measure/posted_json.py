@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tui.core.measure.model import SpecConfig
-from tui.core.measure.posted import JSON_KEYS, Posted, number_of
+from tui.core.measure.posted import JSON_KEYS, Posted, measurable, number_of
 from tui.core.text import one_line
 
 # Without the unit in SGLang of 2024; milliseconds all the same.
@@ -59,8 +59,6 @@ def _serving(raw: Mapping[str, Any]) -> Posted:
             posted.put(latency_key(*matched.groups()), value)
     rate = raw.get("request_rate")
     posted.put("request_rate", rate if isinstance(rate, str) else number_of(rate))
-    if is_vllm and isinstance(raw.get("request_goodput"), int | float):
-        posted.figures.setdefault("goodput_req_per_s", float(raw["request_goodput"]))
     cache = raw.get("cache_report")
     if isinstance(cache, dict):
         posted.put("cache_hit_rate_pct", cache.get("cache_hit_rate_pct"))
@@ -117,14 +115,15 @@ def _details(posted: Posted, raw: Mapping[str, Any]) -> None:
     seconds, tokens = 0.0, 0
     for index, (ttft, between, length) in enumerate(zip(ttfts, gaps, lengths, strict=True)):
         error = failed[index] if index < len(failed) else None
-        if not isinstance(between, list) or not all(type(gap) in (int, float) for gap in between):
+        if not isinstance(between, list) or not all(_number(gap) is not None for gap in between):
+            posted.rows.clear()
             return
         posted.rows.append(
             {
                 "i": index,
                 "in": _whole(inputs[index]),
                 "out": _whole(length),
-                "ttft_s": number_of(ttft),
+                "ttft_s": _number(ttft),
                 "gaps_us": [round(gap * 1e6) for gap in between],
                 "err": one_line(str(error), 300) if error else None,
             }
@@ -210,6 +209,13 @@ def _scaled(value: object, factor: float) -> float | None:
     return None if number is None else number * factor
 
 
+def _number(value: object) -> float | None:
+    """A number of a list: one that can have been measured."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if measurable(value) and value >= 0 else None
+
+
 def _text(value: object) -> str | None:
     return one_line(value, 200) if isinstance(value, str) and value.strip() else None
 
@@ -221,7 +227,7 @@ def _plain(value: object) -> object:
 
 
 def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
+    return value if type(value) is int and measurable(value) else None
 
 
 def _local_date(value: object) -> str | None:

@@ -188,7 +188,7 @@ class TextReader:
             block.dataset = one_line(dataset, 80)
         if (model := context.get("model")) not in (None, "None", ""):
             block.model = one_line(str(model), 200)
-        if (seed := context.get("seed")) is not None and seed.isdigit():
+        if re.fullmatch("[0-9]{1,18}", seed := context.get("seed", "")):
             block.seed = int(seed)
         if (temperature := number_of(context.get("temperature"))) is not None:
             block.temperature = temperature

@@ -47,8 +47,13 @@ def results_dir() -> Path:
     return data_dir() / "results"
 
 
+def is_result_id(text: str) -> bool:
+    """Whether a result may have this id: it is the name of its files."""
+    return _ID.fullmatch(text) is not None
+
+
 def _path(result_id: str) -> Path:
-    if not _ID.fullmatch(result_id):
+    if not is_result_id(result_id):
         raise UsageError(
             f"{one_line(result_id, 60)!r} is no result id",
             "eagletui results lists those that are stored",
