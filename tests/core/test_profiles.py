@@ -140,6 +140,8 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         ('kind = "bench"\ndataset = "sharegpt"', None, "is unknown"),
         ('kind = "bench"\ndriver = "aiperf"', "driver", "must be 'eagletui'"),
         ('kind = "bench"\nconcurrency = [0]', "concurrency.0", "at least 1"),
+        ('kind = "bench"\nconcurrency = [1, 4, 1]', None, "twice"),
+        ('kind = "bench"\nrate = [2, 2.0]', None, "twice"),
         ('kind = "bench"\nconcurrency = [99999999]', "concurrency.0", "at most 10,000"),
         ('kind = "bench"\nrate = [1e9]', "rate.0", "at most 10,000"),
         ('kind = "bench"\nduration_s = 1e9', "duration_s", "at most 604,800"),

@@ -63,6 +63,9 @@ class Bench(_Common):
     def _together(self) -> "Bench":
         if self.concurrency is not None and self.rate is not None:
             raise ValueError("concurrency and rate exclude each other|keep one of the two")
+        loads = self.concurrency or [f"{rate:g}" for rate in self.rate or ()]  # as results name them
+        if len(set(loads)) < len(loads):
+            raise ValueError("the same load is in it twice|runs says how often each is measured")
         if self.driver == "command" and not self.command:
             raise ValueError('driver = "command" needs a command|add command = ["program", "argument"]')
         if self.driver != "command" and self.command:
