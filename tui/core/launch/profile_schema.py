@@ -63,7 +63,8 @@ class Bench(_Common):
     def _together(self) -> "Bench":
         if self.concurrency is not None and self.rate is not None:
             raise ValueError("concurrency and rate exclude each other|keep one of the two")
-        loads = self.concurrency or [f"{rate:g}" for rate in self.rate or ()]  # as results name them
+        # As the ids of results name them.
+        loads = [f"c{users}" for users in self.concurrency or ()] + [f"r{rate:g}" for rate in self.rate or ()]
         if len(set(loads)) < len(loads):
             raise ValueError("the same load is in it twice|runs says how often each is measured")
         if self.driver == "command" and not self.command:
