@@ -51,7 +51,7 @@ def test_launched_followed_and_stopped_by_keyboard(
 
     # Another eagletui finds the run, and its log holds every byte once.
     (log,) = gpu_host.directory.rglob("log")
-    (run,) = command.json("ps", "gpu1")
+    (run,) = (one for one in command.json("ps", "gpu1") if one["profile"] == "tiny-eagle3")  # others may run here
     assert run["outcome"] == "ready"
     assert run["pid"] in sglang_cpu.processes()
     followed = subprocess.run(
@@ -59,11 +59,27 @@ def test_launched_followed_and_stopped_by_keyboard(
     )
     assert followed.stdout == log.read_bytes()
 
+    # Its log: what it decodes is plotted, the host counts what is searched for.
+    screen.keys("2")
+    screen.wait_for(r"serving │.*Prefill batch|serving │.*Decode batch", 30)
+    screen.wait_for(r"tok/s ─+ \d\d:\d\d:\d\d to \d\d:\d\d:\d\d.*accept length ─+ mean [1-4]\.\d\d", 30)
+    count = sum(b"accept len" in line for line in log.read_bytes().splitlines())
+    screen.keys("/")
+    screen.wait_for("Enter done")
+    screen.type("accept len")
+    screen.wait_for(rf"\b{count} hits", 30)
+    screen.keys("Enter")
+    screen.wait_for(rf"\b{count} of {count} hits", 30)
+    screen.keys("1")
+
     screen.keys("S")
     screen.wait_for(r"Stop this server on gpu1\?", 20)
     screen.wait_for(rf"PID\s+{run['pid']}", 5)
     screen.keys("Tab", "Enter")
     screen.wait_for(r"STOPPED\s+tiny-eagle3", 90)
+    screen.keys("2", "G")
+    screen.wait_for(r"\[eagletui\] exit=", 30)
+    screen.wait_for("read to its end")
     wait_until(lambda: not sglang_cpu.processes(), 30, lambda: f"left: {sglang_cpu.processes()}")
     screen.keys("q")
     assert screen.wait_exit() == 0
