@@ -41,7 +41,9 @@ class LogSource:
     name: str  # for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`
     file: "LogFile"
     ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
-    last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
+    last_words: Callable[[], tuple[str, str | None] | None] = lambda: (
+        None
+    )  # a line of ours then, and its time
 
 
 class Reading:
@@ -62,7 +64,6 @@ class Reading:
         window: LogWindow | None = None,
         file: "LogFile | None" = None,
         *,
-        start_s: float | None = None,
         touch: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
@@ -74,7 +75,7 @@ class Reading:
         self.problem: str | None = None
         self.search: HostSearch | None = None
         self.searching = False
-        self.start_s = start_s
+        self.start_s: float | None = None
         self.behind_bytes = 0
         self.ended = False
         self._touch = touch
@@ -191,7 +192,13 @@ class Reading:
         file = source.file
         lost_at: float | None = None
         async for update in file.updates(source.ended):
-            self._opened.set()
+            if update.event != "link_lost":  # before the file was seen, what is watched is all there is
+                self._opened.set()
+            if update.event in ("truncated", "replaced"):  # another log
+                self.series.clear()
+                self._earlier, self._first, self.start_s, self._started = [], file.window.first, None, False
+            elif update.event == "resumed":
+                self.problem = None
             self.saw(update.records)
             self.behind_bytes = update.behind_bytes
             if update.event == "link_lost":
@@ -337,6 +344,7 @@ class Reading:
                 try:
                     async for _ in search.run():
                         self._touch()
+                    self.problem = None
                 except EagletuiError as error:
                     self.problem = f"search: {error.message}"
                 self.searching = False
@@ -346,11 +354,6 @@ class Reading:
                     await asyncio.sleep(_GROWN_S)
         finally:
             self.searching = False
-
-    def stop_search(self) -> bool:
-        """Forgets a search that is under way; False where none is."""
-        was, self.searching = self.searching, False
-        return was
 
     async def survey(self) -> None:
         """What is not loaded: the number of the first line that is, phases and errors. Once the file is open."""
