@@ -55,6 +55,7 @@ class Said:
     ratio: float | None
     ci: tuple[float, float] | None
     text: str
+    reasons: tuple[str, ...]  # what limits it
     seconds: float
 
     @property
@@ -89,7 +90,8 @@ def run_seed(seed: int, home: Path) -> Said:
     (verdict,) = json.loads(done.stdout)["verdicts"]
     ci = tuple(verdict["ci"]) if verdict["ci"] else None
     took = time.monotonic() - began
-    return Said(seed, verdict["verdict"], verdict["ratio"], ci, verdict["text"], took)
+    reasons = tuple(verdict["reasons"])
+    return Said(seed, verdict["verdict"], verdict["ratio"], ci, verdict["text"], reasons, took)
 
 
 def _end_demo(home: Path) -> None:
@@ -106,14 +108,19 @@ def run_seeds(seeds: list[int], jobs: int, directory: Path) -> list[Said]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="of them")
     parser.add_argument("--jobs", type=int, default=4)
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="demo-verdicts-") as directory:
-        said = run_seeds(list(range(1, options.seeds + 1)), options.jobs, Path(directory))
+        said = run_seeds(
+            list(range(options.first, options.first + options.seeds)), options.jobs, Path(directory)
+        )
     for one in said:
         print(f"seed {one.seed:2}  {'right' if one.right else 'WRONG'}  {one.text}")
+        for reason in one.reasons:
+            print(f"         {reason}")
     right = sum(one.right for one in said)
     widths = sorted((one.ci[1] - one.ci[0]) / 2 for one in said if one.ci)
     print(f"{right} of {len(said)} say faster with an interval that contains {TRUTH - 1:.1%}")

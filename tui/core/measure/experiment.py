@@ -53,6 +53,7 @@ from tui.core.session import HostSession
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_REPEATS = 2  # of a bench none of whose runs count at a load
 _MAY_PASS = frozenset(["client_cpu", "client_lag", "foreign", "clocks", "errors"])  # guards
 _DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
 
@@ -383,7 +384,9 @@ class ExperimentRunner:
             if run is not None and not self._complete(cell):
                 cell = await self._until_ready(cell, run)
                 cell = await self._measure(cell, run)
-                if worth_repeating(self.record.bench, self._of(cell)):
+                for _ in range(_REPEATS):
+                    if not worth_repeating(self.record.bench, self._of(cell)):
+                        break
                     self._tell("no run counts at one of the loads: measured once more")
                     cell = await self._measure(replace(cell, bench_run_id=None), run)
         except LaunchFailed as failed:
@@ -445,7 +448,6 @@ class ExperimentRunner:
         record = self.record
         bench_run_id = cell.bench_run_id or runs.new_run_id(record.bench.name)
         cell = self._keep_cell(replace(cell, status=ArmStatus.RUNNING, bench_run_id=bench_run_id))
-        self._tell(None)
 
         async def start() -> Run:
             return await bench_run.start(
@@ -464,6 +466,7 @@ class ExperimentRunner:
             generator = await launching.patiently(self._session, start, self._tell)
             async with aclosing(bench_run.follow_run(self._session, generator)) as events:
                 async for event in events:
+                    self._tell(None)
                     if isinstance(event, Result):
                         cell = self._measured(cell, event)
                     else:
@@ -587,7 +590,6 @@ def verdicts_of(
         over: no launch will follow, for a reason that has nothing to do with what was measured.
     """
     results = tuple(results)
-    plan = Plan(_planned_pairs(record) if over else record.profile.pairs, record.profile.looks)
     stored = store.read_all()
     took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found: list[Verdict] = []
@@ -608,18 +610,18 @@ def verdicts_of(
             noise=noise_of(stored, metric(DEFAULT), like) if like is not None else None,
             launch_s=statistics.median(took) if took else None,
             margin=record.profile.margin,
-            plan=plan,
+            plan=Plan(_planned_pairs(record, here) if over else record.profile.pairs, record.profile.looks),
         )
         found += [replace(verdict, point=verdict.point or point) for verdict in judged]
     return tuple(found)
 
 
-def _planned_pairs(record: ExperimentRecord) -> int:
-    """How many pairs there can be at most in an experiment that is over: as planned, less those that failed."""
-    measured = {(cell.arm, cell.pair) for cell in record.cells if cell.status is ArmStatus.MEASURED}
+def _planned_pairs(record: ExperimentRecord, results: Iterable[Result]) -> int:
+    """How many pairs there can be at most in an experiment that is over: as planned, less those that lack a side."""
+    counting = {(result.arm, result.pair_number) for result in results if result.valid}
     rounds = range(1, record.pairs + 1)
     complete = [
-        sum((arm.letter, pair) in measured and (arm.against, pair) in measured for pair in rounds)
+        sum((arm.letter, pair) in counting and (arm.against, pair) in counting for pair in rounds)
         for arm in record.profile.arms
         if arm.against
     ]
