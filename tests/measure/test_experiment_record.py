@@ -13,9 +13,10 @@ import pytest
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
 from tui.core.measure import experiment_record
-from tui.core.measure.experiment import begin, look_decides, take_up, verdicts_of, worth_repeating
+from tui.core.measure.experiment import begin, take_up
 from tui.core.measure.experiment_record import Cell, ExperimentRecord
 from tui.core.measure.experiment_state import Timing, UnderWay, knocked_out, left_s, state_of
+from tui.core.measure.experiment_verdicts import look_decides, verdicts_of, worth_repeating
 from tui.core.measure.model import (
     ArmStatus,
     BenchProfile,
