@@ -336,6 +336,32 @@ async def test_two_ranks_side_by_side_keep_to_one_time_axis(tmp_path):
         await shows(pilot, " Log ")
 
 
+async def test_two_long_logs_are_read_from_end_to_end_together(tmp_path):
+    for name in ("a", "b"):
+        text = "".join(plain(n, name * 40) for n in range(1, 12_001))
+        (tmp_path / name).write_text(text)
+    async with Opened(tmp_path / "a", tmp_path / "b", size=(160, 30)) as pilot:
+        await until(pilot, lambda: pilot.app.screen.query(LogPair))
+        pair = pilot.app.screen.query_one(LogPair)
+        both = f"line {words(12_000)}. a.*line {words(12_000)}. b"
+        await until(pilot, lambda: re.search(both, screen_text(pilot.app)))
+        assert not any(side.reading.at_begin for side in pair.sides)
+        await pilot.press("g")
+        first = f"line {words(1)}. a.*line {words(1)}. b"
+        await until(pilot, lambda: re.search(first, screen_text(pilot.app)))
+        await pilot.press("G")
+        await until(pilot, lambda: re.search(both, screen_text(pilot.app)) and pair.following)
+        pair.show_key(10)  # near what is loaded: both go on backwards
+        begin = [side.reading.window.first for side in pair.sides]
+        await until(
+            pilot, lambda: all(s.reading.window.first < b for s, b in zip(pair.sides, begin, strict=True))
+        )
+        for row in rows(pilot):
+            said = re.findall(r"line (\w+)\. (a|b)", row)
+            assert len(said) == 2
+            assert said[0][0] == said[1][0]
+
+
 async def test_the_plot_follows_the_cursor_and_can_be_put_away(tmp_path):
     path = tmp_path / "x.log"
     lines = [decode(second, 60 + second % 20) for second in range(200)]

@@ -236,7 +236,8 @@ class Logs(Mode):
                     break
                 came = await (reading.earlier() if step < 0 else reading.later())
                 front.update()
-                if not came or not front.wants(step):
+                blank = isinstance(front, LogPair) and front.uneven(step)
+                if not came or not (blank or front.wants(step)):
                     break
         except EagletuiError as error:
             self.eagle.tell(error)
@@ -252,6 +253,9 @@ class Logs(Mode):
         if reading is None:
             return
         try:
+            if self.pair is not None:
+                await self._reach_both(self.pair, what, step)
+                return
             index = await reading.reach(what, step, view.here(step))
         except EagletuiError as error:
             self.eagle.tell(error)
@@ -265,6 +269,17 @@ class Logs(Mode):
                 view.open_hit(step)
         elif reading.problem is None:
             self.eagle.say(_NOTHING.get(what, "Nothing") + " in the whole log")
+
+    @staticmethod
+    async def _reach_both(pair: LogPair, what: str, step: int) -> None:
+        """The beginning or the end of both logs."""
+        for reading in {side.reading for side in pair.sides}:
+            await reading.reach(what, step, None)
+        pair.update()
+        if what == "end":
+            pair.action_bottom()
+        elif pair.keys():
+            pair.show_key(0)
 
     # -- searching -------------------------------------------------------------------------------------------------
 
@@ -586,6 +601,8 @@ class Logs(Mode):
         self.set_focus(pair)
         if stamp_s is not None:
             pair.call_after_refresh(pair.show_time, stamp_s)
+        elif pair.uneven(-1) and not self._loading:
+            self._more(-1)
         self.update()
 
     def close_pair(self) -> None:

@@ -94,15 +94,25 @@ class LogPair(Scrolled):
         return any(not (side.reading.at_begin if step < 0 else side.reading.at_tail) for side in self.sides)
 
     def lacking(self, step: int) -> "Reading":
-        """The log of which less is loaded that way on the common axis."""
-        ends: list[tuple[bool, float]] = []
-        for side, lens in zip(self.sides, self.lenses, strict=True):
-            ready = side.reading.at_begin if step < 0 else side.reading.at_tail
-            records = lens.window.records if step < 0 else reversed(lens.window.records)
-            start = side.reading.start_s or 0.0 if self.relative else 0.0
-            stamp = next((r.stamp_s for r in records if r.stamp_s is not None), start)
-            ends.append((ready, (start - stamp) if step < 0 else (stamp - start)))
+        """The log of which less is loaded that way on the common axis, of those that go on there."""
+        ends = self._ends(step)
         return self.sides[0 if ends[0] <= ends[1] else 1].reading
+
+    def uneven(self, step: int) -> bool:
+        """Whether one side is blank that way only because nothing of it is loaded there."""
+        ends = self._ends(step)
+        return abs(ends[0][1] - ends[1][1]) >= 1 and not min(ends)[0]
+
+    def _ends(self, step: int) -> list[tuple[bool, float]]:
+        """Of either side whether there is no more that way, and how far what is loaded reaches, in seconds."""
+        ends: list[tuple[bool, float]] = []
+        for side in self.sides:
+            reading = side.reading
+            start = reading.start_s or 0.0 if self.relative else 0.0
+            stamp = reading.first_stamp() if step < 0 else reading.last_stamp()
+            reach = (start if stamp is None else stamp) - start
+            ends.append((reading.at_begin if step < 0 else reading.at_tail, reach * step))
+        return ends
 
     def update(self) -> None:
         """Takes in what the logs got since, and repaints."""

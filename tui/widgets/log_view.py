@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -384,14 +384,10 @@ class LogView(Scrolled):
 
     def set_ranks(self, ranks: "frozenset[str] | None") -> None:
         """Shows lines of these ranks only; None shows all."""
-        from dataclasses import replace
-
         self.set_filter(replace(self.filter, ranks=ranks))
 
     def action_access(self) -> None:
         """Access lines of the HTTP server, or all but those."""
-        from dataclasses import replace
-
         self.set_filter(replace(self.filter, access=not self.filter.access))
 
     # -- painting --------------------------------------------------------------------------------------------------
