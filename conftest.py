@@ -5,6 +5,11 @@ import re
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+# A machine that is busy is no failure; in CI the same examples each time, elsewhere new ones.
+settings.register_profile("default", deadline=None, derandomize="EAGLETUI_CI" in os.environ)
+settings.load_profile("default")
 
 # Fixtures that start real servers, terminals or programs, and places of tests that start many or wait for deadlines;
 # the rest is `quick`: what may differ from one Python to the next.

@@ -234,6 +234,9 @@ def test_gpus_of_a_saved_file(shell: Shell) -> None:
         (["wait", "x", "--timeout", "nan"], 2, "usage"),
         (["wait", "x", "--timeout", "-1"], 2, "usage"),
         (["stop", "x", "--grace", "inf"], 2, "usage"),
+        (["breakeven", "--base-tok-s", "1e300", "--verify-ms", "1e300"], 2, "usage"),
+        (["breakeven", "--base-tok-s", "1e-320", "--verify-ms", "1"], 2, "usage"),
+        (["breakeven", "--base-tok-s", "89", "--verify-ms", "30", "--draft-ms", "1e300"], 2, "usage"),
         (["ps", "--nosuch"], 2, "usage"),
         (["profiles", "nosuch"], 2, "usage"),
         (["--profiles", "/nosuch", "ps"], 2, "usage"),
@@ -821,9 +824,9 @@ def test_nobody_is_asked_without_a_terminal(shell: Shell) -> None:
 async def test_a_command_outlasts_a_connection_that_sshd_drops(
     sshd, make_tcp_proxy, make_ssh_transport, monkeypatch
 ) -> None:
-    from tui import cli_commands
     from tui.config import HostEntry
     from tui.core.session import HostSession
+    from tui.verbs import servers
 
     proxy = await make_tcp_proxy(sshd.port)
     proxy.cut_after(1500)  # in the middle of the first login
@@ -832,6 +835,6 @@ async def test_a_command_outlasts_a_connection_that_sshd_drops(
     async def opened(name: str, asker: object) -> HostSession:
         return HostSession(HostEntry(name, name), transport)
 
-    monkeypatch.setattr(cli_commands, "open_session", opened)
-    async with cli_commands.session("gpu1") as session:
+    monkeypatch.setattr(servers, "open_session", opened)
+    async with servers.session("gpu1") as session:
         assert (await session.transport.run("echo at last")).stdout == b"at last\n"

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tui.cli_commands import _say_progress
 from tui.core.host.runs import Run, RunState
 from tui.core.log.phases import Outcome, Phase
 from tui.core.log.startup import StartupState
 from tui.core.watch import ServerState
 from tui.core.watchdog import Slower, Suspicion
+from tui.verbs.servers import _say_progress
 
 STATE = ServerState(
     Run("kimi-20261006T200103Z-4f9c2a", "server", "kimi", "gpu1", RunState.RUNNING),

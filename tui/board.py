@@ -17,11 +17,11 @@ from tui.core.log.phases import Outcome, Phase
 from tui.core.text import one_line
 
 if TYPE_CHECKING:
+    from tui.core.decide.economics import Economics
+    from tui.core.decide.past import Baseline
     from tui.core.host.runs import Run
     from tui.core.log.window import LogWindow
-    from tui.core.measure.economics import Economics
     from tui.core.measure.model import ExperimentState
-    from tui.core.measure.past import Baseline
     from tui.core.session import LaunchPlan, RunUpdate, ServerState, StopProgress
     from tui.reading import Reading
 
@@ -370,7 +370,7 @@ class Board:
         base = next(fitting, None)
         if base is None or not rate or model is None:
             return None
-        from tui.core.measure.economics import Economics
+        from tui.core.decide.economics import Economics
 
         cycle_ms = decode.accept_len * decode.running / rate * 1000
         return Economics(base.tok_s, cycle_ms, decode.accept_len), base

@@ -24,6 +24,8 @@ from tui.output import emit, say
 
 EXIT_INTERRUPTED = 130
 _MAX_SECONDS = 1e8  # three years: beyond that, somebody mistyped
+_TINY = 1e-6  # below that nothing is measured, and dividing by it gives no figure
+_MAX_FIGURE = 1e6  # tokens a second, milliseconds, tokens a cycle
 
 
 class _Commands(click.Group):
@@ -90,6 +92,8 @@ class _Above(click.ParamType[float]):
             number = float(value)
         except ValueError:
             number = math.nan
+        if 0 < number < _TINY:
+            self.fail(f"{one_line(str(value), 40)!r} is too close to 0")
         if not (0 < number < self.below or (self.zero and number == 0)):
             least = "from 0 on" if self.zero else "above 0"
             limit = f" and below {self.below:g}" if self.below < math.inf else ""
@@ -173,7 +177,7 @@ def demo(profiles: Path | None) -> int:
 @json_option
 def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
     """Memory, utilisation, power, temperature and processes of every GPU."""
-    from tui.cli_commands import gpus_command
+    from tui.verbs.servers import gpus_command
 
     return gpus_command(host, watch, file, query, as_json)
 
@@ -184,7 +188,7 @@ def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as
 def profiles(ctx: click.Context, as_json: bool) -> None:
     """Launch, bench and experiment profiles: list, show, import."""
     if ctx.invoked_subcommand is None:
-        from tui.cli_commands import profiles_list
+        from tui.verbs.servers import profiles_list
 
         ctx.exit(profiles_list(ctx.obj, as_json))
 
@@ -194,7 +198,7 @@ def profiles(ctx: click.Context, as_json: bool) -> None:
 @click.pass_obj
 def list_profiles(directory: Path | None, as_json: bool) -> int:
     """What is found, and what is broken."""
-    from tui.cli_commands import profiles_list
+    from tui.verbs.servers import profiles_list
 
     return profiles_list(directory, as_json)
 
@@ -209,7 +213,7 @@ def show_profile(
     directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
 ) -> int:
     """The command that would run."""
-    from tui.cli_commands import profiles_show
+    from tui.verbs.servers import profiles_show
 
     return profiles_show(directory, name, sets, host, as_json)
 
@@ -220,7 +224,7 @@ def show_profile(
 @json_option
 def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
     """A posted launch command or script becomes a profile; nothing is executed."""
-    from tui.cli_commands import profiles_import
+    from tui.verbs.servers import profiles_import
 
     return profiles_import(file, save_as, as_json)
 
@@ -245,7 +249,7 @@ def launch(
     as_json: bool,
 ) -> int:
     """Start a server from a profile."""
-    from tui.cli_commands import launch_command
+    from tui.verbs.servers import launch_command
 
     return launch_command(directory, name, host, sets, replace, wait_ready, timeout, as_json)
 
@@ -255,7 +259,7 @@ def launch(
 @json_option
 def ps(host: str | None, as_json: bool) -> int:
     """Runs on a host, and servers that others started."""
-    from tui.cli_commands import ps_command
+    from tui.verbs.servers import ps_command
 
     return ps_command(host, as_json)
 
@@ -268,7 +272,7 @@ def ps(host: str | None, as_json: bool) -> int:
 @json_option
 def wait(run: str, until: str, timeout: float | None, host: str | None, as_json: bool) -> int:
     """Wait until a run is ready, or has ended."""
-    from tui.cli_commands import wait_command
+    from tui.verbs.servers import wait_command
 
     return wait_command(run, until, timeout, host, as_json)
 
@@ -288,7 +292,7 @@ def wait(run: str, until: str, timeout: float | None, host: str | None, as_json:
 @json_option
 def stop(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
     """Stop a run with everything it started; says when the GPU memory is back."""
-    from tui.cli_commands import stop_command
+    from tui.verbs.servers import stop_command
 
     return stop_command(run, yes, grace, host, as_json)
 
@@ -304,7 +308,7 @@ def logs(what: str, beside: str | None, follow: bool, host: str | None, as_json:
 
     On a terminal it opens in a view, two logs side by side; its bytes are printed where the output goes elsewhere.
     """
-    from tui.cli_commands import logs_command, logs_view
+    from tui.verbs.servers import logs_command, logs_view
 
     if beside is None and (as_json or not _view_fits()):
         return logs_command(what, follow, host, as_json)
@@ -325,7 +329,7 @@ def _view_fits() -> bool:
 @json_option
 def diagnose(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     """Read any SGLang log: how far it came, why it died, what to change."""
-    from tui.cli_commands import diagnose_command
+    from tui.verbs.servers import diagnose_command
 
     return diagnose_command(what, host, as_json, follow=follow)
 
@@ -349,7 +353,7 @@ def results(
 ) -> None:
     """What was measured: list, import, export."""
     if ctx.invoked_subcommand is None:
-        from tui.cli_results import results_list
+        from tui.verbs.results import results_list
 
         ctx.exit(results_list(host, bench, profile, as_json))
 
@@ -358,7 +362,7 @@ def results(
 @_chosen
 def list_results(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
     """Stored results, newest first."""
-    from tui.cli_results import results_list
+    from tui.verbs.results import results_list
 
     return results_list(host, bench, profile, as_json)
 
@@ -371,7 +375,7 @@ def list_results(host: str | None, bench: str | None, profile: str | None, as_js
 @json_option
 def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
     """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
-    from tui.cli_results import results_import
+    from tui.verbs.results import results_import
 
     return results_import(file, dry_run, host, profile, as_json)
 
@@ -402,7 +406,7 @@ def measure(
     as_json: bool,
 ) -> int:
     """Measure a running server; each run is stored, with the conditions that it failed."""
-    from tui.cli_bench import bench_command
+    from tui.verbs.bench import bench_command
 
     return bench_command(directory, name, run, url, host, sets, as_json)
 
@@ -425,7 +429,7 @@ def verify_bench(
     as_json: bool,
 ) -> int:
     """Hold the load generator against SGLang's own benchmark, by turns on one server."""
-    from tui.cli_verify import verify_command
+    from tui.verbs.verify import verify_command
 
     return verify_command(directory, name, run, url, host, sets, as_json)
 
@@ -459,7 +463,7 @@ def aa_bench(
     as_json: bool,
 ) -> int:
     """The host's own noise: the launch profile NAME against itself, on real launches."""
-    from tui.cli_experiment import aa_command
+    from tui.verbs.experiment import aa_command
 
     return aa_command(directory, name, bench_name, pairs, host, resume, seed, as_json)
 
@@ -475,7 +479,7 @@ def experiment(
     directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool
 ) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts."""
-    from tui.cli_experiment import experiment_command
+    from tui.verbs.experiment import experiment_command
 
     return experiment_command(directory, name, host, resume, seed, as_json)
 
@@ -513,17 +517,19 @@ def compare(
     as_json: bool,
 ) -> int:
     """Which of two is faster, and how sure that is: results, runs, profiles, or EXPERIMENT:ARM."""
-    from tui.cli_verdicts import compare_command
+    from tui.verbs.verdicts import compare_command
 
     return compare_command((a, b), metric, concurrency, rate, margin / 100, host, as_json)
 
 
 @cli.command()
 @click.argument("results", nargs=-1, metavar="[RESULT_BASE [RESULT_SPEC]]")
-@click.option("--base-tok-s", type=_Above(), metavar="X", help="The baseline's rate of one user.")
-@click.option("--verify-ms", type=_Above(), metavar="Y", help="One verify step.")
-@click.option("--draft-ms", type=_Above(zero=True), metavar="Z", help="The drafts of one cycle.")
-@click.option("--accept-len", type=_Above(), metavar="T", help="Tokens a cycle, bonus token counted.")
+@click.option("--base-tok-s", type=_Above(_MAX_FIGURE), metavar="X", help="The baseline's rate of one user.")
+@click.option("--verify-ms", type=_Above(_MAX_FIGURE), metavar="Y", help="One verify step.")
+@click.option("--draft-ms", type=_Above(_MAX_FIGURE, zero=True), metavar="Z", help="The drafts of one cycle.")
+@click.option(
+    "--accept-len", type=_Above(_MAX_FIGURE), metavar="T", help="Tokens a cycle, bonus token counted."
+)
 @click.option(
     "--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce."
 )
@@ -542,7 +548,7 @@ def breakeven(
     as_json: bool,
 ) -> int:
     """Whether speculation pays: from two results, from figures, or predicted from a baseline's sweep alone."""
-    from tui.cli_verdicts import breakeven_command
+    from tui.verbs.verdicts import breakeven_command
 
     return breakeven_command(
         results, base_tok_s, verify_ms, draft_ms, accept_len, layers, concurrency, host, as_json
@@ -557,7 +563,7 @@ def breakeven(
 @click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
 def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
     """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
-    from tui.cli_results import results_export
+    from tui.verbs.results import results_export
 
     return results_export(refs, form, output)
 
@@ -567,7 +573,7 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     """Figures anew from the raw rows, where a definition has changed."""
-    from tui.cli_results import results_recompute
+    from tui.verbs.results import results_recompute
 
     return results_recompute(refs, as_json)
 
@@ -577,7 +583,7 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
 @json_option
 def doctor(host: str | None, as_json: bool) -> int:
     """What works, what is missing, and how to mend it."""
-    from tui.cli_commands import doctor_command
+    from tui.verbs.servers import doctor_command
 
     return doctor_command(host, as_json)
 
@@ -586,7 +592,7 @@ def doctor(host: str | None, as_json: bool) -> int:
 @json_option
 def paths(as_json: bool) -> int:
     """Where files are."""
-    from tui.cli_commands import paths_command
+    from tui.verbs.servers import paths_command
 
     return paths_command(as_json)
 

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from tui.core.decide.economics import Economics
+from tui.core.decide.pairing import Side, pair_up
+from tui.core.decide.pairing import launches as measured_launches
+from tui.core.decide.payoff import payoff
+from tui.core.decide.yardsticks import DEFAULT, metric
 from tui.core.errors import UsageError
-from tui.core.measure.economics import Economics
 from tui.core.measure.model import (
     ArmState,
     ArmStatus,
@@ -24,10 +28,6 @@ from tui.core.measure.model import (
     Verdict,
     VerdictKind,
 )
-from tui.core.measure.pairing import Side, pair_up
-from tui.core.measure.pairing import launches as measured_launches
-from tui.core.measure.payoff import payoff
-from tui.core.measure.yardsticks import DEFAULT, metric
 from tui.core.text import one_line
 
 COLORS = {"A": "muted", "B": "accent", "C": "violet", "D": "teal"}

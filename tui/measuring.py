@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from tui.app import EagleApp
     from tui.board import Board
+    from tui.core.decide.past import Configuration
+    from tui.core.experiment.record import ExperimentRecord
+    from tui.core.experiment.runner import ExperimentRunner
     from tui.core.host.runs import Run
     from tui.core.launch.profiles import LaunchProfile
-    from tui.core.measure.experiment import ExperimentRunner
-    from tui.core.measure.experiment_record import ExperimentRecord
     from tui.core.measure.model import BenchProfile, ExperimentProfile, ExperimentState
-    from tui.core.measure.past import Configuration
 
 _GROUP = "measure"
 
@@ -75,9 +75,9 @@ class Measuring:
 
     def _preview(self, name: str) -> Preview:
         from tui.core import records
+        from tui.core.experiment import record as experiment_record
+        from tui.core.experiment.state import STOP_S, bench_length_s
         from tui.core.launch.profiles import load_bench, load_experiment, load_launch, public_sets
-        from tui.core.measure import experiment_record
-        from tui.core.measure.experiment_state import STOP_S, bench_length_s
 
         host, dirs = self._app.board.host, self._dirs()
         profile = load_experiment(name, dirs)
@@ -101,7 +101,7 @@ class Measuring:
         self._work(partial(self._experiment, preview, resume, more_pairs), _GROUP)
 
     async def _experiment(self, preview: Preview, resume: bool, more_pairs: int) -> None:
-        from tui.core.measure.experiment import ExperimentRunner, begin, take_up
+        from tui.core.experiment.runner import ExperimentRunner, begin, take_up
 
         board = self._app.board
         try:
@@ -127,8 +127,8 @@ class Measuring:
         self._work(partial(self._bench, bench), _GROUP)
 
     async def _bench(self, bench: "BenchProfile") -> None:
+        from tui.core.experiment.runner import measure_running
         from tui.core.measure import target
-        from tui.core.measure.experiment import measure_running
 
         board = self._app.board
         try:
@@ -157,7 +157,7 @@ class Measuring:
                     return
 
     async def _again(self, run: "Run") -> None:
-        from tui.core.measure.experiment import under_way
+        from tui.core.experiment.runner import under_way
 
         try:
             session = self._app.live_session()
@@ -266,7 +266,7 @@ class Measuring:
 
     async def _ask_pair(self, shown: "ExperimentState") -> None:
         """One more pair of an experiment that is over: launches again, so it asks."""
-        from tui.core.measure import experiment_record
+        from tui.core.experiment import record as experiment_record
         from tui.screens.bench_dialogs import long_words
         from tui.screens.dialogs import Confirm, facts_of
 
@@ -305,7 +305,7 @@ class Measuring:
 
     async def _read_stored(self, instead: "ExperimentState | None" = None) -> None:
         """Reads it; what is on show gives way to it where that is still `instead`."""
-        from tui.core.measure import past
+        from tui.core.decide import past
 
         board = self._app.board
         host = board.host
@@ -329,13 +329,13 @@ class Measuring:
 
     async def configurations(self) -> "Sequence[Configuration]":
         """Everything that is stored of this host, newest first."""
-        from tui.core.measure import past
+        from tui.core.decide import past
 
         return await asyncio.to_thread(past.configurations, self._app.board.host)
 
     async def show(self, chosen: "Sequence[Configuration]") -> None:
         """Stored configurations side by side."""
-        from tui.core.measure import past
+        from tui.core.decide import past
 
         board = self._app.board
         found = await asyncio.to_thread(past.side_by_side, chosen)
@@ -364,7 +364,7 @@ class Measuring:
 def _write_export(shown: "ExperimentState") -> "list[Path]":
     """CSV and Markdown of every result of the arms, by arm; the files' paths. Raises UsageError where there is none."""
     from tui.config import data_dir, write_whole
-    from tui.core.measure import export, store
+    from tui.core.results import export, store
 
     results = [result for arm in shown.arms for result in arm.results]
     if not results:

@@ -51,7 +51,9 @@ def test_launched_followed_and_stopped_by_keyboard(
 
     # Another eagletui finds the run, and its log holds every byte once.
     (log,) = gpu_host.directory.rglob("log")
-    (run,) = (one for one in command.json("ps", "gpu1") if one["profile"] == "tiny-eagle3")  # others may run here
+    (run,) = (
+        one for one in command.json("ps", "gpu1") if one["profile"] == "tiny-eagle3"
+    )  # others may run here
     assert run["outcome"] == "ready"
     assert run["pid"] in sglang_cpu.processes()
     followed = subprocess.run(

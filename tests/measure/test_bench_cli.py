@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from truth_server import truth_server
 
-from tui.core.measure.flat import flat
 from tui.core.measure.model import Load, MeasuredServer, Result, Tool
+from tui.core.results.flat import flat
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -16,8 +16,9 @@ from tui.core.errors import EagletuiError, UsageError
 from tui.core.host import runs
 from tui.core.host.runs import RunState
 from tui.core.link.transport import SilentAsker
-from tui.core.measure import bench_run, store, target
+from tui.core.measure import bench_run, target
 from tui.core.measure.model import BenchProfile, GuardStatus, LiveRun, LoadPoint, Result
+from tui.core.results import store
 from tui.core.session import HostSession, open_session
 from tui.core.watch import is_over
 

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.cli import cli
-from tui.core.errors import UsageError
-from tui.core.measure import store
-from tui.core.measure.economics import (
+from tui.core.decide.economics import (
     Economics,
     alpha_of,
     curve,
@@ -24,10 +22,12 @@ from tui.core.measure.economics import (
     predict,
     tau_of,
 )
+from tui.core.decide.pairing import Side
+from tui.core.decide.payoff import payoff, predictions
+from tui.core.decide.verify_cost import AllReduce, Weight, verify_cost
+from tui.core.errors import UsageError
 from tui.core.measure.model import Guard, GuardStatus
-from tui.core.measure.pairing import Side
-from tui.core.measure.payoff import payoff, predictions
-from tui.core.measure.verify_cost import AllReduce, Weight, verify_cost
+from tui.core.results import store
 
 
 def side(name, *launches):
@@ -98,6 +98,8 @@ def test_at_break_even_nothing_is_won_or_lost(base_tok_s, cycle_ms, tau):
     assert found.margin is not None
     if abs(found.margin) > 1e-9 * tau:
         assert (found.speedup > 1) == (found.margin > 0)
+    assert len(curve(found, 1e12)) == 41  # a break-even out of reach is no table without end
+    assert alpha_of(3.0, 10**18) is None
     points = curve(found, 4.0)
     assert points[0][0] == 1
     assert points[-1] == (4.0, pytest.approx(found.speedup_at(4.0)))

@@ -16,14 +16,14 @@ import pytest
 
 from tui.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
+from tui.core.experiment import record as experiment_record
+from tui.core.experiment.record import ExperimentRecord
+from tui.core.experiment.runner import ExperimentRunner, begin, measure_running, take_up
+from tui.core.experiment.state import stored_state
 from tui.core.host.runs import Run, RunState
 from tui.core.launch.profiles import load_launch
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker
-from tui.core.measure import experiment_record, store
-from tui.core.measure.experiment import ExperimentRunner, begin, measure_running, take_up
-from tui.core.measure.experiment_record import ExperimentRecord
-from tui.core.measure.experiment_state import stored_state
 from tui.core.measure.model import (
     ArmStatus,
     BenchProfile,
@@ -34,6 +34,7 @@ from tui.core.measure.model import (
     VerdictKind,
 )
 from tui.core.measure.target import of_run
+from tui.core.results import store
 from tui.core.session import HostSession, open_session
 from tui.demo.client import ensure_demo, stop_demo
 

@@ -10,13 +10,15 @@ from dataclasses import replace
 
 import pytest
 
+from tui.core.decide.noise import noise_report
+from tui.core.decide.schedule import schedule
 from tui.core.errors import EagletuiError, UsageError
+from tui.core.experiment import record as experiment_record
+from tui.core.experiment.record import Cell, ExperimentRecord
+from tui.core.experiment.runner import begin, take_up
+from tui.core.experiment.so_far import look_decides, verdicts_of, worth_repeating
+from tui.core.experiment.state import Timing, UnderWay, knocked_out, left_s, state_of
 from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
-from tui.core.measure import experiment_record
-from tui.core.measure.experiment import begin, take_up
-from tui.core.measure.experiment_record import Cell, ExperimentRecord
-from tui.core.measure.experiment_state import Timing, UnderWay, knocked_out, left_s, state_of
-from tui.core.measure.experiment_verdicts import look_decides, verdicts_of, worth_repeating
 from tui.core.measure.model import (
     ArmStatus,
     BenchProfile,
@@ -29,8 +31,6 @@ from tui.core.measure.model import (
     Result,
     VerdictKind,
 )
-from tui.core.measure.noise import noise_report
-from tui.core.measure.schedule import schedule
 from tui.core.records import PhaseHistory
 
 BENCH = BenchProfile("b", (LoadPoint(1),), duration_s=60.0, runs=3)
@@ -121,7 +121,7 @@ def test_one_process_a_host(record):
         with experiment_record.only_one("gpu2"):
             pass
     # Whoever is killed lets go.
-    script = "from tui.core.measure.experiment_record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
+    script = "from tui.core.experiment.record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 9
     with experiment_record.only_one("gpu1"):
         pass

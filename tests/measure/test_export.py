@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.measure import export, store
-from tui.core.measure.imports import parse
 from tui.core.measure.model import Guard, GuardStatus, Throughput
+from tui.core.results import export, store
+from tui.core.results.imports import parse
 
 COMMAND = Path(sys.executable).parent / "eagletui"
 ARGV = ("python", "-m", "sglang.launch_server", "--tp", "8", "--api-key", "sk-secret-secret")

@@ -9,13 +9,13 @@ import random
 
 import pytest
 
-from tui.core.measure.cases import judge
+from tui.core.decide.cases import judge
+from tui.core.decide.pairing import Side, noise_of, setting
+from tui.core.decide.schedule import schedule
+from tui.core.decide.stats import paired
+from tui.core.decide.verdicts import Plan, compare, compare_all
+from tui.core.decide.yardsticks import metric
 from tui.core.measure.model import VerdictKind
-from tui.core.measure.pairing import Side, noise_of, setting
-from tui.core.measure.schedule import schedule
-from tui.core.measure.stats import paired
-from tui.core.measure.verdicts import Plan, compare, compare_all
-from tui.core.measure.yardsticks import metric
 
 RUN_CV, RUNS = 0.004, 3
 EFFECT = math.log(1.091)

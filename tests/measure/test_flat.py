@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from tui.core.measure.flat import flat
 from tui.core.measure.model import (
     Counts,
     Distribution,
@@ -18,6 +17,7 @@ from tui.core.measure.model import (
     Tool,
     Window,
 )
+from tui.core.results.flat import flat
 
 BARE = Result(
     result_id="decode-20261101T100000Z-abc123-c4-1",

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.measure import store
-from tui.core.measure.codec import to_json
-from tui.core.measure.flat import flat
-from tui.core.measure.imports import decode, parse, read_posted
+from tui.core.results import store
+from tui.core.results.codec import to_json
+from tui.core.results.flat import flat
+from tui.core.results.imports import decode, parse, read_posted
 
 DATA = Path(__file__).parents[1] / "data" / "bench"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.measure.schedule import schedule
-from tui.core.measure.stats import (
+from tui.core.decide.schedule import schedule
+from tui.core.decide.stats import (
     components,
     holm,
     look_alphas,
@@ -164,7 +164,7 @@ def test_every_round_has_each_arm_once_and_every_second_one_is_mirrored():
 
 def test_no_heavy_import_before_a_verdict_is_asked_for():
     script = (
-        "import sys, tui.core.measure.verdicts as v; print({'mpmath', 'numpy', 'scipy'} & set(sys.modules))"
+        "import sys, tui.core.decide.verdicts as v; print({'mpmath', 'numpy', 'scipy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

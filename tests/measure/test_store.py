@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.measure import store
-from tui.core.measure.codec import from_json, to_json
 from tui.core.measure.model import (
     Distribution,
     Guard,
@@ -30,6 +28,8 @@ from tui.core.measure.model import (
     Tool,
     Window,
 )
+from tui.core.results import store
+from tui.core.results.codec import from_json, to_json
 
 
 def measured(number: int = 1, **changes) -> Result:
@@ -283,7 +283,7 @@ _WRITER = textwrap.dedent(
     import gzip, json, sys
     sys.path.insert(0, sys.argv[1])
     from test_store import measured
-    from tui.core.measure import store
+    from tui.core.results import store
     print("ready", flush=True)
     number = 0
     while True:

@@ -8,14 +8,14 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core import records
+from tui.core.decide.cases import screening_bound
+from tui.core.decide.pairing import Side, launch_seconds, matched, noise_of, setting
+from tui.core.decide.verdicts import Plan, compare, compare_all
+from tui.core.decide.yardsticks import metric
 from tui.core.errors import UsageError
-from tui.core.measure import store
-from tui.core.measure.cases import screening_bound
 from tui.core.measure.model import Counts, Distribution, Guard, GuardStatus, Latencies, LoadPoint, Noise
-from tui.core.measure.pairing import Side, launch_seconds, matched, noise_of, setting
-from tui.core.measure.verdicts import Plan, compare, compare_all
-from tui.core.measure.yardsticks import metric
 from tui.core.records import LaunchRecord
+from tui.core.results import store
 
 A_RUNS = [(81.6, 81.9, 82.3), (82.2, 82.2, 82.6), (81.8, 81.8, 82.6)]
 B_RUNS = [(89.8, 89.8, 90.2), (89.2, 89.5, 89.5), (89.4, 89.4, 89.4)]

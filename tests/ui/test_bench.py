@@ -14,11 +14,13 @@ from driving import screen_text, shows, until
 
 from tui.app import EagleApp
 from tui.comparison import compare
+from tui.core.decide import past
+from tui.core.decide.past import Baseline
 from tui.core.errors import UsageError
+from tui.core.experiment import runner as experiment
 from tui.core.log.diagnosis import Diagnosis
-from tui.core.measure import experiment, past, store
 from tui.core.measure.model import ArmStatus, ExperimentState, LoadPoint, VerdictKind
-from tui.core.measure.past import Baseline
+from tui.core.results import store
 from tui.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
 from tui.screens.dialogs import Confirm, Facts
 
@@ -537,9 +539,9 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
 
 
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
+    from tui.core.experiment import record as experiment_record
+    from tui.core.experiment.record import Cell
     from tui.core.launch.profiles import load_bench, load_experiment, load_launch
-    from tui.core.measure import experiment_record
-    from tui.core.measure.experiment_record import Cell
 
     dirs = [profiles]
     profile = load_experiment("pays", dirs)
@@ -720,7 +722,7 @@ def test_baselines_are_read_from_what_is_stored():
 
 
 def test_statuses_have_a_glyph_each():
-    from tui.widgets.arm_card import _STATUS
+    from tui.widgets.bench.arm_card import _STATUS
 
     assert set(_STATUS) == set(ArmStatus)
     assert len({glyph + word for glyph, word, _ in _STATUS.values()}) == len(_STATUS)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets import chart
-from tui.widgets.chart import Series
+from tui.widgets.bench import chart
+from tui.widgets.bench.chart import Series
 from tui.widgets.paint import Canvas
 
 

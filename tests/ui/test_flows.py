@@ -470,7 +470,7 @@ async def test_every_key_of_the_table_is_bound():
     from tui.screens.bench import Bench
     from tui.screens.logs import Logs
     from tui.screens.profiles import Profiles
-    from tui.widgets.log_view import LogView
+    from tui.widgets.log.view import LogView
 
     named = {"/": "slash", "?": "question_mark", "^P": "ctrl+p", "[": "left_square_bracket", "]": "right_square_bracket",
              "Enter": "enter", "Esc": "escape", "Tab": "tab", ":": "colon", "|": "vertical_line", "+": "plus",

@@ -13,9 +13,9 @@ from tui.app import EagleApp
 from tui.core.link.local import LocalTransport
 from tui.log_app import LogApp, Target
 from tui.screens.logs import Logs
-from tui.widgets.log_head import RankLine
-from tui.widgets.log_pair import LogPair
-from tui.widgets.log_view import LogView
+from tui.widgets.log.head import RankLine
+from tui.widgets.log.pair import LogPair
+from tui.widgets.log.view import LogView
 
 TRACE = (
     '[2026-10-06 20:59:59 TP3] Scheduler hit an exception: Traceback (most recent call last):\n'

@@ -5,8 +5,8 @@ import random
 import pytest
 from rich.cells import cell_len
 
-from tui.widgets.log_plot import axis_of
-from tui.widgets.log_text import flat, width_of, window, wrapped
+from tui.widgets.log.plot import axis_of
+from tui.widgets.log.text import flat, width_of, window, wrapped
 
 ODD = "ab\tc 重みé\u0301x👩\u200d💻 \u200b한국어 z" * 4
 
@@ -27,7 +27,9 @@ def test_a_window_shows_the_cells_it_is_asked_for(text: str):
             assert width_of(shown) <= width
             if start + width < total:
                 assert width_of(shown) >= width - 1  # less only where a wide character is cut
-            assert shown[1:] == text[begin + 1 : begin + len(shown)]  # the first one may be a wide one's blank
+            assert (
+                shown[1:] == text[begin + 1 : begin + len(shown)]
+            )  # the first one may be a wide one's blank
 
 
 def test_a_wide_character_that_an_edge_cuts_is_a_blank():

@@ -8,7 +8,7 @@ from tui.app import EagleApp
 from tui.core.log.logs import LogRecord
 from tui.core.log.startup import Phase
 from tui.core.session import RunUpdate
-from tui.widgets.log_view import LogView
+from tui.widgets.log.view import LogView
 
 
 def record(number: int, text: str, **changes: object) -> LogRecord:

@@ -13,15 +13,15 @@ from tui.comparison import ArmView, Comparison, compare
 from tui.core.measure.model import ExperimentState, LoadPoint
 from tui.screens.base import Mode
 from tui.screens.dialogs import Facts
-from tui.widgets.arm_card import CARDS_FROM, Arms
-from tui.widgets.bench_head import BenchHead
-from tui.widgets.bench_start import BenchStart
-from tui.widgets.economics_plot import EconomicsPlot
+from tui.widgets.bench.arm_card import CARDS_FROM, Arms
+from tui.widgets.bench.economics_plot import EconomicsPlot
+from tui.widgets.bench.head import BenchHead
+from tui.widgets.bench.live_plot import LivePlot
+from tui.widgets.bench.run_dots import RunDots
+from tui.widgets.bench.start import BenchStart
+from tui.widgets.bench.verdict_strip import VerdictStrip
 from tui.widgets.footer import Keys
-from tui.widgets.live_plot import LivePlot
 from tui.widgets.paint import Painted
-from tui.widgets.run_dots import RunDots
-from tui.widgets.verdict_strip import VerdictStrip
 
 if TYPE_CHECKING:
     from tui.measuring import Preview

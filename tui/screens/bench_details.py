@@ -7,9 +7,9 @@ from tui.comparison import ArmEconomics, ArmView, Comparison
 from tui.core.measure.model import GuardStatus, Result, Verdict
 from tui.core.text import one_line
 from tui.screens.dialogs import Line, facts_of
-from tui.widgets.arm_card import run_place
+from tui.widgets.bench.arm_card import run_place
+from tui.widgets.bench.verdict_strip import GLYPHS, pending
 from tui.widgets.paint import Run, join, wrap
-from tui.widgets.verdict_strip import GLYPHS, pending
 
 _LEVELS = {
     "L0": "a single run: no error bar at all",
@@ -90,8 +90,8 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
 
 def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
     """A cycle against a decode step, what follows, and why a cycle may be too dear."""
+    from tui.core.decide.verify_cost import Weight, verify_cost
     from tui.core.measure import allreduce
-    from tui.core.measure.verify_cost import Weight, verify_cost
 
     e = one.economics
     lines = _paragraph(one_line(e.text), width, "strong!")

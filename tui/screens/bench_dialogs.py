@@ -17,12 +17,12 @@ from tui.core.log.phases import Outcome
 from tui.core.measure.model import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
 from tui.screens.dialogs import Dialog, Folded, Line, Lines, key_row
-from tui.widgets.bench_head import load_words
+from tui.widgets.bench.head import load_words
 from tui.widgets.paint import Run, cells, clip, join, words
 
 if TYPE_CHECKING:
     from tui.app import EagleApp
-    from tui.core.measure.past import Configuration
+    from tui.core.decide.past import Configuration
     from tui.core.session import ServerState
     from tui.measuring import Preview
 
@@ -191,7 +191,7 @@ def warning_lines(texts: Sequence[str]) -> list[Line]:
 
 def bench_lines(bench: BenchProfile) -> list[Line]:
     """What a bench asks of a server, and how long it takes."""
-    from tui.core.measure.experiment_state import bench_length_s
+    from tui.core.experiment.state import bench_length_s
 
     word = load_words(bench.points[0])[0]
     loads = ", ".join(load_words(point)[1] for point in bench.points)
@@ -519,7 +519,7 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
         return entries
 
     def _fits(self, at: int) -> bool:
-        from tui.core.measure.past import comparable
+        from tui.core.decide.past import comparable
 
         return not self._chosen or comparable(self._found[self._chosen[0]], self._found[at])
 

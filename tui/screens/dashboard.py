@@ -14,7 +14,7 @@ from tui.widgets.crash_card import CrashCard
 from tui.widgets.footer import Keys
 from tui.widgets.gpu_panel import GpuPanel
 from tui.widgets.host_line import HostLine
-from tui.widgets.log_view import LogView
+from tui.widgets.log.view import LogView
 from tui.widgets.ranks import RanksPanel
 from tui.widgets.server_card import ServerCard
 

@@ -21,11 +21,11 @@ from tui.core.errors import EagletuiError, UsageError
 from tui.reading import LogSource, Reading, line_text
 from tui.screens.base import Mode
 from tui.widgets.footer import Keys
-from tui.widgets.log_head import HitCount, LogState, Prompt, RankLine, counted
-from tui.widgets.log_pair import LEAST_WIDTH, LogPair, Side
-from tui.widgets.log_plot import DecodePlot
-from tui.widgets.log_scroll import Scrolled
-from tui.widgets.log_view import LogView
+from tui.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
+from tui.widgets.log.pair import LEAST_WIDTH, LogPair, Side
+from tui.widgets.log.plot import DecodePlot
+from tui.widgets.log.scroll import Scrolled
+from tui.widgets.log.view import LogView
 from tui.widgets.paint import Run
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.board import Board, run_name
-from tui.widgets.log_view import line_of
+from tui.widgets.log.view import line_of
 from tui.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.widgets.reasons import reasons, written
 from tui.widgets.server_card import LONG, phase_rows

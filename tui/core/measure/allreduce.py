@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from tui.config import data_dir, write_whole
+from tui.core.decide.verify_cost import AllReduce
 from tui.core.errors import EagletuiError
+from tui.core.experiment.launching import patiently
 from tui.core.host import runs
 from tui.core.host.runs import InRunDir, LaunchRequest, Run
 from tui.core.launch.profiles import is_secret_env
 from tui.core.link.scripts import shell_path
-from tui.core.measure.codec import from_json, to_json
-from tui.core.measure.launching import patiently
 from tui.core.measure.model import BenchProfile, Result
-from tui.core.measure.verify_cost import AllReduce
+from tui.core.results.codec import from_json, to_json
 from tui.core.session import HostSession
 from tui.core.text import one_line
 from tui.core.watch import is_over

@@ -11,10 +11,10 @@ from typing import Any
 import tui
 from tui.core.errors import EagletuiError
 from tui.core.measure.asked import asked_flags, differences
-from tui.core.measure.codec import from_json, to_json
 from tui.core.measure.guards import Judgement, ServerChecks, judge
 from tui.core.measure.metrics import Figures, Meta, Row, figures
 from tui.core.measure.model import BenchProfile, Load, LoadPoint, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line, sanitize
 
 ROWS_LIMIT = 1 << 30  # bytes of rows, unpacked

@@ -19,19 +19,20 @@ from typing import Any
 
 from tui.core import records
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
+from tui.core.experiment.launching import patiently
 from tui.core.host import runs
 from tui.core.host.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.host.follow import Chunk, follow
 from tui.core.host.runs import InRunDir, LaunchRequest, Run, RunState
 from tui.core.launch.profiles import is_secret_env
 from tui.core.link.transport import LinkState, Transport
-from tui.core.measure import command, referee, store, target
+from tui.core.measure import command, referee, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
-from tui.core.measure.launching import patiently
 from tui.core.measure.model import BenchProfile, LiveRun, MeasuredServer, Result
 from tui.core.measure.target import Seen, Target
 from tui.core.measure.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
 from tui.core.records import LaunchRecord
+from tui.core.results import store
 from tui.core.session import HostSession
 from tui.core.text import one_line
 from tui.core.watch import is_over

@@ -15,10 +15,10 @@ from tui.core.errors import UsageError
 from tui.core.host.runs import InRunDir
 from tui.core.measure.assemble import Asked, point_of, result_id
 from tui.core.measure.guards import simulated
-from tui.core.measure.imports import decode, read_posted
 from tui.core.measure.model import BenchProfile, Guard, GuardStatus, Load, LoadPoint, Result, Tool
 from tui.core.measure.target import Seen, Target
 from tui.core.measure.workload import DEFAULT_INPUT_LEN, Dataset
+from tui.core.results.imports import decode, read_posted
 from tui.core.text import one_line
 
 TOOL = "command"

@@ -17,11 +17,11 @@ from tui.core.errors import UsageError
 from tui.core.host.runs import InRunDir
 from tui.core.measure.assemble import Asked, result_of, server_of
 from tui.core.measure.guards import Judgement, judge
-from tui.core.measure.imports import read_posted
 from tui.core.measure.metrics import Figures, counter, figures
 from tui.core.measure.model import Guard, GuardStatus, Result, Speculation, Tool, Window
 from tui.core.measure.target import Seen
 from tui.core.measure.workload import Dataset
+from tui.core.results.imports import read_posted
 
 TOOL = "sglang"
 PROGRAM = InRunDir("referee.py")

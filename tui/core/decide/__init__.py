@@ -1,0 +1,1 @@
+"""Deciding: statistics, launch pairs, verdicts, the economics of speculation."""

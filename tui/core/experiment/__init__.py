@@ -1,0 +1,1 @@
+"""Experiments: interleaved launches, measured, recorded, taken up again."""

@@ -1,0 +1,186 @@
+"""What is stored of an experiment: one JSON file under the data directory, written anew after every step.
+
+The file is written under a temporary name and renamed, so that a kill at any moment leaves the step before or the step
+after. What was measured is in the results (`store`); the record names them.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tui.config import data_dir, private_dir, write_whole
+from tui.core.errors import EagletuiError
+from tui.core.launch.profiles import LaunchProfile, is_secret_env, public_sets
+from tui.core.measure.model import ArmStatus, BenchProfile, ExperimentProfile, Verdict
+from tui.core.results.codec import from_json, to_json
+from tui.core.text import one_line
+
+SCHEMA = 1
+FINISHED = ("done", "early")  # outcomes after which there is nothing to resume
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One launch of an experiment with what is measured on it."""
+
+    number: int  # place in the order, from 1
+    arm: str  # letter
+    pair: int  # round, from 1
+    status: ArmStatus = ArmStatus.QUEUED
+    run_id: str | None = None  # of the server; known before it is asked for
+    bench_run_id: str | None = None  # of the load generator
+    started_at: str | None = None  # ISO 8601 UTC
+    ended_at: str | None = None
+    ready_after_s: float | None = None
+    spent_s: float = 0.0  # launching, measuring, stopping: what the budget counts
+    phase: str | None = None  # where a failed launch ended
+    cause: str | None = None  # slug of a failure, or why it was skipped
+    reason: str | None = None  # one sentence of it
+    advice: tuple[str, ...] = ()
+    change: Mapping[str, object] = field(default_factory=dict)  # that would mend it: `--set` values
+    result_ids: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        return self.status in (ArmStatus.MEASURED, ArmStatus.FAILED, ArmStatus.SKIPPED)
+
+
+@dataclass(frozen=True)
+class ExperimentRecord:
+    """An experiment, under way or over."""
+
+    experiment_id: str
+    host: str
+    profile: ExperimentProfile  # secrets masked
+    bench: BenchProfile
+    seed: int  # of the order, and of the prompts
+    cells: tuple[Cell, ...]
+    configurations: Mapping[str, str] = field(default_factory=dict)  # letter to a sum of what it launches
+    started_at: str | None = None  # ISO 8601 UTC
+    ended_at: str | None = None
+    outcome: str = "running"  # running, stopped, budget; done, early (a look decided)
+    message: str | None = None  # how it ended
+    verdicts: tuple[Verdict, ...] = ()
+    schema: int = SCHEMA
+
+    @property
+    def name(self) -> str:
+        return self.profile.name
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(cell.arm for cell in self.cells)
+
+    @property
+    def pairs(self) -> int:
+        return max((cell.pair for cell in self.cells), default=0)
+
+    @property
+    def resumable(self) -> bool:
+        return self.outcome not in FINISHED
+
+    @property
+    def spent_s(self) -> float:
+        return sum(cell.spent_s for cell in self.cells)
+
+    def with_cell(self, cell: Cell) -> "ExperimentRecord":
+        """The record with one of its cells replaced."""
+        return replace(self, cells=tuple(cell if old.number == cell.number else old for old in self.cells))
+
+
+def cells_of(order: Iterable[str], arms: int) -> tuple[Cell, ...]:
+    """The launches of an order that has each of so many arms once a round."""
+    return tuple(Cell(at + 1, letter, at // arms + 1) for at, letter in enumerate(order))
+
+
+def public_profile(profile: ExperimentProfile) -> ExperimentProfile:
+    """The profile as it may be stored: secret values of its arms masked."""
+    return replace(profile, arms=tuple(replace(arm, sets=public_sets(arm.sets)) for arm in profile.arms))
+
+
+def configuration_sum(launch: LaunchProfile) -> str:
+    """A sum over all that makes two launches of a profile the same configuration; of secrets only their names."""
+    env = {name: "" if is_secret_env(name, value) else value for name, value in launch.env.items()}
+    parts = [launch.public_args, env, launch.gpus, launch.wrapper, launch.command, launch.cwd]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def experiments_dir() -> Path:
+    return data_dir() / "experiments"
+
+
+def write(record: ExperimentRecord) -> None:
+    """Stores a record, replacing the one of the same experiment."""
+    text = json.dumps(to_json(record), ensure_ascii=False, indent=1, allow_nan=False)
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+    write_whole(experiments_dir() / f"{record.experiment_id}.json", text)
+
+
+def _read(path: Path) -> ExperimentRecord | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(raw, dict) or raw.get("schema", SCHEMA) != SCHEMA:
+            return None
+        record = from_json(ExperimentRecord, raw)
+    except (OSError, ValueError, RecursionError):
+        return None  # somebody else's, or a newer format: it must not hide the others
+    letters = {arm.letter for arm in record.profile.arms}
+    sound = record.experiment_id == path.stem and {cell.arm for cell in record.cells} <= letters
+    return record if sound else None
+
+
+def read(experiment_id: str) -> ExperimentRecord | None:
+    """The record of one experiment; None where there is none, or it cannot be read."""
+    return _read(experiments_dir() / f"{experiment_id}.json")
+
+
+def read_all() -> list[ExperimentRecord]:
+    """All experiments of this machine that can be read, newest first."""
+    try:
+        paths = [
+            path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."
+        ]
+    except OSError:
+        return []
+    found = [record for path in paths if (record := _read(path))]
+    return sorted(found, key=lambda record: (record.started_at or "", record.experiment_id), reverse=True)
+
+
+def unfinished(name: str, host: str) -> ExperimentRecord | None:
+    """The newest experiment of this name on this host, if it can be resumed."""
+    newest = next((r for r in read_all() if r.name == name and r.host == host), None)
+    return newest if newest is not None and newest.resumable else None
+
+
+@contextlib.contextmanager
+def only_one(host: str) -> Iterator[None]:
+    """Holds the right to run an experiment on a host; it ends with this process.
+
+    Raises EagletuiError (slug busy) where another process of this machine runs one there.
+    """
+    name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    path = private_dir(experiments_dir()) / f".lock-{name}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = one_line(os.read(descriptor, 20).decode("utf-8", "replace"))
+            raise EagletuiError(
+                f"an experiment runs on {host} already" + (f" (PID {who} here)" if who else ""),
+                "wait for its end, or stop it there",
+                slug="busy",
+            ) from None
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,544 @@
+"""An experiment: launch, wait, measure, record, next; interleaved launches of each arm, unattended, taken up again.
+
+Everything is written down after every step (`experiment_record`), and servers and measurements run on the host by
+themselves, so that whoever is killed in the middle loses nothing that was measured, and at most one launch. A launch
+that fails is a result: its arm is out when the same would fail again, the others go on.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+
+from tui.core import records
+from tui.core.decide.schedule import schedule
+from tui.core.errors import EagletuiError, HostError, UsageError
+from tui.core.experiment import launching
+from tui.core.experiment import record as experiment_record
+from tui.core.experiment.launching import Failure, LaunchFailed
+from tui.core.experiment.record import Cell, ExperimentRecord
+from tui.core.experiment.so_far import look_decides, verdicts_of, worth_repeating
+from tui.core.experiment.state import (
+    Timing,
+    UnderWay,
+    knocked_out,
+    launch_length_s,
+    results_of,
+    state_of,
+)
+from tui.core.host import runs
+from tui.core.host.runs import Run
+from tui.core.launch.profiles import LaunchProfile, public_sets
+from tui.core.measure import bench_run, target
+from tui.core.measure.assemble import Asked
+from tui.core.measure.model import (
+    ArmState,
+    ArmStatus,
+    BenchProfile,
+    ExperimentProfile,
+    ExperimentState,
+    Result,
+)
+from tui.core.measure.workload import dataset_of
+from tui.core.results import store
+from tui.core.session import HostSession
+
+_BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
+_DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_REPEATS = 2  # of a bench none of whose runs count at a load
+
+
+def begin(
+    profile: ExperimentProfile,
+    bench: BenchProfile,
+    launches: Mapping[str, LaunchProfile],
+    host: str,
+    seed: int | None = None,
+) -> ExperimentRecord:
+    """The record of an experiment that has not launched anything yet.
+
+    Args:
+        launches: by letter, with the arm's overrides.
+        seed: decides which arm begins, and the prompts; drawn without one.
+
+    Raises UsageError where the bench is none that an experiment can measure with.
+    """
+    if bench.driver != "eagletui":
+        raise UsageError(
+            f"{bench.name} measures with driver {bench.driver}; an experiment with eagletui's own",
+            'set driver = "eagletui" in it',
+            slug="wrong_driver",
+        )
+    dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    letters = [arm.letter for arm in profile.arms]
+    return ExperimentRecord(
+        experiment_id=runs.new_run_id(profile.name),
+        host=host,
+        profile=experiment_record.public_profile(profile),
+        bench=bench,
+        seed=seed,
+        cells=experiment_record.cells_of(schedule(profile.pairs, letters, seed), len(letters)),
+        configurations={
+            letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()
+        },
+        started_at=_now(),
+    )
+
+
+def take_up(
+    record: ExperimentRecord,
+    profile: ExperimentProfile,
+    bench: BenchProfile,
+    launches: Mapping[str, LaunchProfile],
+) -> ExperimentRecord:
+    """The record of an unfinished experiment, ready to go on; budget and margin are as the profile has them now.
+
+    Raises UsageError (slug changed) where it would no longer measure the same.
+    """
+    changed = [
+        f"arm {letter}"
+        for letter, launch in launches.items()
+        if record.configurations.get(letter) != experiment_record.configuration_sum(launch)
+    ]
+    if _measures(record.bench) != _measures(bench):
+        changed.append(f"the bench {bench.name}")
+    if set(record.configurations) != set(launches):
+        changed.append("the number of arms")
+    if changed:
+        raise UsageError(
+            f"{profile.name} was begun at {record.started_at}, and has changed since: {', '.join(changed)}",
+            "begin it anew without --resume",
+            slug="changed",
+        )
+    budget = replace(record.profile, budget_h=profile.budget_h, margin=profile.margin)
+    return replace(record, profile=budget, outcome="running", ended_at=None, message=None)
+
+
+def _measures(bench: BenchProfile) -> BenchProfile:
+    """A bench without its words."""
+    return replace(bench, description=None, hypothesis=None, known=None, path=None)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ExperimentRunner:
+    """Runs one experiment on one host. `states()` is what makes it go; the other methods may be called meanwhile."""
+
+    def __init__(
+        self,
+        session: HostSession,
+        record: ExperimentRecord,
+        profile: ExperimentProfile,
+        launches: Mapping[str, LaunchProfile],
+    ) -> None:
+        """Nothing is launched yet.
+
+        Args:
+            session: open.
+            record: from `begin` or `take_up`.
+            profile: with the arms' real values, which the record doesn't keep.
+            launches: by letter.
+        """
+        self.record = record
+        self._session = session
+        self._sets = {arm.letter: dict(arm.sets) for arm in profile.arms}
+        self._launches = dict(launches)
+        self._results = {
+            result.result_id: result
+            for result in store.read_all()
+            if result.experiment == record.experiment_id
+        }
+        self._timing = Timing(
+            {
+                letter: records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
+                for letter, launch in launches.items()
+            }
+        )
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._going = asyncio.Event()
+        self._going.set()
+        self._stopping = False
+        self._message: str | None = None
+        self._task: asyncio.Task[None] | None = None  # the launch under way
+        self._now: UnderWay | None = None
+
+    # -- what callers do --------------------------------------------------------------------------------------------
+
+    async def states(self) -> AsyncGenerator[ExperimentState, None]:
+        """Runs what is left and yields each change; the last state is finished.
+
+        Closing it ends the running of it here; what runs on the host goes on, and can be taken up.
+
+        Raises:
+            EagletuiError: another process runs an experiment on this host, or a file cannot be written.
+            HostError: the host cannot be used, or the session was closed.
+        """
+        with experiment_record.only_one(self.record.host):
+            work = asyncio.create_task(self._work())
+            work.add_done_callback(lambda _: self._changed.set())
+            try:
+                while True:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    ended = work.done()
+                    if ended:
+                        await work
+                    yield self.state()
+                    if ended:
+                        return
+                    await asyncio.sleep(_BETWEEN_STATES_S)
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+
+    def pause(self) -> None:
+        """Finishes the launch under way with all its measuring, frees the GPUs, then waits."""
+        if self._going.is_set():
+            self._going.clear()
+            self._changed.set()
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        if not self._going.is_set():
+            self._going.set()
+            self._changed.set()
+
+    def stop(self) -> None:
+        """Ends it now: the measurement and the server that it launched are stopped. `--resume` takes it up again."""
+        self._stopping = True
+        self._going.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def more_pairs(self, count: int = 1) -> None:
+        """Adds launch pairs at the end; after the end, `states()` is to be read again.
+
+        Raises UsageError where the profile fixes when to look.
+        """
+        if self.record.profile.looks:
+            raise UsageError(
+                f"{self.record.name} looks at {', '.join(map(str, self.record.profile.looks))} pairs; more would not be "
+                "the test that was planned",
+                "begin a new one",
+                slug="looks",
+            )
+        letters = [arm.letter for arm in self.record.profile.arms]
+        order = schedule(self.record.pairs + count, letters, self.record.seed)
+        cells = experiment_record.cells_of(order, len(letters))
+        self._keep(
+            replace(
+                self.record,
+                cells=(*self.record.cells, *cells[len(self.record.cells) :]),
+                outcome="running",
+                ended_at=None,
+                message=None,
+            )
+        )
+
+    # -- what they see ----------------------------------------------------------------------------------------------
+
+    def state(self) -> ExperimentState:
+        """As it stands."""
+        return state_of(
+            self.record,
+            self._results,
+            self._now,
+            self._timing,
+            paused=not self._going.is_set(),
+            message=self._message,
+        )
+
+    def results(self) -> tuple[Result, ...]:
+        """Of all launches that were measured to their end, in the order of the launches."""
+        measured = (cell for cell in self.record.cells if cell.status is ArmStatus.MEASURED)
+        return results_of(measured, self._results)
+
+    def _over_budget(self, cell: Cell) -> bool:
+        """Whether this launch would exceed the budget, or at the begin of a pair, the pair would."""
+        if self.record.profile.budget_h is None:
+            return False
+        earlier = self.record.cells[: cell.number - 1]
+        begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
+        ahead = [
+            other
+            for other in self.record.cells
+            if other.pair == cell.pair
+            and not other.over
+            and (begins or other.number == cell.number)
+            and knocked_out(self.record, other.arm) is None
+        ]
+        needed = sum(launch_length_s(self.record, other.arm, self._timing) or 0.0 for other in ahead)
+        return self.record.spent_s + needed > self.record.profile.budget_h * 3600
+
+    # -- the work ---------------------------------------------------------------------------------------------------
+
+    def _tell(self, message: str | None) -> None:
+        self._message = message
+        self._changed.set()
+
+    def _see(self, **changes: object) -> None:
+        """News of the launch under way."""
+        if self._now is not None:
+            self._now = replace(self._now, **changes)  # type: ignore[arg-type]
+        self._changed.set()
+
+    def _keep(self, record: ExperimentRecord) -> None:
+        self.record = record
+        experiment_record.write(record)
+        self._changed.set()
+
+    def _cell(self, number: int) -> Cell:
+        return self.record.cells[number - 1]
+
+    def _keep_cell(self, cell: Cell) -> Cell:
+        if self._now is not None:
+            cell = replace(cell, spent_s=round(time.monotonic() - self._now.began, 1))
+        self._keep(self.record.with_cell(cell))
+        return cell
+
+    def _end(self, outcome: str, message: str) -> None:
+        self._keep(replace(self.record, outcome=outcome, message=message, ended_at=_now()))
+
+    async def _work(self) -> None:
+        self._keep(self.record)
+        while (cell := next((cell for cell in self.record.cells if not cell.over), None)) is not None:
+            if not self._going.is_set():
+                self._tell("paused")
+                await self._going.wait()
+            if self._stopping:
+                break
+            if (failed := knocked_out(self.record, cell.arm)) is not None:
+                why = f"launch {failed.number} of this arm failed, the cause would be the same"
+                skipped = replace(cell, status=ArmStatus.SKIPPED, cause=failed.cause, reason=why)
+                self._keep(self.record.with_cell(skipped))
+                continue
+            done = sum(cell.over for cell in self.record.cells)
+            if cell.run_id is None and self._over_budget(cell):
+                hours = self.record.profile.budget_h or 0.0
+                await self._judge(over=True)
+                self._end(
+                    "budget",
+                    f"the budget of {hours:g} h leaves no room after {done} of {len(self.record.cells)} launches",
+                )
+                return
+            await self._cell_or_stop(cell.number)
+            if self._stopping:
+                break
+            await self._judge()
+            if look_decides(self.record):
+                self._end("early", f"decided after {cell.pair} pairs")
+                return
+        if self._stopping:
+            self._stopping = False
+            self._end("stopped", "stopped")
+        else:
+            self._end("done", "done")
+
+    async def _cell_or_stop(self, number: int) -> None:
+        """One launch to its end, or to a stop; then its server and measurement are stopped too."""
+        self._now = UnderWay(number, time.monotonic() - self._cell(number).spent_s)
+        self._task = asyncio.create_task(self._launch_and_measure(number))
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            self._task = None
+            self._see(live=None)
+            cell = self._cell(number)
+            for run_id in (cell.bench_run_id, cell.run_id):
+                if run_id and (run := await launching.find(self._session, run_id, self._tell)):
+                    await launching.stop(self._session, run, self._tell)
+            complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
+            self._keep_cell(complete if self._complete(cell) else self._anew(cell))
+        finally:
+            self._task = self._now = None
+            self._tell(None)
+
+    def _anew(self, cell: Cell) -> Cell:
+        """A launch that has to be made again; what it spent stays spent."""
+        return Cell(cell.number, cell.arm, cell.pair, spent_s=cell.spent_s)
+
+    async def _launch_and_measure(self, number: int) -> None:
+        cell, run = self._cell(number), None
+        if cell.run_id is not None:
+            cell, run = await self._found_again(cell)
+        failure = None
+        try:
+            if run is None and not self._complete(cell):
+                cell, run = await self._launch(cell)
+            if run is not None and not self._complete(cell):
+                cell = await self._until_ready(cell, run)
+                cell = await self._measure(cell, run)
+                for _ in range(_REPEATS):
+                    if not worth_repeating(self.record.bench, self._of(cell)):
+                        break
+                    self._tell("no run counts at one of the loads: measured once more")
+                    cell = await self._measure(replace(cell, bench_run_id=None), run)
+        except LaunchFailed as failed:
+            failure, cell = failed.failure, self._cell(number)
+        self._see(live=None)
+        if cell.run_id is not None and (run := await launching.find(self._session, cell.run_id, self._tell)):
+            await launching.stop(self._session, run, self._tell)
+        changes: dict[str, object] = {"status": ArmStatus.MEASURED}
+        if failure is not None:
+            changes = {name.name: getattr(failure, name.name) for name in fields(failure)}
+            changes["status"] = ArmStatus.FAILED
+        self._keep_cell(replace(cell, ended_at=_now(), **changes))  # type: ignore[arg-type]
+        self._now = None
+
+    async def _found_again(self, cell: Cell) -> tuple[Cell, Run | None]:
+        """A launch that somebody was killed over: its server, where that goes on, and what was measured meanwhile."""
+        run = await launching.find(self._session, cell.run_id or "", self._tell)
+        if cell.bench_run_id is not None:
+            cell = await self._collect(cell)
+        if self._complete(cell) or (run is not None and run.active and run.stop is None):
+            return cell, run
+        if run is not None:
+            await launching.stop(self._session, run, self._tell)
+        return self._keep_cell(self._anew(cell)), None
+
+    async def _launch(self, cell: Cell) -> tuple[Cell, Run]:
+        launch = self._launches[cell.arm]
+        run_id = runs.new_run_id(launch.name)
+        cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
+        cell = self._keep_cell(cell)
+        run = await launching.start(self._session, launch, self._sets[cell.arm], run_id, self._tell)
+        return cell, run
+
+    async def _until_ready(self, cell: Cell, run: Run) -> Cell:
+        limit_s = self._launches[cell.arm].startup_timeout_s
+        async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
+            async for state in states:
+                self._see(phase=str(state.phase), eta_s=state.eta_s)
+                if state.stale:
+                    self._tell(f"waiting for the link to {self.record.host}")
+                else:
+                    self._tell(state.suspected.text if state.suspected else None)
+                cell = replace(cell, ready_after_s=state.ready_after_s)
+        self._see(eta_s=None)
+        return self._keep_cell(cell)
+
+    def _complete(self, cell: Cell) -> bool:
+        """Whether the last measurement of a launch came to its end."""
+        if cell.bench_run_id is None:
+            return False
+        found = [result for result in self._of(cell) if result.bench_run_id == cell.bench_run_id]
+        return len(found) >= len(self.record.bench.points) * self.record.bench.runs
+
+    def _of(self, cell: Cell) -> tuple[Result, ...]:
+        return results_of((cell,), self._results)
+
+    async def _measure(self, cell: Cell, run: Run) -> Cell:
+        """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
+        record = self.record
+        bench_run_id = cell.bench_run_id or runs.new_run_id(record.bench.name)
+        cell = self._keep_cell(replace(cell, status=ArmStatus.RUNNING, bench_run_id=bench_run_id))
+
+        async def start() -> Run:
+            return await bench_run.start(
+                self._session,
+                record.bench,
+                target.of_run(run),
+                run_id=bench_run_id,
+                seed=record.seed + cell.pair,
+                experiment=record.experiment_id,
+                arm=cell.arm,
+                launch_number=cell.number,
+                pair_number=cell.pair,
+            )
+
+        try:
+            generator = await launching.patiently(self._session, start, self._tell)
+            async with aclosing(bench_run.follow_run(self._session, generator)) as events:
+                async for event in events:
+                    self._tell(None)
+                    if isinstance(event, Result):
+                        cell = self._measured(cell, event)
+                    else:
+                        self._see(live=event)
+        except HostError:
+            raise
+        except EagletuiError as error:
+            raise LaunchFailed(await self._why(run, error)) from None
+        return cell
+
+    def _measured(self, cell: Cell, result: Result) -> Cell:
+        self._results[result.result_id] = result
+        known = dict.fromkeys((*cell.result_ids, result.result_id))
+        return self._keep_cell(replace(cell, result_ids=tuple(known)))
+
+    async def _why(self, run: Run, error: EagletuiError) -> Failure:
+        """Why a measurement failed: the server's own end says more than its client's view of it."""
+        patience_s = _DEATH_S if error.slug in ("server_lost", "unreachable") else 0.0
+        death = await launching.died(self._session, run, self._tell, patience_s)
+        return death or Failure(error.slug, error.message, advice=(error.hint,) if error.hint else ())
+
+    async def _collect(self, cell: Cell) -> Cell:
+        """What a measurement has left that nobody followed to its end; one that did not get there is begun anew."""
+        generator = await launching.find(self._session, cell.bench_run_id or "", self._tell)
+        if generator is None or generator.active:
+            return cell  # it never began, or goes on and will be followed
+        for result in await bench_run.collect(self._session, generator):
+            cell = self._measured(cell, result)
+        return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
+
+    # -- verdicts ---------------------------------------------------------------------------------------------------
+
+    async def _judge(self, *, over: bool = False) -> None:
+        over = over or all(cell.over for cell in self.record.cells)
+        # All stored results are looked at, and a power may be simulated: the screen goes on meanwhile.
+        verdicts = await asyncio.to_thread(verdicts_of, self.record, self.results(), over=over)
+        self._keep(replace(self.record, verdicts=verdicts))
+
+
+async def measure_running(
+    session: HostSession, bench: BenchProfile, measured: target.Target
+) -> AsyncGenerator[ExperimentState, None]:
+    """A bench of a server that runs already: an experiment of one arm and one launch, which is not stored.
+
+    Closing it leaves the measurement going on; its results are stored as they come. Raises as `bench_run.follow_run`.
+    """
+    generator = await bench_run.start(session, bench, measured)
+    async with aclosing(under_way(session, generator)) as states:
+        async for state in states:
+            yield state
+
+
+async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
+    """States of a measurement that was started here or by another eagletui, from its begin to its end.
+
+    Raises as `bench_run.follow_run`, and EagletuiError where the run is no measurement.
+    """
+    asked = Asked.of(generator.run_id, generator.extra)
+    server = asked.server
+    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
+    state = ExperimentState(
+        experiment_id=generator.run_id,
+        name=asked.bench.name,
+        host=session.entry.name,
+        bench=asked.bench,
+        arms=(arm,),
+        order=("A",),
+        hypothesis=asked.bench.hypothesis,
+        started_at=generator.started_at,
+    )
+    yield state
+    async with aclosing(bench_run.follow_run(session, generator)) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                arm = replace(arm, results=(*arm.results, event), live=None)
+                state = replace(state, arms=(arm,))
+            else:
+                arm = replace(arm, live=event)
+                state = replace(state, arms=(arm,), left_s=event.left_s)
+            yield state
+    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
+    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")

@@ -1,0 +1,172 @@
+"""What a record of an experiment looks like, under way or stored: arms, results, failures, the time that is left."""
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tui.core.experiment.launching import Failure
+from tui.core.experiment.record import Cell, ExperimentRecord
+from tui.core.measure.model import (
+    ArmState,
+    ArmStatus,
+    BenchProfile,
+    ExperimentArm,
+    ExperimentState,
+    LiveRun,
+    Result,
+)
+from tui.core.records import PhaseHistory
+from tui.core.results import store
+
+STOP_S = 10.0  # a stop takes about that long, memory and all
+
+
+@dataclass
+class UnderWay:
+    """The launch that is being made or measured now."""
+
+    number: int
+    began: float  # time.monotonic(), less what it had spent before
+    phase: str | None = None  # of the start-up
+    eta_s: float | None = None  # to ready
+    live: LiveRun | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What says how long a launch takes: how long starts of each arm took before this experiment."""
+
+    usual: Mapping[str, PhaseHistory | None] = field(default_factory=dict)  # by letter: launch to ready
+
+
+def stored_state(record: ExperimentRecord) -> ExperimentState:
+    """A stored experiment with its stored results; one that no process runs now is finished."""
+    results = {
+        result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
+    }
+    return state_of(record, results, finished=True)
+
+
+def state_of(
+    record: ExperimentRecord,
+    results: Mapping[str, Result],
+    under_way: UnderWay | None = None,
+    timing: Timing | None = None,
+    *,
+    paused: bool = False,
+    finished: bool | None = None,
+    message: str | None = None,
+) -> ExperimentState:
+    """The state of an experiment.
+
+    Args:
+        results: by id, those that the record names.
+        message: what it waits for; at the end the record's own.
+    """
+    finished = record.ended_at is not None if finished is None else finished
+    return ExperimentState(
+        experiment_id=record.experiment_id,
+        name=record.name,
+        host=record.host,
+        bench=record.bench,
+        arms=tuple(_arm(record, arm, results, under_way) for arm in record.profile.arms),
+        order=record.order,
+        at=sum(cell.over for cell in record.cells),
+        pairs=record.pairs,
+        hypothesis=record.profile.hypothesis,
+        verdicts=record.verdicts,
+        left_s=None if finished else left_s(record, under_way, timing or Timing()),
+        paused=paused,
+        finished=finished,
+        message=record.message if finished else message,
+        started_at=record.started_at,
+    )
+
+
+def _arm(
+    record: ExperimentRecord,
+    arm: ExperimentArm,
+    results: Mapping[str, Result],
+    under_way: UnderWay | None,
+) -> ArmState:
+    cells = [cell for cell in record.cells if cell.arm == arm.letter]
+    measured = [cell for cell in cells if cell.status is ArmStatus.MEASURED]
+    now = under_way if any(under_way and cell.number == under_way.number for cell in cells) else None
+    out = knocked_out(record, arm.letter)
+    failed = out or next((cell for cell in cells if cell.status is ArmStatus.FAILED), None)
+    if now is not None:
+        status = ArmStatus.RUNNING if now.live is not None else ArmStatus.LAUNCHING
+    elif out is None and not all(cell.over for cell in cells):
+        status = ArmStatus.QUEUED
+    elif out is None and measured:
+        status = ArmStatus.MEASURED
+    else:
+        status = ArmStatus.FAILED if failed is not None else ArmStatus.SKIPPED
+    told = failed if status is ArmStatus.FAILED else None
+    shown = [*measured, *(cell for cell in cells if now is not None and cell.number == now.number)]
+    return ArmState(
+        letter=arm.letter,
+        profile=arm.profile,
+        sets=arm.sets,
+        against=arm.against,
+        status=status,
+        phase=now.phase if now is not None else told.phase if told else None,
+        cause=told.cause if told else None,
+        reason=told.reason if told else None,
+        launches_done=len(measured),
+        launches_total=len(measured) + sum(not cell.over for cell in cells),
+        results=results_of(shown, results),
+        live=now.live if now is not None else None,
+    )
+
+
+def results_of(cells: Iterable[Cell], results: Mapping[str, Result]) -> tuple[Result, ...]:
+    """The results of these launches, as far as they are stored."""
+    return tuple(results[name] for cell in cells for name in cell.result_ids if name in results)
+
+
+def knocked_out(record: ExperimentRecord, letter: str) -> Cell | None:
+    """The failure after which every further launch of this arm would fail: a certain one, or the second of a cause."""
+    seen: set[str | None] = set()
+    for cell in record.cells:
+        if cell.arm == letter and cell.status is ArmStatus.FAILED:
+            if Failure(cell.cause or "unknown", "").certain or cell.cause in seen:
+                return cell
+            seen.add(cell.cause)
+    return None
+
+
+def bench_length_s(bench: BenchProfile) -> float:
+    """How long a bench takes, roughly: warm-up once a load, then each run with its ramp and drain."""
+    return len(bench.points) * (10.0 + bench.runs * (bench.duration_s + 4.0))
+
+
+def launch_length_s(record: ExperimentRecord, letter: str, timing: Timing) -> float | None:
+    """How long a launch of this arm takes with its measuring: as those before, else as starts before this experiment."""
+    done = [cell for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
+    spent = [cell.spent_s for cell in done if cell.arm == letter] or [cell.spent_s for cell in done]
+    if spent:
+        return statistics.median(spent)
+    usual = timing.usual.get(letter)
+    return usual.median_s + bench_length_s(record.bench) + STOP_S if usual else None
+
+
+def left_s(record: ExperimentRecord, under_way: UnderWay | None, timing: Timing) -> float | None:
+    """Seconds to the end, None where nothing says how long a launch takes."""
+    left = 0.0
+    for cell in record.cells:
+        if cell.over or knocked_out(record, cell.arm):
+            continue
+        length = launch_length_s(record, cell.arm, timing)
+        if under_way is not None and cell.number == under_way.number:
+            if under_way.live is not None and under_way.live.left_s is not None:
+                length = under_way.live.left_s + STOP_S
+            elif under_way.eta_s is not None:
+                length = under_way.eta_s + bench_length_s(record.bench) + STOP_S
+            elif length is not None:
+                length = max(0.0, length - (time.monotonic() - under_way.began))
+        if length is None:
+            return None
+        left += length
+    return left

@@ -1,0 +1,1 @@
+"""Results: the store, flat records, exports, what other tools printed or wrote."""

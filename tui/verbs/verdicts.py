@@ -1,0 +1,356 @@
+"""What `eagletui compare` and `eagletui breakeven` do."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tui.core import records
+from tui.core.decide.economics import DRAFT_TOKENS, Economics, Prediction, curve, of_figures
+from tui.core.decide.pairing import Side, launch_seconds, matched, noise_of, setting
+from tui.core.decide.payoff import Payoff, payoff, predictions
+from tui.core.decide.phrases import count, load_words, ref_words, two
+from tui.core.decide.sides import side_of
+from tui.core.decide.verdicts import compare
+from tui.core.decide.verify_cost import VerifyCost, Weight, verify_cost
+from tui.core.decide.yardsticks import METRICS, metric
+from tui.core.errors import UsageError
+from tui.core.measure import allreduce
+from tui.core.measure.model import ArmFigure, LoadPoint, Verdict, VerdictKind
+from tui.core.results import store
+from tui.output import emit, say
+
+_CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
+
+
+def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
+    if concurrency is not None and rate is not None:
+        raise UsageError("--concurrency and --rate exclude each other", "give one of them", slug="bad_value")
+    return None if concurrency is None and rate is None else LoadPoint(concurrency, rate)
+
+
+def compare_command(
+    refs: tuple[str, str],
+    metric_name: str,
+    concurrency: int | None,
+    rate: float | None,
+    margin: float,
+    host: str | None,
+    as_json: bool,
+) -> int:
+    """`eagletui compare`: 0 for any verdict, 1 where nothing that was asked can be compared."""
+
+    chosen = metric(metric_name)
+    results, launched = store.read_all(), records.read_all()
+    a, b = (side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=True))
+    both = [(a, b)]
+    if a.results and b.results:
+        both = matched(a, b, _point(concurrency, rate), host)
+    launch_s = launch_seconds((a, b), launched)
+    verdicts = []
+    for one, other in both:
+        like = next((setting(result) for result in (*one.results, *other.results) if result.valid), None)
+        noise = noise_of(results, chosen, like) if like is not None else None
+        verdicts.append(compare(one, other, metric_name, noise=noise, launch_s=launch_s, margin=margin))
+    best = next((v for v in verdicts if v.verdict is not VerdictKind.INVALID), verdicts[0])
+    if as_json:
+        document = verdict_json(best)
+        if len(verdicts) > 1:
+            document["points"] = [verdict_json(verdict) for verdict in verdicts]
+        emit(document)
+    else:
+        _print(verdicts)
+        if len(verdicts) > 1:
+            say("each load is a question of its own: with several, one may miss by chance")
+    return 1 if best.verdict is VerdictKind.INVALID else 0
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """A verdict as scripts see it."""
+    return {
+        "metric": verdict.metric,
+        "a": _figure_json(verdict.a, verdict.metric),
+        "b": _figure_json(verdict.b, verdict.metric),
+        "ratio": verdict.ratio,
+        "ci": list(verdict.ci) if verdict.ci else None,
+        "confidence": verdict.confidence,
+        "n_pairs": verdict.n_pairs,
+        "level": verdict.level,
+        "verdict": verdict.verdict.value,
+        "text": verdict.text,
+        "point": verdict.point.label if verdict.point else None,
+        "reasons": list(verdict.reasons),
+        "facts": list(verdict.facts),
+        "mde": verdict.mde,
+        "noise_floor": verdict.noise_floor,
+        "results": list(verdict.result_ids),
+        "error": "invalid" if verdict.verdict is VerdictKind.INVALID else None,
+    }
+
+
+def _figure_json(figure: ArmFigure, name: str) -> dict[str, object]:
+    rate = METRICS[name].unit == "tok/s"
+    return {
+        "ref": figure.ref,
+        "tok_s": figure.tok_s if rate else None,
+        "value": figure.tok_s,
+        "launches": figure.launches,
+        "runs": figure.runs,
+    }
+
+
+def _print(verdicts: Sequence[Verdict]) -> None:
+    for number, verdict in enumerate(verdicts):
+        if number:
+            print()
+        print(f"{verdict.text}   [{verdict.level}]")
+        for fact in verdict.facts:
+            print(f"   {fact}")
+        for name, figure in (("A", verdict.a), ("B", verdict.b)):
+            launches = count(figure.launches, "launch", "launches")
+            print(f"   {name}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
+        for reason in verdict.reasons:
+            if reason != verdict.text:
+                print(f"   · {reason}")
+
+
+def breakeven_command(
+    refs: tuple[str, ...],
+    base_tok_s: float | None,
+    verify_ms: float | None,
+    draft_ms: float | None,
+    accept_len: float | None,
+    layers: int | None,
+    concurrency: int | None,
+    host: str | None,
+    as_json: bool,
+) -> int:
+    """`eagletui breakeven`: from two results, from figures, or, before anything speculates, from a baseline's sweep."""
+
+    if len(refs) > 2:
+        raise UsageError(
+            f"{len(refs)} results are too many",
+            "name a baseline, then a result with speculation",
+            slug="bad_value",
+        )
+    if refs and (base_tok_s, verify_ms, accept_len) != (None, None, None):
+        raise UsageError(
+            "results have their own --base-tok-s, --verify-ms and --accept-len",
+            "name results or give figures",
+            slug="bad_value",
+        )
+    if refs:
+        return _breakeven_of_results(refs, draft_ms, layers, concurrency, host, as_json)
+    if base_tok_s is None or verify_ms is None:
+        raise UsageError(
+            "two results are needed, or --base-tok-s and --verify-ms",
+            "for example: eagletui breakeven --base-tok-s 89.5 --verify-ms 30 --draft-ms 2 --accept-len 2.31",
+            slug="bad_value",
+        )
+    found = of_figures(base_tok_s, verify_ms, draft_ms, accept_len)
+    cost = verify_cost(found, layers=layers)
+    if as_json:
+        emit(_economics_json(found, cost))
+    else:
+        _print_economics(found, cost)
+    return 0
+
+
+def _breakeven_of_results(
+    refs: tuple[str, ...],
+    draft_ms: float | None,
+    layers: int | None,
+    concurrency: int | None,
+    host: str | None,
+    as_json: bool,
+) -> int:
+
+    results, launched = store.read_all(), records.read_all()
+    sides = [side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=False)]
+    for side in sides:
+        if not side.results:
+            raise UsageError(
+                f"{side.name}: no launch of it got as far as a measurement",
+                "eagletui compare says how they failed",
+                slug="not_comparable",
+            )
+    if len(sides) == 1:
+        made_up = predictions(_one_bench(sides[0], host), draft_ms or 0.0)
+        wanted = [one for one in made_up if concurrency in (None, one.concurrency)]
+        if not wanted:
+            loads = ", ".join(str(one.concurrency) for one in made_up)
+            raise UsageError(
+                f"the sweep does not reach far enough for concurrency {concurrency}",
+                f"it does for {loads}",
+                slug="not_comparable",
+            )
+        return _print_predictions(wanted, as_json)
+    both = matched(sides[0], sides[1], _point(concurrency, None), host)
+    made = _made_of_sweep(_one_bench(sides[0], both[0][0].results[0].server.host), both[0][1])
+    found = []
+    for base, spec in both:
+        one = payoff(base, spec, draft_ms=draft_ms, rows=store.rows)
+        predicted = made.get(one.point.concurrency or 0) if one.point else None
+        of_model, measured = allreduce.of_results(spec.results, layers)
+        cost = verify_cost(
+            one.economics, spec.results, layers=of_model, all_reduce=measured, predicted=predicted
+        )
+        found.append((one, cost))
+    if as_json:
+        documents = [_economics_json(one.economics, cost, one) for one, cost in found]
+        emit(documents[0] | ({"points": documents} if len(documents) > 1 else {}))
+        return 0
+    for number, (one, cost) in enumerate(found):
+        if number:
+            print()
+        _print_economics(one.economics, cost, one)
+    return 0
+
+
+def _made_of_sweep(sweep: Side, spec: Side) -> dict[int, Prediction]:
+    """What the baseline's sweep predicts for drafts like these, by concurrency; a single load predicts nothing."""
+    config = next((result.server.spec for result in spec.results if result.server.spec), None)
+    with contextlib.suppress(UsageError):
+        made = predictions(sweep, draft_tokens=(config.draft_tokens if config else None) or DRAFT_TOKENS)
+        return {prediction.concurrency: prediction for prediction in made}
+    return {}
+
+
+def _one_bench(side: Side, host: str | None) -> Side:
+    """A side cut to the bench that was measured last, at all its loads."""
+    kept = [result for one, _ in matched(side, side, None, host) for result in one.results]
+    return replace(side, results=tuple(kept))
+
+
+def _economics_json(
+    found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None
+) -> dict[str, object]:
+    """The economics as scripts see them; missing is null."""
+    document: dict[str, object] = {
+        "t_base_ms": found.t_base_ms,
+        "t_cycle_ms": found.t_cycle_ms,
+        "tau": found.tau,
+        "breakeven_tau": found.breakeven_tau,
+        "speedup": found.speedup,
+        "margin": found.margin,
+        "t_verify_ms": found.t_verify_ms,
+        "t_draft_ms": found.t_draft_ms,
+        "base_tok_s": found.base_tok_s,
+        "ceiling": found.ceiling,
+        "best_speedup": found.best_speedup,
+        "alpha": found.alpha,
+        "alpha_needed": found.alpha_needed,
+        "measured_speedup": found.measured_speedup,
+        "breakeven_ci": list(found.interval) if found.interval else None,
+        "ci_over": found.basis,
+        "curve": [list(point) for point in curve(found, _reach(found))],
+        "verify_cost": _cost_json(cost) if cost else None,
+        "simulated": None,
+        "text": found.text,
+        "reasons": list(found.reasons),
+        "point": None,
+        "error": None,
+    }
+    if of_results is not None:
+        document["point"] = of_results.point.label if of_results.point else None
+        document["base"], document["spec"] = of_results.base.ref, of_results.spec.ref
+        if (simulated := of_results.simulated) is not None:
+            document["simulated"] = {
+                "points": [list(point) for point in simulated.points],
+                "slope": simulated.slope,
+                "intercept": simulated.intercept,
+                "breakeven_tau": simulated.breakeven_tau,
+                "rho": simulated.rho,
+            }
+    return document
+
+
+def _cost_json(cost: VerifyCost) -> dict[str, object]:
+    return {
+        "ratio": cost.ratio,
+        "normal": cost.normal,
+        "text": cost.text,
+        "suspects": [
+            {
+                "id": suspect.id,
+                "title": suspect.title,
+                "weight": suspect.weight.value,
+                "evidence": suspect.evidence,
+                "check": suspect.check,
+            }
+            for suspect in cost.suspects
+        ],
+    }
+
+
+def _reach(found: Economics) -> float:
+    return float(found.ceiling) if found.ceiling is not None else max(_CURVE_TO, found.breakeven_tau)
+
+
+def _print_economics(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> None:
+    at = f"   [{load_words(of_results.point)}]" if of_results and of_results.point else ""
+    print(found.text + at)
+    drafts = f", drafts {found.t_draft_ms:.1f} ms of it" if found.t_draft_ms else ""
+    print(
+        f"   baseline {found.t_base_ms:.2f} ms a token ({found.base_tok_s:.1f} tok/s per user), "
+        f"cycle {found.t_cycle_ms:.1f} ms{drafts}"
+    )
+    if found.interval is not None:
+        low, high = found.interval
+        print(f"   break-even 95 % CI {two(low)} … {two(high)} (over {found.basis})")
+    if found.alpha_text:
+        print(f"   {found.alpha_text}")
+    if found.best_speedup is not None:
+        print(f"   with every draft accepted: {found.ceiling} tokens a cycle, {two(found.best_speedup)}×")
+    if found.measured_speedup is not None:
+        print(
+            f"   measured: {two(found.measured_speedup)}× the baseline's rate (eagletui compare says how sure)"
+        )
+    points = curve(found, _reach(found))
+    print("   accept length " + " ".join(f"{tau:>5.2g}" for tau, _ in points))
+    print("   speedup       " + " ".join(f"{two(speedup):>5}" for _, speedup in points))
+    if of_results is not None and of_results.simulated is not None:
+        print(f"   {of_results.simulated.text}")
+    for reason in found.reasons:
+        print(f"   · {reason}")
+    if cost is not None:
+        print(f"\n▲ {cost.text}")
+        for suspect in cost.suspects:
+            print(f"   {suspect.weight.value:<9}  {suspect.title}: {suspect.evidence}")
+            if suspect.weight is not Weight.RULED_OUT:
+                print(f"   {'':<9}  {suspect.check}")
+
+
+def _print_predictions(made: Sequence[Prediction], as_json: bool) -> int:
+    """What speculation would do, from the baseline alone."""
+    if as_json:
+        documents = [
+            {
+                "point": f"c{one.concurrency}",
+                "draft_tokens": one.draft_tokens,
+                "t_base_ms": one.t_base_ms,
+                "t_cycle_ms": one.t_verify_ms + one.t_draft_ms,
+                "t_verify_ms": one.t_verify_ms,
+                "t_draft_ms": one.t_draft_ms,
+                "tau": None,
+                "breakeven_tau": one.breakeven_tau,
+                "speedup": None,
+                "speedups": [list(speedup) for speedup in one.speedups],
+                "predicted": True,
+                "error": None,
+            }
+            for one in made
+        ]
+        emit(documents[0] | ({"points": documents} if len(documents) > 1 else {}))
+        return 0
+    for one in made:
+        users = count(one.concurrency, "user")
+        speedups = ", ".join(f"{two(speedup)}× at {tau:g}" for tau, speedup in one.speedups)
+        print(
+            f"Predicted for {users}, {one.draft_tokens} draft tokens: pays from accept length about "
+            f"{two(one.breakeven_tau)}; {speedups}"
+        )
+        print(
+            f"   from the baseline's sweep: {one.t_base_ms:.2f} ms a token at {one.concurrency}, "
+            f"{one.t_verify_ms:.2f} ms at {one.concurrency * one.draft_tokens} users; the KV cache is not in it"
+        )
+    return 0
