@@ -1,6 +1,8 @@
 """config.toml and directories."""
 
+import os
 import stat
+import threading
 
 import pytest
 
@@ -79,3 +81,48 @@ def test_private_directories_are_private(tmp_path):
 
 def test_profiles_are_shipped():
     assert (config.shipped_profiles_dir() / "kimi-k2.5-eagle3-mem088.toml").is_file()
+
+
+def test_a_file_is_whole_or_not_at_all_and_leaves_nothing_else(tmp_path):
+    config.write_whole(tmp_path / "new" / "a.json", "one")
+    assert [path.read_text() for path in (tmp_path / "new").iterdir()] == ["one"]
+    with pytest.raises(IsADirectoryError, match="new"):
+        config.write_whole(tmp_path / "new", "two")
+    with pytest.raises(UnicodeEncodeError):
+        config.write_whole(tmp_path / "new" / "a.json", "\ud800")
+    assert [path.read_text() for path in (tmp_path / "new").iterdir()] == ["one"]
+
+
+def test_a_pipe_is_written_to_and_a_link_stays_one(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    config.write_whole(pipe, "through")
+    reader.join(20)
+    assert read == ["through"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    link.symlink_to(tmp_path / "there" / "file")
+    config.write_whole(link, "behind")
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "file").read_text() == "behind"
+
+
+def test_threads_that_write_one_file_do_not_meet(tmp_path):
+    failed: list[BaseException] = []
+
+    def write_often() -> None:
+        try:
+            for number in range(200):
+                config.write_whole(tmp_path / "same", str(number))
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert (tmp_path / "same").read_text() == "199"

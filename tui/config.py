@@ -6,6 +6,7 @@ and the simulated host under the state directory.
 """
 
 import os
+import threading
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -68,16 +69,22 @@ def private_dir(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file of ours under a temporary name and renames it, creating its directory; whole or not at all.
+    """Writes a file under a temporary name and renames it, creating its directory; whole or not at all.
 
-    Raises OSError that names `path`.
+    A link stays one, and a device or a pipe that somebody named is written to, not replaced. Raises OSError that names
+    `path`.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_native_id()}")
     try:
-        private_dir(path.parent)
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        private_dir(target.parent)
         try:
-            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-            os.replace(temporary, path)
+            temporary.write_bytes(data)
+            os.replace(temporary, target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

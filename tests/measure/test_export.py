@@ -169,3 +169,18 @@ def test_the_command_imports(tmp_path):
     assert str(nothing) in document["message"]
     assert "Serving Benchmark Result" in document["hint"]
     assert "unknown_file" in eagletui("results", "import", str(tmp_path / "gone"), "--json", code=2).stdout
+
+
+def test_damaged_rows_of_one_result_keep_no_other_from_being_computed(tmp_path):
+    file = Path(__file__).parents[1] / "data" / "bench" / "inputs" / "bench-recorded-details.jsonl"
+    eagletui("results", "import", str(file))
+    whole = store.read_all()[0]
+    damaged = replace(whole, result_id="damaged")
+    store.write(damaged, b"no gzip")
+    assert (
+        json.loads(eagletui("results", "recompute", "damaged", "--json", code=1).stdout)["error"]
+        == "broken_rows"
+    )
+    done = eagletui("results", "recompute", "--json", code=1)
+    assert json.loads(done.stdout) == []
+    assert "the rows of damaged are damaged" in done.stderr

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tui import format as written
-from tui.core.errors import UsageError
+from tui.core.errors import EagletuiError, UsageError
 from tui.core.measure.model import Distribution, Result
 from tui.core.results import store
 from tui.core.results.flat import flat
@@ -117,17 +117,25 @@ def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
     """`eagletui results recompute`: figures anew from the raw rows, where a definition has changed."""
     stored = store.read_all()
     chosen = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
-    changed = []
+    changed, broken = [], []
     for result in chosen:
-        anew = store.recompute(result)
+        try:
+            anew = store.recompute(result)
+        except EagletuiError as error:
+            broken.append(error)
+            continue
         if anew != result:
             store.write(anew)
             changed.append(anew)
+    if broken and len(broken) == len(chosen):
+        raise broken[0]
+    for error in broken:
+        say(error.message)
     if as_json:
         emit([flat(result) for result in changed])
     else:
         say(f"{len(chosen)} looked at, {len(changed)} changed")
-    return 0
+    return 1 if broken else 0
 
 
 def table(results: list[Result]) -> str:
