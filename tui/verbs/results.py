@@ -129,8 +129,8 @@ def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
             changed.append(anew)
     if broken and len(broken) == len(chosen):
         raise broken[0]
-    for error in broken:
-        say(error.message)
+    for problem in broken:
+        say(problem.message)
     if as_json:
         emit([flat(result) for result in changed])
     else:
