@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.core.text import one_line, sanitize
+from tui.core.text import one_line, read_json, sanitize
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -59,3 +59,10 @@ def test_nothing_survives_at_all(text):
 def test_one_line_is_one_short_line():
     assert one_line("a\n  b\t c\r\n") == "a b c"
     assert one_line("x" * 400, 10) == "x" * 9 + "…"
+
+
+def test_json_of_a_host_is_a_value_or_a_value_error():
+    assert read_json(b'{"a": [1]}') == {"a": [1]}
+    for text in ("[" * 100_000, '{"a":' * 100_000, "nothing", b"\xff", ""):
+        with pytest.raises(ValueError, match="."):
+            read_json(text)

@@ -280,6 +280,27 @@ async def test_what_cannot_be_measured_is_said_before_anything_is_started(local,
             assert b"hush" not in path.read_bytes().replace(b"hush-hush", b""), path
 
 
+async def test_what_answers_with_anything_at_all_is_no_server(local):
+    bodies = [
+        b"[" * 100_000,
+        b'{"version": [], "data": [1], "model_path": 3, "usage": "x"}',
+        b"\xff\x00",
+        b"",
+    ]
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(bodies[0]))
+        writer.write(bodies[0])
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        while bodies:
+            assert (await refusal(local, QUICK, port)).slug == "not_generating"
+            bodies.pop(0)
+
+
 async def test_two_measurements_of_one_server_would_measure_each_other(local):
     with truth_server(tokens=20) as (port, _):
         where = await target.of_url(local, f"127.0.0.1:{port}")

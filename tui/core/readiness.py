@@ -5,7 +5,6 @@ does, and "Uvicorn running" says nothing about the warm-up. So whoever says read
 process of this run; where the process table can't be read, a request with a word of ours must appear in this run's log.
 """
 
-import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tui.core.host.runs import Run, RunState, port_belongs_to
 from tui.core.link.http import request
 from tui.core.link.transport import Transport
 from tui.core.log.startup import StartupState
+from tui.core.text import read_json
 
 HTTP_PROBE_PERIOD_S = 2.0
 _TALKING_LOG_PERIOD_S = 15.0
@@ -98,7 +98,7 @@ async def model_served(transport: Transport, port: int) -> str | None:
     """The model path that the server on a port names, None where it does not answer."""
     try:
         answer = await request(transport, "GET", port, "/model_info", timeout_s=5)
-        document = json.loads(answer.body)
+        document = read_json(answer.body)
     except (EagletuiError, ValueError):
         return None
     path = document.get("model_path") if isinstance(document, dict) else None

@@ -1,6 +1,8 @@
 """The one gate for text that a host sent: no control character, escape sequence or bidi override gets through."""
 
+import json
 import re
+from typing import Any
 
 # CSI, OSC/DCS/SOS/PM/APC (terminated or not), two-byte escapes, and their 8-bit forms; unterminated ones run to
 # the end of the text, as a terminal would swallow them.
@@ -32,3 +34,11 @@ def one_line(text: str, limit: int = 300) -> str:
     """Text of a host as one safe line of at most `limit` characters."""
     flat = sanitize(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def read_json(data: str | bytes) -> Any:
+    """The JSON value that a host sent. ValueError where it is none, or nested deeper than Python reads."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -5,7 +5,6 @@ and says what blocks, what to know and what is fine.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from tui.core.host.runs import PortHolder, Run, listener
 from tui.core.launch.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
 from tui.core.launch.sglang import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.link.transport import Transport
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 
 _IDLE_MIB = 300.0  # what a display server or a driver keeps on a GPU is no reason to refuse a launch
 _LOW_DISK_BYTES = 5_000_000_000
@@ -608,7 +607,7 @@ def _disk(line: str | None) -> tuple[float, int, str] | None:
 
 def _architecture(config: str | None) -> str | None:
     try:
-        found = json.loads(config or "")["architectures"][0]
+        found = read_json(config or "")["architectures"][0]
     except (ValueError, KeyError, TypeError, IndexError):
         return None
     return one_line(str(found), 80)

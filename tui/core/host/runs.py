@@ -25,7 +25,7 @@ import tui
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.text import one_line, sanitize
+from tui.core.text import one_line, read_json, sanitize
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
 _MAX_TOTAL_BYTES = 1_000_000  # below what Linux takes for all of them with an 8 MiB stack (2 MiB)
@@ -464,7 +464,7 @@ class _Answer:
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -24,7 +24,7 @@ from tui.core.link.scripts import shell_path
 from tui.core.measure.model import BenchProfile, Result
 from tui.core.results.codec import from_json, to_json
 from tui.core.session import HostSession
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 from tui.core.watch import is_over
 
 PROGRAM = InRunDir("allreduce.py")
@@ -132,7 +132,7 @@ async def wait(session: HostSession, run: Run) -> Report:
 def _last_document(output: bytes) -> dict[str, Any] | None:
     for line in reversed(output.decode("utf-8", "replace").splitlines()):
         try:
-            document = json.loads(line)
+            document = read_json(line)
         except ValueError:
             continue
         if isinstance(document, dict):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.core.launch.sglang import FlagTable, flag_table, normalise
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 
 _SPECULATION = "speculative-algorithm"
 _SAME = {
@@ -104,7 +104,7 @@ def _same(asked: object, resolved: object) -> bool:
         return abs(one - other) <= 1e-9 * max(abs(one), abs(other))
     if isinstance(resolved, dict):
         try:
-            given = json.loads(str(asked))
+            given = read_json(str(asked))
         except ValueError:
             return False
         # Defaults are filled in: what was given must be there.
@@ -122,7 +122,7 @@ def _words(values: list[object]) -> set[str]:
 def _text(value: object) -> str:
     text = str(value).strip().lower()
     try:
-        text = json.dumps(json.loads(text), sort_keys=True)  # JSON that was passed on as text
+        text = json.dumps(read_json(text), sort_keys=True)  # JSON that was passed on as text
     except ValueError:
         text = text.rstrip("/")
     return _SAME.get(text, text)

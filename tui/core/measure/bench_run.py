@@ -34,7 +34,7 @@ from tui.core.measure.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, 
 from tui.core.records import LaunchRecord
 from tui.core.results import store
 from tui.core.session import HostSession
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 from tui.core.watch import is_over
 
 PROGRAM = InRunDir("loadgen.py")
@@ -250,7 +250,7 @@ class _Progress:
 
     def _line(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = read_json(line)
         except ValueError:
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):

@@ -19,7 +19,7 @@ from tui.core.log.startup import Outcome
 from tui.core.measure.asked import asked_flags
 from tui.core.measure.workload import KEY_VARIABLE, Dataset
 from tui.core.session import HostSession
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take
 _GENERATION_S = 180.0  # a first request may compile kernels
@@ -240,7 +240,7 @@ class _Server:
             answer = await self.ask("GET", path)
             if answer.status == 200:
                 try:
-                    found = json.loads(answer.body)
+                    found = read_json(answer.body)
                 except ValueError:
                     continue
                 if isinstance(found, dict):
@@ -282,7 +282,7 @@ def _tokens(body: bytes) -> bool:
     """Whether an event stream has brought at least one token, as it counts them itself."""
     for line in body.splitlines():
         try:
-            document = json.loads(line.removeprefix(b"data: "))
+            document = read_json(line.removeprefix(b"data: "))
         except ValueError:
             continue
         for part in ("meta_info", "usage") if isinstance(document, dict) else ():
@@ -295,7 +295,7 @@ def _tokens(body: bytes) -> bool:
 def _words(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
-        document = json.loads(text)
+        document = read_json(text)
     except ValueError:
         return one_line(text, 160)
     while isinstance(document, dict):
@@ -316,7 +316,7 @@ async def _api_key(session: HostSession, target: Target) -> str | None:
         name, _, value = line.partition(": ")
         if name == "api-key":
             try:
-                return str(json.loads(value))
+                return str(read_json(value))
             except ValueError:
                 return None
     return None
@@ -336,7 +336,7 @@ async def _vocab_size(session: HostSession, model: str | None) -> int | None:
     )
     done = await session.transport.run(script)
     try:
-        config = json.loads(done.stdout)
+        config = read_json(done.stdout)
     except ValueError:
         return None
     if not isinstance(config, dict):
