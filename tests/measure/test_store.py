@@ -185,7 +185,11 @@ def test_an_id_is_a_file_name_and_nothing_else(result_id):
         store.read(result_id)
 
 
-@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(b'{"i": 0}\n{"i":'), gzip.compress(b"[1]\n")])
+@pytest.mark.parametrize(
+    "data",
+    [b"no gzip", gzip.compress(b'{"i": 0}\n{"i":'), gzip.compress(b"[1]\n")],
+    ids=["no gzip", "half a row", "no row"],
+)
 def test_damaged_rows_are_said(data):
     store.write(measured(), data)
     with pytest.raises(EagletuiError) as caught:
