@@ -237,6 +237,8 @@ def test_gpus_of_a_saved_file(shell: Shell) -> None:
         (["breakeven", "--base-tok-s", "1e300", "--verify-ms", "1e300"], 2, "usage"),
         (["breakeven", "--base-tok-s", "1e-320", "--verify-ms", "1"], 2, "usage"),
         (["breakeven", "--base-tok-s", "89", "--verify-ms", "30", "--draft-ms", "1e300"], 2, "usage"),
+        (["bench", "aa", "x", "--bench", "y", "--pairs", "1" + "0" * 30], 2, "usage"),
+        (["experiment", "does-eagle-pay", "--seed", "1" + "0" * 30], 2, "usage"),
         (["ps", "--nosuch"], 2, "usage"),
         (["profiles", "nosuch"], 2, "usage"),
         (["--profiles", "/nosuch", "ps"], 2, "usage"),

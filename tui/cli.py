@@ -110,7 +110,7 @@ resume_option = click.option(
     "--resume", is_flag=True, help="Go on with the newest unfinished one of this name on that host."
 )
 seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", help="Decides which arm begins."
+    "--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins."
 )
 timeout_option = click.option("--timeout", type=_Seconds(), metavar="S", help="Seconds to wait.")
 
@@ -441,7 +441,7 @@ def verify_bench(
 )
 @click.option(
     "--pairs",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, 1000),
     default=3,
     show_default=True,
     metavar="N",
