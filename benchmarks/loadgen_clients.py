@@ -6,7 +6,8 @@ The server is sse_mock.c, one thread on a core of its own; the client has anothe
 a chunk of one token every 10 ms on each stream, replies of 256 tokens with SGLang's cumulative frames; and flooded, as fast
 as the client reads. CPU time is read from /proc between two counts of the server's tokens, so that imports and the end don't
 count. The other clients run in the environment of tests/sglang_cpu/setup.sh; the generator there too (it has uvloop and
-orjson) and in this Python. Medians, but for the highest rate; it says whether the generator takes at most half of SGLang's CPU time a chunk.
+orjson) and in this Python. Medians, but for the highest rate; the last lines say whether the generator takes at most half of
+SGLang's CPU time a chunk.
 """
 
 import argparse
