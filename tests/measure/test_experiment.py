@@ -37,6 +37,7 @@ from tui.core.measure.target import of_run
 from tui.core.results import store
 from tui.core.session import HostSession, open_session
 from tui.demo.client import ensure_demo, stop_demo
+from tui.verbs.experiment import experiment_json
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -258,6 +259,7 @@ async def test_what_would_exceed_the_budget_is_not_begun(demo: HostSession, lab:
     assert state.at == 1  # nothing was known of how long a launch takes
     assert (runner.record.outcome, state.finished) == ("budget", True)
     assert state.message == "the budget of 1e-06 h leaves no room after 1 of 6 launches"
+    assert experiment_json(runner)["error"] == "nothing_comparable"  # not one pair: no verdict
     # With more of it, it goes on; but no pair is begun that would not end.
     length_h = runner.record.cells[0].spent_s / 3600
     profile = replace(profile, budget_h=3.6 * length_h)

@@ -141,7 +141,11 @@ def _raise_refused(opened: HostSession) -> None:
 
 
 def _comparable(runner: ExperimentRunner) -> bool:
-    return any(verdict.verdict is not VerdictKind.INVALID for verdict in runner.record.verdicts)
+    """Whether one comparison at least has figures of both sides."""
+    return any(
+        verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None
+        for verdict in runner.record.verdicts
+    )
 
 
 class _Narrator:

@@ -94,7 +94,7 @@ class Experiment(_Common):
     kind: Literal["experiment"]
     bench: Text
     pairs: Repeats | None = None
-    looks: Annotated[list[Annotated[int, Field(strict=True, ge=3)]], Field(min_length=1)] | None = None
+    looks: Annotated[list[Annotated[Repeats, Field(ge=3)]], Field(min_length=1)] | None = None
     margin: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.02
     budget_h: Positive | None = None
     arms: Annotated[list[Arm], Field(min_length=2, max_length=len(ARM_LETTERS))]
