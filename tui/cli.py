@@ -380,6 +380,20 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
     return results_import(file, dry_run, host, profile, as_json)
 
 
+def measured_server(command: Callable[..., int]) -> Callable[..., int]:
+    """What a measurement is told: the bench profile, and which server."""
+    for parameter in (
+        json_option,
+        click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile."),
+        host_option,
+        click.option("--url", metavar="URL", help="A server at this address, as the host reaches it."),
+        click.option("--run", metavar="RUN", help="This server, instead of the one that is ready."),
+        click.argument("name"),
+    ):
+        command = parameter(command)
+    return command
+
+
 @cli.group(cls=_Bench, invoke_without_command=True, subcommand_metavar="NAME [OPTIONS] | COMMAND [ARGS]...")
 @click.pass_context
 def bench(ctx: click.Context) -> None:
@@ -389,12 +403,7 @@ def bench(ctx: click.Context) -> None:
 
 
 @bench.command(name=_MEASURE, hidden=True)
-@click.argument("name")
-@click.option("--run", metavar="RUN", help="This server, instead of the one that is ready.")
-@click.option("--url", metavar="URL", help="A server at this address, as the host reaches it.")
-@host_option
-@click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile.")
-@json_option
+@measured_server
 @click.pass_obj
 def measure(
     directory: Path | None,
@@ -412,12 +421,7 @@ def measure(
 
 
 @bench.command(name="verify")
-@click.argument("name")
-@click.option("--run", metavar="RUN", help="This server, instead of the one that is ready.")
-@click.option("--url", metavar="URL", help="A server at this address, as the host reaches it.")
-@host_option
-@click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile.")
-@json_option
+@measured_server
 @click.pass_obj
 def verify_bench(
     directory: Path | None,

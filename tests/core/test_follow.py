@@ -38,13 +38,6 @@ async def host(request, tmp_path, monkeypatch):
     await transport.close()
 
 
-@pytest.fixture
-async def local():
-    transport = LocalTransport()
-    yield transport
-    await transport.close()
-
-
 class Watch:
     """Follows a file in the background and keeps what came."""
 

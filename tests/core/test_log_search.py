@@ -43,13 +43,6 @@ async def host(request, tmp_path, monkeypatch):
     await transport.close()
 
 
-@pytest.fixture
-async def local():
-    transport = LocalTransport()
-    yield transport
-    await transport.close()
-
-
 async def end_of(search: HostSearch | LogMarks):
     async with asyncio.timeout(60):
         async for _ in search.run():

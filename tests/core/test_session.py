@@ -1,7 +1,5 @@
 """A session with the simulated host: the real SSH, the real helper, real processes and sockets."""
 
-import socket
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -13,29 +11,10 @@ from tui.core import records
 from tui.core.errors import UsageError
 from tui.core.host.runs import Run, RunBusy, RunState
 from tui.core.launch.profiles import load_launch
-from tui.core.link.transport import SilentAsker
 from tui.core.log.startup import Outcome, Phase
-from tui.core.session import HostSession, PreflightFailed, ServerState, claimed_gpus, open_session
-from tui.demo.client import stop_demo
+from tui.core.session import HostSession, PreflightFailed, ServerState, claimed_gpus
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture
-async def demo(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostSession]:
-    monkeypatch.setenv("EAGLETUI_DEMO_SPEED", "2000")
-    session = await open_session("demo", SilentAsker())
-    await session.open()
-    yield session
-    await session.close()
-    await stop_demo()
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def launch(session: HostSession, name: str, **sets: object) -> Run:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -14,30 +13,11 @@ from tui.core.host import runs
 from tui.core.host.runs import LaunchRequest, RunState
 from tui.core.launch.profiles import load_launch
 from tui.core.link.local import LocalTransport
-from tui.core.link.transport import SilentAsker
 from tui.core.log.startup import Outcome
-from tui.core.session import HostSession, LaunchPlan, ServerState, open_session
+from tui.core.session import HostSession, LaunchPlan, ServerState
 from tui.core.watch import RunWatcher
-from tui.demo.client import stop_demo
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture
-async def demo(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostSession]:
-    monkeypatch.setenv("EAGLETUI_DEMO_SPEED", "2000")
-    session = await open_session("demo", SilentAsker())
-    await session.open()
-    yield session
-    await session.close()
-    await stop_demo()
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def planned(session: HostSession, name: str, port: int) -> LaunchPlan:
