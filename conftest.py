@@ -37,6 +37,13 @@ REAL_PLACES = {
     "test_flows.py",
     "test_odd_states.py",
     "test_loadgen.py",
+    "test_log_search.py",
+    "test_log_document.py",
+    "test_bench_run.py",
+    "test_bench_cli.py",
+    "test_experiment.py",
+    "test_referee.py",
+    "test_false_verdicts.py",
 }
 
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
