@@ -153,6 +153,8 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         (experiment("looks = [3, 5]\npairs = 4"), None, "the last look is at 5"),
         (experiment("margin = 1.0"), "margin", "less than 1"),
         (experiment("budget_h = 0"), "budget_h", "more than 0"),
+        (experiment("budget_h = 1e300"), "budget_h", "at most 8,760"),
+        ('kind = "launch"\nstartup_timeout_s = inf\n[args]\nmodel-path = "/m"', "startup_timeout_s", "at most 604,800"),
         (experiment("looks = [3, 1000000000]"), "looks.1", "at most 1,000"),
         (experiment(first='against = "B"'), None, "arm A is the reference"),
         (experiment(last='against = "C"'), None, "arm B can be compared with an earlier arm only, not with 'C'"),

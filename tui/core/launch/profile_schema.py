@@ -12,7 +12,6 @@ from tui.core.measure.model import ARM_LETTERS
 
 Text = Annotated[str, Field(strict=True)]
 Words = list[Text]
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 # Beyond these somebody mistyped, and the host would pay for it: each user is a connection there, each run a file.
 Users = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Rate = Annotated[float, Field(strict=True, gt=0, le=10_000)]
@@ -39,7 +38,7 @@ class Launch(_Common):
     host: Text | None = None
     wrapper: Words = Field(default_factory=list)
     command: Words = Field(default_factory=list)
-    startup_timeout_s: Positive = 3600.0
+    startup_timeout_s: Seconds = 3600.0
     requires: dict[str, Any] = Field(default_factory=dict)
     env: dict[str, Any] = Field(default_factory=dict)
     args: dict[str, Any] = Field(default_factory=dict)
@@ -96,7 +95,7 @@ class Experiment(_Common):
     pairs: Repeats | None = None
     looks: Annotated[list[Annotated[Repeats, Field(ge=3)]], Field(min_length=1)] | None = None
     margin: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.02
-    budget_h: Positive | None = None
+    budget_h: Annotated[float, Field(strict=True, gt=0, le=8760)] | None = None  # a year
     arms: Annotated[list[Arm], Field(min_length=2, max_length=len(ARM_LETTERS))]
 
     @model_validator(mode="after")
