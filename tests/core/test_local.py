@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -201,3 +202,24 @@ async def test_a_connection_to_a_port_of_this_machine(local, unused_tcp_port):
         await connection.write(b"hello")
         assert await connection.read() == b"HELLO"
         assert await connection.read() == b""
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_the_end_marker_outlasts_a_reader_who_is_slow(shell):
+    argv = [shell, "sh", "-s"] if shell == "busybox" else [shell, "-s"]
+    fill = (
+        f"head -c {65536 - len('|word begin|')} /dev/zero"  # with the marker before it, all that a pipe holds
+    )
+    sent = scripts.wrap(fill, "word", scripts.Input.LINE_ENDS)
+    assert sent.index(b"word end") < sent.index(b'kill "'), "BusyBox may lose it where a child dies meanwhile"
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(sent)
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)  # it waits for its reader
+    said = process.stdout.read()
+    assert said.endswith(b"\0\nword end 0\n")
+    assert len(said) > 65536
+    assert process.stderr.read().endswith(b"\nword end 0\n")
+    process.stdin.close()
+    assert process.wait() == 0

@@ -81,12 +81,13 @@ def wrap(script: str, nonce: str, use: Input) -> bytes:
         head += "exec 9>&2\n(\nexec 9>&-\n"
     else:
         head += _WATCHER % (" || exit 0" if use is Input.LINE_ENDS else "")
-    # Standard error is silenced first: bash tells there about the watcher that is ended.
+    # Standard error is silenced first: bash tells there about the watcher that is ended. It is ended after the marker is
+    # out: BusyBox gives up a write to a full pipe when a child dies meanwhile.
     tail = "\n)\n_eagletui_status=$?\nexec 2>/dev/null\n"
-    if use is not Input.DATA:
-        tail += 'kill "$_eagletui_watcher"\n'
     if use is not Input.ANY_ENDS:
         tail += f"{end}\n"
+    if use is not Input.DATA:
+        tail += 'kill "$_eagletui_watcher"\n'
     return f'{head}{script}{tail}{end} >&9\nexit "$_eagletui_status"\n}}\n'.encode()
 
 
