@@ -21,7 +21,7 @@ from textual.widgets import Input
 from tui import format as fmt
 from tui.board import Board, run_name
 from tui.commands import Command
-from tui.core.errors import EagletuiError, HostError
+from tui.core.errors import EagletuiError, HostError, of_system
 from tui.core.link.transport import Asker, HostKeyQuestion, LinkState, Prompt
 from tui.measuring import Measuring
 from tui.screens.base import Mode
@@ -276,9 +276,11 @@ class EagleApp(App[None]):
             self.touch()
 
     def report_fault(self, error: Exception) -> EagletuiError:
-        """A fault of ours: kept in a file (once each), told in one line."""
+        """A fault of ours: kept in a file (once each), told in one line. A full disk is none."""
         from tui.config import private_dir, state_dir
 
+        if isinstance(error, OSError) and error.filename:
+            return of_system(error)
         where = "not written"
         last = traceback.extract_tb(error.__traceback__)[-1:]
         key = f"{type(error).__name__} {last}"

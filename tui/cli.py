@@ -6,7 +6,6 @@ to stderr. Exit codes: 0 done; 1 the thing asked about failed; 2 unknown run, pr
 """
 
 import contextlib
-import errno
 import io
 import math
 import os
@@ -18,7 +17,7 @@ from typing import Any
 import click
 
 from tui import __version__
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, UsageError, of_system
 from tui.core.text import one_line, sanitize
 from tui.output import emit, say
 
@@ -651,10 +650,7 @@ def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
         what = UsageError(f"{bad!r} is not valid UTF-8", "type it anew", slug="bad_value")
         return _fail(what, as_json)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "free some space" if full else "eagletui paths says where files go"
-        return _fail(EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error"), as_json)
+        return _fail(of_system(error), as_json)
     except Exception as error:
         return _fail(_fault(error), as_json)
 

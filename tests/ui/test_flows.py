@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -349,6 +350,15 @@ async def test_a_fault_of_ours_is_one_line_and_a_file(own_home):
         await shows(pilot, "a fault of eagletui: ZeroDivisionError", "details in")
         assert "Traceback" not in screen_text(pilot.app)
     assert "boom" in (own_home / "eagletui" / "state" / "panel-errors.log").read_text()
+
+
+async def test_a_full_disk_is_no_fault_of_ours(own_home):
+    async def fail(session):
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/results/x.json")
+
+    async with panel(fakes.Script(on_open=fail, link_states=())).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "/data/results/x.json: No space left on device; free some space")
+    assert not (own_home / "eagletui" / "state" / "panel-errors.log").exists()
 
 
 async def test_another_host(own_home):

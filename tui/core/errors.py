@@ -4,6 +4,7 @@ Every error carries the slug that `--json` prints as `error`, and the exit code 
 1 the thing asked about failed, 2 unknown run, profile, file, flag or value, 3 host, 4 timed out.
 """
 
+import errno
 from collections.abc import Mapping
 
 
@@ -57,3 +58,11 @@ class TimedOut(EagletuiError):
 
     slug = "timeout"
     exit_code = 4
+
+
+def of_system(error: OSError) -> EagletuiError:
+    """What this machine refused: a full disk, a directory that cannot be written."""
+    where = f"{error.filename}: " if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "free some space" if full else "eagletui paths says where files go"
+    return EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tui import format as written
 from tui.config import default_host, profile_dirs
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, UsageError, of_system
 from tui.core.host.runs import Run
 from tui.core.launch.profiles import load_bench
 from tui.core.link.transport import LinkState
@@ -127,6 +127,13 @@ async def follow(
                         tell(_result_words(news, profile))
                 elif line:
                     line.show(news)
+    except OSError as error:
+        refused = of_system(error)
+        raise EagletuiError(
+            f"{run.run_id} goes on, but is not stored: {refused.message}",
+            f"{refused.hint}, then eagletui wait {run.short_id} --for exit --host {one_line(opened.entry.name, 60)}",
+            slug=refused.slug,
+        ) from None
     finally:
         if line:
             line.clear()
