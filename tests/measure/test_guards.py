@@ -240,7 +240,7 @@ def test_what_a_reader_should_know():
     found = judged(rows, told)
     assert found.valid
     assert len(found.suspicious) == 4
-    assert found.suspicious[0] == "the rate was not steady after 30 s of warm-up"
+    assert found.suspicious[0] == "the time between chunks was not steady after 30 s of warm-up"
 
 
 # -- what a server was asked, and what it says --------------------------------------------------------------------------

@@ -1,9 +1,11 @@
-"""The reader of replies: however the bytes are cut, the figures are those of the reply."""
+"""The reader of replies: however the bytes are cut, the figures are those of the reply; and when a warm-up is enough."""
 
+import array
 import itertools
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from truth_server import Reply
@@ -364,3 +366,46 @@ def test_replies_of_a_real_server(name):
         assert (row["verify_ct"], row["correct_drafts"], row["proposed_drafts"]) == (4, 4, 12)
     else:
         assert (row["k1"], row["toks"], row["chunks"]) == (None, None, 8 if name == "chat_stream" else 7)
+
+
+# --- when a warm-up is enough -------------------------------------------------------------------------------------
+
+
+def warmed_after(monkeypatch, step_s, *, requests=2, limit_s=30.0):
+    """Seconds until a warm-up ends, and whether it was steady, for a server whose steps take `step_s(time)`."""
+    now = 0.0
+    monkeypatch.setattr(loadgen, "clock", lambda: now)
+    reply = SimpleNamespace(stamps=array.array("d"))
+    load = SimpleNamespace(zero=0.0, tokens=0, completed=0, all=[reply])
+    warmth = loadgen.Warmth(requests, limit_s)
+    while not warmth(load):
+        now += step_s(now)
+        if (
+            len(reply.stamps) >= 60 + 25 * load.completed
+        ):  # replies of different lengths, and a prefill between them
+            load.completed += 1
+            reply = SimpleNamespace(stamps=array.array("d"))
+            load.all.append(reply)
+            now += 0.2
+        reply.stamps.append(now)
+        load.tokens += 1 + load.tokens % 4  # drafts accepted, or not
+    return now, warmth.stable
+
+
+def test_a_steady_step_is_warm_after_three_spans_whatever_the_replies_are_like(monkeypatch):
+    seconds, stable = warmed_after(monkeypatch, lambda now: 0.011)
+    assert stable
+    assert 6 <= seconds < 7
+
+
+def test_a_step_that_still_gets_faster_is_not_warm(monkeypatch):
+    seconds, stable = warmed_after(monkeypatch, lambda now: 0.030 if now < 4 else 0.011)
+    assert stable
+    assert 9 < seconds < 11
+    assert warmed_after(monkeypatch, lambda now: 0.03 / (1 + now / 10))[1] is False
+
+
+def test_few_chunks_say_nothing_about_the_step(monkeypatch):
+    seconds, stable = warmed_after(monkeypatch, lambda now: 0.5)
+    assert not stable
+    assert seconds >= 30

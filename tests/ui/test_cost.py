@@ -18,7 +18,10 @@ async def test_a_tick_of_eight_gpus_sends_a_few_hundred_bytes():
     async with app.run_test(size=(160, 48)) as pilot:
         await shows(pilot, "● READY", "87.6", "234")
         panel = app.screen.query_one(GpuPanel)
-        await until(pilot, lambda: (panel._canvas.width, panel._canvas.height) == tuple(panel.size))
+        await until(
+            pilot,
+            lambda: panel.size.height >= 10 and (panel._canvas.width, panel._canvas.height) == tuple(panel.size),
+        )
         warmer = tuple(
             replace(gpu, temperature_c=71.0, power_w=333.0)
             for gpu in fakes.gpus(87.6, straggler=None, util=95)

@@ -27,10 +27,10 @@ bench.json
     limits         optional; seconds, with defaults: connect_s 10, stall_s 180 (no byte), request_s 900, drain_s 300,
                    ramp_s 120 (all users busy), settle_s 5 (counters at rest), tail_s 2 (end of a body after its last event)
 
-A run: warm-up with other prompts (once a point until the rate is steady: three 2-s spans within 3 %, at most warmup_s;
-before later runs of the point a short one) → drained → cache flushed → counters read → load → at the end of the window no new
-request → drained → counters read when they rest. The window begins when each user has had a first chunk (open loop: when the
-first request has ended) and lasts duration_s, or until max_requests leave a user idle.
+A run: warm-up with other prompts (once a point until the step is steady: the median gap between chunks of three 2-s spans
+within 3 %, at most warmup_s; before later runs of the point a short one) → drained → cache flushed → counters read → load →
+at the end of the window no new request → drained → counters read when they rest. The window begins when each user has had
+a first chunk (open loop: when the first request has ended) and lasts duration_s, or until max_requests leave a user idle.
 The items go round in an order of their own for each run; from the second round on, and where the cache can't be flushed,
 a short mark is put in front of a prompt so that the prefix cache does not answer.
 
@@ -100,6 +100,7 @@ import statistics
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
@@ -114,6 +115,7 @@ KEEP_ALIVE_S = 4.0  # uvicorn closes after 5
 PROGRESS_S = 0.25
 TICK_S = 0.02
 SPAN_S = 2.0  # of the spans that must agree before a warm-up counts as steady
+SPAN_GAPS = 20  # gaps between chunks that a span must hold, or it says nothing
 SPREAD = 0.03
 WARM_REQUESTS = 64  # at most, before the spans are looked at
 SHORT_OUTPUT = 64  # tokens, of the short warm-up
@@ -1781,12 +1783,16 @@ def high(values: Iterable[float]) -> float | None:
 
 
 class Warmth:
-    """Says when a warm-up is enough: enough replies, and three spans of time that agree."""
+    """Says when a warm-up is enough: enough replies, and three spans of time whose median gap between chunks agrees.
+
+    The gap is the step of the server, whatever the replies' lengths and however many drafts are accepted in a step: with
+    one user the rate itself never keeps within 3 % over two seconds.
+    """
 
     def __init__(self, requests: int, limit_s: float) -> None:
         self.requests, self.limit_s = requests, limit_s
-        self.spans: list[int] = []
-        self.begin: tuple[float, int] | None = None
+        self.spans: list[float] = []  # median gap, seconds
+        self.begin: float | None = None
         self.stable = False
 
     def __call__(self, load: Load) -> bool:
@@ -1795,16 +1801,26 @@ class Warmth:
             return True
         if self.begin is None:
             if load.tokens:
-                self.begin = now, load.tokens
+                self.begin = now
             return False
-        at, tokens = self.begin
-        if now - at >= SPAN_S:
-            self.spans.append(round((load.tokens - tokens) / (now - at) * 1e3))
-            self.begin = now, load.tokens
-        last = self.spans[-3:]
-        if len(last) == 3 and max(last) - min(last) <= SPREAD * statistics.mean(last):
+        if now - self.begin >= SPAN_S:
+            gaps = self.gaps(load, self.begin)
+            self.spans = [*self.spans[-2:], statistics.median(gaps)] if len(gaps) >= SPAN_GAPS else []
+            self.begin = now
+        if len(self.spans) == 3 and max(self.spans) - min(self.spans) <= SPREAD * statistics.mean(self.spans):
             self.stable = load.completed >= self.requests
         return self.stable
+
+    @staticmethod
+    def gaps(load: Load, since: float) -> list[float]:
+        """Seconds between chunks, of those that came since."""
+        found = []
+        for exchange in load.all:
+            stamps = exchange.stamps
+            if stamps and stamps[-1] >= since:
+                first = max(1, bisect_left(stamps, since))
+                found += [stamps[i] - stamps[i - 1] for i in range(first, len(stamps))]
+        return found
 
 
 # --- the whole bench ------------------------------------------------------------------------------------------------

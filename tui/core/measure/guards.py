@@ -238,7 +238,9 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
     said = []
     warmup = meta.get("warmup") or {}
     if warmup.get("stable") is False:
-        said.append(f"the rate was not steady after {warmup.get('seconds') or 0:.0f} s of warm-up")
+        said.append(
+            f"the time between chunks was not steady after {warmup.get('seconds') or 0:.0f} s of warm-up"
+        )
     if (meta.get("flush") or {}).get("ok") is False:
         said.append("the prefix cache could not be emptied before the run")
     if found.gpu and (told := [reason for reason in found.gpu.throttle if reason in _TOLD]):
