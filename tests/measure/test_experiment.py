@@ -342,7 +342,8 @@ class Command:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "tui", "experiment", "x", "--host", "demo", "--json", *words]
+        where = ["--profiles", str(self.home / "profiles")]
+        argv = [sys.executable, "-m", "tui", *where, "experiment", "x", "--host", "demo", "--json", *words]
         self.process = subprocess.Popen(
             argv,
             cwd=self.home,
@@ -463,7 +464,8 @@ async def test_interrupted_it_says_how_to_go_on(demo: HostSession, command: Comm
     assert process.returncode == 130
     document = json.loads(out)
     assert document["error"] == "interrupted"
-    assert "eagletui experiment x --host demo --resume" in document["hint"]
+    where = command.home / "profiles"
+    assert document["hint"].endswith(f"eagletui --profiles {where} experiment x --host demo --resume")
     assert await alive(demo)
     # A second one of its own would take the GPUs from it: it begins only when asked for, and says what is left.
     again = command.start("--resume")

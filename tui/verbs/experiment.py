@@ -1,5 +1,6 @@
 """`eagletui experiment` and `eagletui bench aa`: unattended; progress on stderr, the record on stdout at the end."""
 
+import shlex
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -98,7 +99,9 @@ def _conduct(
     bench = load_bench(profile.bench, dirs)
     launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
     where = host or launches["A"].host or default_host()
-    again = " ".join((*words, "--host", where, "--resume"))
+    if directory is not None:
+        words = ("eagletui", "--profiles", str(directory), *words[1:])
+    again = one_line(shlex.join((*words, "--host", where, "--resume")))
     earlier = experiment_record.unfinished(profile.name, where)
     if resume and earlier is None:
         from tui.core.errors import UsageError
