@@ -823,6 +823,17 @@ def test_nobody_is_asked_without_a_terminal(shell: Shell) -> None:
         assert done.stderr == ""
 
 
+def test_the_panel_needs_all_of_a_terminal(shell: Shell, tmp_path: Path) -> None:
+    said = tmp_path / "err"
+    code = (
+        f"import os, sys; os.dup2(os.open({str(said)!r}, os.O_CREAT | os.O_WRONLY), 2); "
+        f"os.execv(sys.executable, {[*ME, 'local']!r})"
+    )
+    with Terminal(shell, program=[sys.executable, "-c", code]) as terminal:
+        terminal.read_to_end()
+    assert "needs a terminal" in said.read_text()
+
+
 async def test_a_command_outlasts_a_connection_that_sshd_drops(
     sshd, make_tcp_proxy, make_ssh_transport, monkeypatch
 ) -> None:

@@ -138,7 +138,8 @@ def cli(ctx: click.Context, profiles: Path | None) -> None:
 
 
 def _open_panel(host: str | None, profiles: Path | None) -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # It is drawn on standard error.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
             "the panel needs a terminal",
             "for scripts there are eagletui launch, ps, wait, logs",

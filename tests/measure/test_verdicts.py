@@ -343,6 +343,7 @@ def test_a_missing_figure_names_what_there_is(a, b):
         ({"dataset": "random-ids"}, "dataset prompts against random-ids"),
         ({"host": "gpu2"}, "host gpu1 against gpu2"),
         ({"model": "/m"}, "model /data/models/Kimi-K2.5 against /m"),
+        ({"model": None}, "model /data/models/Kimi-K2.5 against unknown"),
     ],
 )
 def test_only_like_is_compared_with_like(a, arm, change, what):

@@ -27,6 +27,10 @@ class Side:
     failures: tuple[LaunchRecord, ...] = ()  # launches that never got as far as a measurement
 
 
+def _known(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
 @dataclass(frozen=True)
 class Setting:
     """What must be the same on both sides."""
@@ -47,14 +51,14 @@ class Setting:
         """Each part with its value, for a message."""
         return (
             ("host", self.host),
-            ("model", str(self.model)),
+            ("model", _known(self.model)),
             ("bench", self.bench),
             ("load", load_words(self.point)),
             ("dataset", self.dataset),
             ("dataset", f"{self.dataset} {(self.dataset_sha or '')[:8]}"),
-            ("lengths", "input {}, output {}".format(*self.lengths)),
-            ("ignore_eos", str(self.ignore_eos)),
-            ("temperature", str(self.temperature)),
+            ("lengths", "input {}, output {}".format(*map(_known, self.lengths))),
+            ("ignore_eos", _known(self.ignore_eos)),
+            ("temperature", _known(self.temperature)),
             ("tool", " ".join(filter(None, self.tool))),
         )
 
