@@ -1,22 +1,18 @@
 """A server brought up for measuring, and taken down again: everything that can go wrong on the way is an answer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.host import runs
 from tui.core.host.runs import Run, RunBusy, RunState
 from tui.core.launch.profiles import LaunchProfile
-from tui.core.link.transport import LinkState
+from tui.core.link.patience import Tell, patiently
 from tui.core.log.startup import Outcome
 from tui.core.session import HostSession, PreflightFailed
 from tui.core.watch import ServerState, is_over
-
-T = TypeVar("T")
-Tell = Callable[[str], None]  # what it waits for, one sentence
 
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0
@@ -69,28 +65,9 @@ class LaunchFailed(Exception):
         self.failure = failure
 
 
-async def patiently(session: HostSession, call: Callable[[], Awaitable[T]], tell: Tell | None = None) -> T:
-    """The answer of `call`, asked again after each lost link as soon as there is one again.
-
-    Raises HostError once the session is closed, and whatever else `call` raises.
-    """
-    while True:
-        try:
-            return await call()
-        except (LinkLost, TimedOut):
-            if session.transport.status().state is LinkState.CLOSED:
-                raise
-            if tell is not None:
-                tell(f"waiting for the link to {session.entry.name}")
-            await asyncio.sleep(_AGAIN_S)
-            async for status in session.link():
-                if status.state in (LinkState.UP, LinkState.CLOSED):
-                    break
-
-
 async def find(session: HostSession, run_id: str, tell: Tell) -> Run | None:
     """One of our runs as it is now, None where the host does not know it."""
-    found = await patiently(session, lambda: runs.status(session.transport, [run_id]), tell)
+    found = await patiently(session.transport, lambda: runs.status(session.transport, [run_id]), tell)
     return found[0] if found else None
 
 
@@ -103,7 +80,9 @@ async def start(
     """
     for attempt in range(_BUSY_TRIES):
         try:
-            return await patiently(session, lambda: _start_once(session, profile, sets, run_id, tell), tell)
+            return await patiently(
+                session.transport, lambda: _start_once(session, profile, sets, run_id, tell), tell
+            )
         except PreflightFailed as refused:
             raise LaunchFailed(Failure("preflight", refused.message)) from None
         except RunBusy as busy:
@@ -214,4 +193,4 @@ async def stop(session: HostSession, run: Run, tell: Tell) -> None:
         async for progress in session.stop(run):
             tell(f"stopping {run.short_id}: {progress.text}")
 
-    await patiently(session, once, tell)
+    await patiently(session.transport, once, tell)

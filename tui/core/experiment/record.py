@@ -9,11 +9,12 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tui.config import data_dir, private_dir, write_whole
+from tui.core.decide.schedule import schedule
 from tui.core.errors import EagletuiError
 from tui.core.launch.profiles import LaunchProfile, is_secret_env, public_sets
 from tui.core.measure.model import ArmStatus, BenchProfile, ExperimentProfile, Verdict
@@ -88,14 +89,29 @@ class ExperimentRecord:
     def spent_s(self) -> float:
         return sum(cell.spent_s for cell in self.cells)
 
+    def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
+        """The record with one more round, of all arms or of some."""
+        letters = [arm.letter for arm in self.profile.arms]
+        added = one_round(self.pairs + 1, letters, self.seed, len(self.cells) + 1, only or letters)
+        return replace(self, cells=(*self.cells, *added))
+
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
         """The record with one of its cells replaced."""
         return replace(self, cells=tuple(cell if old.number == cell.number else old for old in self.cells))
 
 
-def cells_of(order: Iterable[str], arms: int) -> tuple[Cell, ...]:
-    """The launches of an order that has each of so many arms once a round."""
-    return tuple(Cell(at + 1, letter, at // arms + 1) for at, letter in enumerate(order))
+def one_round(pair: int, letters: Sequence[str], seed: int, first: int, only: Container[str]) -> list[Cell]:
+    """The launches of one round in their order, numbered from `first` on; of the arms in `only`."""
+    order = schedule(pair, letters, seed)[-len(letters) :]
+    return [Cell(first + at, letter, pair) for at, letter in enumerate(x for x in order if x in only)]
+
+
+def all_rounds(pairs: int, letters: Sequence[str], seed: int) -> tuple[Cell, ...]:
+    """The launches of so many rounds."""
+    cells: list[Cell] = []
+    for pair in range(1, pairs + 1):
+        cells += one_round(pair, letters, seed, len(cells) + 1, letters)
+    return tuple(cells)
 
 
 def public_profile(profile: ExperimentProfile) -> ExperimentProfile:

@@ -8,19 +8,18 @@ that fails is a result: its arm is out when the same would fail again, the other
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core import records
-from tui.core.decide.schedule import schedule
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.so_far import look_decides, verdicts_of, worth_repeating
+from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import (
     Timing,
     UnderWay,
@@ -32,6 +31,7 @@ from tui.core.experiment.state import (
 from tui.core.host import runs
 from tui.core.host.runs import Run
 from tui.core.launch.profiles import LaunchProfile, public_sets
+from tui.core.link.patience import patiently
 from tui.core.measure import bench_run, target
 from tui.core.measure.assemble import Asked
 from tui.core.measure.model import (
@@ -48,6 +48,8 @@ from tui.core.session import HostSession
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
+_LOOKS = 5  # at a server that was ready and is not seen to be
 _REPEATS = 2  # of a bench none of whose runs count at a load
 
 
@@ -81,7 +83,7 @@ def begin(
         profile=experiment_record.public_profile(profile),
         bench=bench,
         seed=seed,
-        cells=experiment_record.cells_of(schedule(profile.pairs, letters, seed), len(letters)),
+        cells=experiment_record.all_rounds(profile.pairs, letters, seed),
         configurations={
             letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()
         },
@@ -229,18 +231,10 @@ class ExperimentRunner:
                 "begin a new one",
                 slug="looks",
             )
-        letters = [arm.letter for arm in self.record.profile.arms]
-        order = schedule(self.record.pairs + count, letters, self.record.seed)
-        cells = experiment_record.cells_of(order, len(letters))
-        self._keep(
-            replace(
-                self.record,
-                cells=(*self.record.cells, *cells[len(self.record.cells) :]),
-                outcome="running",
-                ended_at=None,
-                message=None,
-            )
-        )
+        record = self.record
+        for _ in range(count):
+            record = record.with_round()
+        self._keep(replace(record, outcome="running", ended_at=None, message=None))
 
     # -- what they see ----------------------------------------------------------------------------------------------
 
@@ -308,7 +302,7 @@ class ExperimentRunner:
 
     async def _work(self) -> None:
         self._keep(self.record)
-        while (cell := next((cell for cell in self.record.cells if not cell.over), None)) is not None:
+        while (cell := self._next()) is not None:
             if not self._going.is_set():
                 self._tell("paused")
                 await self._going.wait()
@@ -340,6 +334,15 @@ class ExperimentRunner:
             self._end("stopped", "stopped")
         else:
             self._end("done", "done")
+
+    def _next(self) -> Cell | None:
+        """The next launch; where all are made, of a round that makes up for what was lost by chance."""
+        if all(cell.over for cell in self.record.cells) and not self._stopping:
+            arms = to_make_up(self.record, self._results)
+            if arms and self.record.pairs < self.record.profile.pairs + _MADE_UP:
+                self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
+                self._keep(self.record.with_round(arms))
+        return next((cell for cell in self.record.cells if not cell.over), None)
 
     async def _cell_or_stop(self, number: int) -> None:
         """One launch to its end, or to a stop; then its server and measurement are stopped too."""
@@ -456,7 +459,7 @@ class ExperimentRunner:
             )
 
         try:
-            generator = await launching.patiently(self._session, start, self._tell)
+            generator = await self._begun(run, start)
             async with aclosing(bench_run.follow_run(self._session, generator)) as events:
                 async for event in events:
                     self._tell(None)
@@ -469,6 +472,18 @@ class ExperimentRunner:
         except EagletuiError as error:
             raise LaunchFailed(await self._why(run, error)) from None
         return cell
+
+    async def _begun(self, run: Run, start: Callable[[], Awaitable[Run]]) -> Run:
+        """The generator's run; on a busy host it may take several looks to see that the server is ready."""
+        for look in range(_LOOKS):
+            try:
+                return await patiently(self._session.transport, start, self._tell)
+            except EagletuiError as error:
+                last = look + 1 == _LOOKS
+                if error.slug != "not_ready" or last or await launching.died(self._session, run, self._tell):
+                    raise
+                self._tell(error.message)
+        raise AssertionError("unreachable")
 
     def _measured(self, cell: Cell, result: Result) -> Cell:
         self._results[result.result_id] = result

@@ -1,15 +1,16 @@
-"""What the launches of an experiment say so far, and what follows from it: stop at a look, or measure once more."""
+"""What the launches of an experiment say so far, and what follows from it: stop at a look, measure once more, make up."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tui.core import records
 from tui.core.decide.pairing import Side, noise_of, setting
 from tui.core.decide.verdicts import Plan, compare_all
 from tui.core.decide.yardsticks import DEFAULT, metric
-from tui.core.experiment.record import ExperimentRecord
-from tui.core.experiment.state import knocked_out
+from tui.core.experiment.launching import Failure
+from tui.core.experiment.record import Cell, ExperimentRecord
+from tui.core.experiment.state import knocked_out, results_of
 from tui.core.measure.model import (
     ArmStatus,
     BenchProfile,
@@ -121,3 +122,39 @@ def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
         if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
             return True
     return False
+
+
+def to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[str]:
+    """The arms that lack a pair for a cause that has nothing to do with them, with those they are compared with.
+
+    A launch was lost by chance where it failed for a cause that may pass, or none of its runs counts at a load for such
+    a cause (`worth_repeating`).
+    """
+    lost: set[str] = set()
+    for arm in record.profile.arms:
+        if arm.against is None or knocked_out(record, arm.letter) or knocked_out(record, arm.against):
+            continue
+        both = (arm.letter, arm.against)
+        rounds = [
+            [cell for cell in record.cells if cell.pair == pair and cell.arm in both]
+            for pair in range(1, record.pairs + 1)
+        ]
+        by_chance = sum(
+            any(_lost(record, cell, results) for cell in cells)
+            and not all(_counts(record, cell, results) for cell in cells)
+            for cells in rounds
+        )
+        if sum(len(cells) == 2 for cells in rounds) - by_chance < record.profile.pairs:
+            lost.update(both)
+    return lost
+
+
+def _counts(record: ExperimentRecord, cell: Cell, results: Mapping[str, Result]) -> bool:
+    valid = {result.point for result in results_of((cell,), results) if result.valid}
+    return cell.status is ArmStatus.MEASURED and valid.issuperset(record.bench.points)
+
+
+def _lost(record: ExperimentRecord, cell: Cell, results: Mapping[str, Result]) -> bool:
+    if cell.status is ArmStatus.MEASURED:
+        return worth_repeating(record.bench, results_of((cell,), results))
+    return cell.status is ArmStatus.FAILED and not Failure(cell.cause or "unknown", "").certain

@@ -16,10 +16,10 @@ from typing import Any
 from tui.config import data_dir, write_whole
 from tui.core.decide.verify_cost import AllReduce
 from tui.core.errors import EagletuiError
-from tui.core.experiment.launching import patiently
 from tui.core.host import runs
 from tui.core.host.runs import InRunDir, LaunchRequest, Run
 from tui.core.launch.profiles import is_secret_env
+from tui.core.link.patience import patiently
 from tui.core.link.scripts import shell_path
 from tui.core.measure.model import BenchProfile, Result
 from tui.core.results.codec import from_json, to_json
@@ -104,10 +104,10 @@ async def wait(session: HostSession, run: Run) -> Report:
     """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
     while not is_over(run):
         await asyncio.sleep(_POLL_S)
-        seen = await patiently(session, partial(runs.refresh, session.transport, run))
+        seen = await patiently(session.transport, partial(runs.refresh, session.transport, run))
         run = seen or run
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
-    said = await patiently(session, partial(session.transport.run, script))
+    said = await patiently(session.transport, partial(session.transport.run, script))
     document = _last_document(said.stdout)
     if document is None or document.get("event") == "error":
         raise _failure(run, document, said.stdout)

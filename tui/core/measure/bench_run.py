@@ -19,12 +19,12 @@ from typing import Any
 
 from tui.core import records
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
-from tui.core.experiment.launching import patiently
 from tui.core.host import runs
 from tui.core.host.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.host.follow import Chunk, follow
 from tui.core.host.runs import InRunDir, LaunchRequest, Run, RunState
 from tui.core.launch.profiles import is_secret_env
+from tui.core.link.patience import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.measure import command, referee, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
@@ -537,7 +537,7 @@ async def _read(session: HostSession, run: Run, path: str) -> bytes | None:
     file: str | None = None
     while True:
         read = partial(read_block, session.transport, path, len(data), MAX_BLOCK_BYTES, file=file)
-        found = await patiently(session, read)
+        found = await patiently(session.transport, read)
         if found is None or (file is not None and found.file != file):
             return None
         file = found.file
