@@ -305,6 +305,7 @@ def test_a_killed_writer_leaves_whole_records_with_whole_rows():
     seeded = random.Random(20261101)
     tests = str(Path(__file__).parent)
     kills = int(os.environ.get("EAGLETUI_TEST_KILLS", "10"))
+    store.results_dir().mkdir(parents=True)  # the writers may not have come to it
     for round_number in range(kills):
         writers = [
             subprocess.Popen(
