@@ -215,6 +215,24 @@ async def test_a_server_that_dies_while_it_is_measured(demo: HostSession, lab: L
     runner.stop()
 
 
+async def test_a_launch_that_was_lost_by_chance_is_made_up_for_at_the_end(
+    demo: HostSession, lab: Lab
+) -> None:
+    runner = lab.runner(demo, lab.profile(A, B))
+    stopped = False
+    async for state in runner.states():
+        if live(state) and not stopped:
+            stopped = True
+            (server,) = [one for one in await alive(demo) if one.kind == "server"]
+            async for _ in demo.stop(server):  # somebody else
+                pass
+    cells = runner.record.cells
+    assert (cells[0].status, cells[0].cause) == (ArmStatus.FAILED, "stopped")
+    assert [cell.pair for cell in cells] == [1, 1, 2, 2]
+    assert [cell.status for cell in cells[1:]] == [ArmStatus.MEASURED] * 3
+    assert (state.message, len(await servers(demo))) == ("done", 4)
+
+
 async def test_pause_measures_to_the_end_frees_the_gpus_and_waits(demo: HostSession, lab: Lab) -> None:
     runner = lab.runner(demo, lab.profile(A, B))
     paused = False

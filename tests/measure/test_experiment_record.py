@@ -11,12 +11,11 @@ from dataclasses import replace
 import pytest
 
 from tui.core.decide.noise import noise_report
-from tui.core.decide.schedule import schedule
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.runner import begin, take_up
-from tui.core.experiment.so_far import look_decides, verdicts_of, worth_repeating
+from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import Timing, UnderWay, knocked_out, left_s, state_of
 from tui.core.launch.profiles import MASK, LaunchProfile, load_launch
 from tui.core.measure.model import (
@@ -247,7 +246,7 @@ def measured(record, make_launch):
     def make(pairs: int, *, planned: int = 3, looks: tuple[int, ...] = (), **ratios: float):
         profile = replace(record.profile, pairs=planned, looks=looks)
         letters = [arm.letter for arm in profile.arms]
-        cells = experiment_record.cells_of(schedule(planned, letters, 1), 3)
+        cells = experiment_record.all_rounds(planned, letters, 1)
         found = replace(record, profile=profile, cells=cells)
         results = []
         wobble = {1: 0.998, 2: 1.0, 3: 1.002, 4: 0.999, 5: 1.001}
@@ -317,6 +316,35 @@ def test_it_may_stop_early_only_at_a_look_that_decides(measured):
     assert look_decides(replace(record, verdicts=verdicts))  # nothing more comes of C
     without = replace(record, profile=replace(record.profile, looks=()), verdicts=verdicts)
     assert not look_decides(without)
+
+
+def test_a_pair_that_was_lost_by_chance_is_made_up_for(measured):
+    record, results = measured(3, B=1.09)
+    stored = {result.result_id: result for result in results}
+    lost = next(cell for cell in record.cells if cell.arm == "B" and cell.pair == 2)
+
+    def failed(cause: str) -> ExperimentRecord:
+        return record.with_cell(replace(lost, status=ArmStatus.FAILED, cause=cause, result_ids=()))
+
+    def not_counting(guard: str) -> dict[str, Result]:
+        guards = (Guard(guard, GuardStatus.FAILED, guard),)
+        return stored | {name: replace(stored[name], guards=guards, valid=False) for name in lost.result_ids}
+
+    assert to_make_up(record, stored) == set()
+    assert to_make_up(failed("timeout"), stored) == {"A", "B"}  # C has its pairs
+    assert to_make_up(failed("oom_kv_pool"), stored) == set()  # it would fail again
+    assert to_make_up(record, not_counting("client_lag")) == {"A", "B"}
+    assert to_make_up(record, not_counting("tokens")) == set()
+    # A round of those two; with it, nothing is missing.
+    more = failed("timeout").with_round({"A", "B"})
+    added = more.cells[9:]
+    assert [(cell.number, cell.pair) for cell in added] == [(10, 4), (11, 4)]
+    assert {cell.arm for cell in added} == {"A", "B"}
+    for cell in added:
+        same = next(c for c in record.cells if c.arm == cell.arm and c.pair == 1)
+        more = more.with_cell(replace(cell, status=ArmStatus.MEASURED, result_ids=same.result_ids))
+    assert to_make_up(more, stored) == set()
+    assert [cell.pair for cell in more.with_round().cells[-3:]] == [5, 5, 5]
 
 
 def test_noise_of_an_a_a_experiment(record, make_launch):
