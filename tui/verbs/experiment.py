@@ -8,10 +8,10 @@ from pathlib import Path
 from tui import format as written
 from tui.config import default_host, profile_dirs
 from tui.core.decide.noise import NoiseReport, noise_report
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.runner import ExperimentRunner, begin, take_up
-from tui.core.launch.profiles import load_experiment, load_launch
+from tui.core.launch.profiles import load_bench, load_experiment, load_launch
 from tui.core.link.transport import LinkState
 from tui.core.measure.model import (
     ArmState,
@@ -93,8 +93,6 @@ def _conduct(
     words: tuple[str, ...],
 ) -> ExperimentRunner:
     """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it."""
-    from tui.core.launch.profiles import load_bench
-
     dirs = profile_dirs(directory)
     bench = load_bench(profile.bench, dirs)
     launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
@@ -104,8 +102,6 @@ def _conduct(
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
     earlier = experiment_record.unfinished(profile.name, where)
     if resume and earlier is None:
-        from tui.core.errors import UsageError
-
         raise UsageError(
             f"there is no unfinished {profile.name} on {one_line(where, 60)}",
             "leave --resume out to begin one",
