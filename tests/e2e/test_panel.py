@@ -104,7 +104,7 @@ def test_leaving_the_panel_leaves_the_server(gpu_host, free_port, terminal, laun
     second.wait_for(r"sleeper\s+started \d", 60)
     second.keys("q")
     assert second.wait_exit() == 0
-    (run,) = command.json("ps", "gpu1")
+    (run,) = (run for run in command.json("ps", "gpu1") if run["profile"] == "sleeper")
     assert command.json("stop", run["run"], "--yes")["outcome"] == "stopped"
 
 

@@ -129,7 +129,7 @@ def test_another_launch_on_the_port_is_refused_before_it_starts(server):
     (port,) = [finding for finding in document["findings"] if finding["check"] == "port"]
     assert port["level"] == "block"
     assert str(server.port) in port["text"]
-    assert len([row for row in server.eagletui("ps") if row["kind"] == "server"]) == 1
+    assert [row["run"] for row in server.eagletui("ps") if row["state"] != "foreign"] == [server.run]
 
 
 def test_stop_leaves_no_process(server, wait_until):
