@@ -20,7 +20,9 @@ async def test_a_tick_of_eight_gpus_sends_a_few_hundred_bytes():
         panel = app.screen.query_one(GpuPanel)
         await until(
             pilot,
-            lambda: panel.size.height >= 10 and (panel._canvas.width, panel._canvas.height) == tuple(panel.size),
+            lambda: (
+                panel.size.height >= 10 and (panel._canvas.width, panel._canvas.height) == tuple(panel.size)
+            ),
         )
         warmer = tuple(
             replace(gpu, temperature_c=71.0, power_w=333.0)
