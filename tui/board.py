@@ -358,7 +358,8 @@ class Board:
     def economics(self) -> "tuple[Economics, Baseline] | None":
         """Whether speculation pays on the server on show now; None unless the same model was measured without it.
 
-        The cycle is that of the newest decode line; a baseline counts at as many users as run now.
+        The cycle is that of the newest decode line; a baseline counts at as many users as run now, and the fastest of them:
+        what speculation has to beat is the best that the host does without it.
         """
         state = self.state
         decode = state.startup.last_decode if state is not None else None
@@ -366,8 +367,8 @@ class Board:
             return None
         rate = decode.total_gen_tok_s if decode.total_gen_tok_s is not None else decode.gen_tok_s
         model = (state.startup.server_args or {}).get("model_path")
-        fitting = (b for b in self.baselines if b.model == model and b.concurrency == decode.running)
-        base = next(fitting, None)
+        fitting = [b for b in self.baselines if b.model == model and b.concurrency == decode.running]
+        base = max(fitting, key=lambda b: b.tok_s, default=None)
         if base is None or not rate or model is None:
             return None
         from tui.core.decide.economics import Economics

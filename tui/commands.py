@@ -147,6 +147,7 @@ _IN_PANEL = (  # what the core says for the command line, and the key that does 
     (re.compile(r"correct that --set"), "correct that line"),
     (re.compile(r"--set: "), ""),
     (re.compile(r"stop it first \(eagletui stop \S+\) or launch with --replace"), "r stops it first"),
+    (re.compile(r"--replace stops our server first; else "), "r stops our server first; else "),
     (re.compile(r", or see all findings with --json"), "; l shows all findings"),
     (re.compile(r"eagletui profiles lists what there is"), "3 lists what there is"),
     (re.compile(r"(see )?eagletui ps( \S+ lists them)?"), "1 shows what runs"),

@@ -166,12 +166,16 @@ def test_the_bootstrap_over_requests_covers_the_truth():
                 {"t_first": 0.0, "t_last": tokens * 0.011 * draw.gauss(1, 0.1), "out": tokens + 1, "k1": 1}
             )
             spec.append({"t_first": 0.0, "t_last": tokens * 0.032 * draw.gauss(1, 0.1), "verify_ct": tokens})
-        low, high = over_requests(base, spec, seed)
+        cycle = sum(row["t_last"] for row in spec) / sum(row["verify_ct"] for row in spec)
+        step = sum(row["t_last"] for row in base) / sum(row["out"] - 1 for row in base)
+        low, high = over_requests(base, spec, cycle / step, seed)
         covered += low <= 32 / 11 <= high
+        low, high = over_requests(base, spec, 5.0, seed)
+        assert low < 5 < high, "the interval is around the point it belongs to"
     assert covered >= 88  # of 100; 95 are expected
-    assert over_requests(base[:9], spec) is None
-    assert over_requests([row | {"err": "reset"} for row in base], spec) is None
-    assert over_requests(base * 20, spec * 20) is not None  # in blocks
+    assert over_requests(base[:9], spec, 2.9) is None
+    assert over_requests([row | {"err": "reset"} for row in base], spec, 2.9) is None
+    assert over_requests(base * 20, spec * 20, 2.9) is not None  # in blocks
 
 
 # ---- from results ---------------------------------------------------------------------------------------------------------
@@ -284,7 +288,7 @@ def test_one_launch_has_an_interval_over_its_requests(make_launch):
     found = payoff(base, spec, rows=lambda result_id: rows[result_id]).economics
     assert found.basis == "requests of 1 launch; the next launch is not in it"
     assert found.interval is not None
-    assert found.interval[0] < 2.8 / 88 / (2.2 / 200) < found.interval[1]
+    assert found.interval[0] < 32.0 * 89.5 / 1000 < found.interval[1]  # around the break-even that is told
     assert payoff(base, spec).economics.interval is None
 
 

@@ -86,9 +86,11 @@ class PreflightFailed(EagletuiError):
 
     def __init__(self, plan: LaunchPlan) -> None:
         blocking = [finding for finding in plan.findings if finding.level is Level.BLOCK]
+        ours = any(finding.run for finding in blocking)
         super().__init__(
             "not launched: " + "; ".join(f"{finding.check}: {finding.text}" for finding in blocking),
-            "mend that, or see all findings with --json",
+            ("--replace stops our server first; else " if ours else "")
+            + "mend that, or see all findings with --json",
         )
         self.details = {
             "findings": [{"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings]

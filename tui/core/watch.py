@@ -43,6 +43,7 @@ _HEAD_BYTES = 4 << 20  # the start-up stands in its beginning,
 _TAIL_BYTES = 262_144  # what goes on now at its end
 
 _WATCHDOG_TICK_S = 3.0
+_NOT_OURS_S = 3.0  # for so long another's listener must stand before it is a suspicion
 _SETTLE_S = 10.0  # after a lost link: what was said meanwhile is on its way
 _NO_GPUS = frozenset(("no_devices", "nvidia_smi_missing"))
 
@@ -214,6 +215,7 @@ class RunWatcher:
         self._version_changed = self._other_version(known.sglang if known else None)
         self._dog = Watchdog(run.gpus, time.monotonic())
         self._verdict = Verdict()
+        self._not_ours_since: float | None = None  # time.monotonic()
         self._settled_at = 0.0  # time.monotonic() from which on silence counts again
         self._last_outcome = Outcome.STARTING
         self._line_at = self._progress_at = time.monotonic()
@@ -503,7 +505,7 @@ class RunWatcher:
         phase = guess or phase
         took, started_s, ready_after = self._durations(startup, phase, outcome)
         verdict = self._watch(now, phase, outcome, startup, lost_link)
-        suspicion = self._suspicion(startup, outcome, verdict)
+        suspicion = self._suspicion(now, startup, outcome, verdict)
         fallen = self._dog.fallen_accept(startup) if outcome is Outcome.READY else None
         if fallen is not None:
             observations = (fallen, *(item for item in observations if item.cause != fallen.cause))
@@ -601,9 +603,14 @@ class RunWatcher:
             self._verdict = Verdict()
         return self._verdict
 
-    def _suspicion(self, startup: StartupState, outcome: Outcome, verdict: Verdict) -> str | None:
+    def _suspicion(self, now: float, startup: StartupState, outcome: Outcome, verdict: Verdict) -> str | None:
         if outcome is Outcome.STARTING and self._probe.listener_is_ours is False and startup.fired_up:
-            return f"port {self._run.port} answers, but another process listens on it"
+            # The look that said so may be from before the server listened itself.
+            self._not_ours_since = self._not_ours_since or now
+            if now - self._not_ours_since >= _NOT_OURS_S:
+                return f"port {self._run.port} answers, but another process listens on it"
+        else:
+            self._not_ours_since = None
         return verdict.suspicion.text if verdict.suspicion is not None else None
 
     def _record(self, state: ServerState) -> None:

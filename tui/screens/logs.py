@@ -432,7 +432,7 @@ class Logs(Mode):
         elif self.pair is not None:
             self.close_pair()
         elif filter.text:
-            search.value = ""
+            search.value, front.shift = "", 0  # a hit far to the right had moved all lines
             self._set_filter(text="", only_hits=False, context=0)
         elif filter.ranks is not None or not filter.access:
             view.set_filter(replace(filter, ranks=None, access=True))

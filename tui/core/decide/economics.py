@@ -274,9 +274,10 @@ def over_launches(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] |
 Rows = Sequence[Mapping[str, Any]]
 
 
-def over_requests(base: Rows, spec: Rows, seed: int = 1) -> tuple[float, float] | None:
+def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[float, float] | None:
     """95 % interval of t_cycle / t_base by a bootstrap over requests: percentiles of ratios of sums, from raw rows.
 
+    It is laid around `point`, the ratio of the windows: whole requests reach over their ends, and differ by a trifle.
     It holds for the launches that were measured, and says nothing about the next one. None where either side has fewer
     than ten requests.
     """
@@ -288,7 +289,8 @@ def over_requests(base: Rows, spec: Rows, seed: int = 1) -> tuple[float, float] 
     steps, cycles = _blocks(steps, draw), _blocks(cycles, draw)
     ratios = sorted(_resampled(cycles, draw) / _resampled(steps, draw) for _ in range(_RESAMPLES))
     cut = round(0.025 * _RESAMPLES)
-    return ratios[cut], ratios[-cut - 1]
+    around = point / (_ratio(cycles) / _ratio(steps))
+    return ratios[cut] * around, ratios[-cut - 1] * around
 
 
 def _totals(rows: Rows, steps: Any) -> list[tuple[float, float]]:
@@ -310,5 +312,8 @@ def _blocks(totals: list[tuple[float, float]], draw: random.Random) -> list[tupl
 
 
 def _resampled(totals: list[tuple[float, float]], draw: random.Random) -> float:
-    chosen = draw.choices(totals, k=len(totals))
-    return sum(seconds for seconds, _ in chosen) / sum(count for _, count in chosen)
+    return _ratio(draw.choices(totals, k=len(totals)))
+
+
+def _ratio(totals: list[tuple[float, float]]) -> float:
+    return sum(seconds for seconds, _ in totals) / sum(count for _, count in totals)

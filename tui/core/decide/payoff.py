@@ -75,7 +75,8 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
         reasons.append(
             "acceptance was forced: the cycle and the break-even hold, tau says nothing about the draft model"
         )
-    interval, basis = _interval(base, spec, base_launches, spec_launches, rows)
+    ratio = cycle_ms * base_tok_s / 1000
+    interval, basis = _interval(base, spec, base_launches, spec_launches, rows, ratio)
     config = next((result.server.spec for result in spec.results if result.server.spec), None)
     steps, ceiling, chain = _draft(config)
     found = Economics(
@@ -201,6 +202,7 @@ def _interval(
     base_launches: Sequence[Launch],
     spec_launches: Sequence[Launch],
     rows: Rows | None,
+    ratio: float,
 ) -> tuple[tuple[float, float] | None, str | None]:
     """Of the break-even: over launch pairs where there are three, else over requests."""
     pairs = pair_up(base_launches, spec_launches).pairs
@@ -209,7 +211,7 @@ def _interval(
         return over, f"{len(pairs)} launch pairs"
     if rows is None:
         return None, None
-    of_requests = economics.over_requests(_raw(base, rows), _raw(spec, rows))
+    of_requests = economics.over_requests(_raw(base, rows), _raw(spec, rows), ratio)
     if of_requests is None:
         return None, None
     launched = count(min(len(base_launches), len(spec_launches)), "launch", "launches")

@@ -281,6 +281,7 @@ class Scrolled(Painted):
             self.post_message(self.Beyond("end", 1))
             return
         self.following, self.current, self.marked = True, None, None
+        self.shift = 0
         self.moved()
 
     def action_follow(self) -> None:
