@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from truth_server import Reply
+from truth_server import WORDS, Reply
 
 from tui.remote import loadgen
 
@@ -101,8 +101,13 @@ def right(exchange, reply):
     if reply.api == "generate" or reply.request.get("return_spec_tokens_details"):
         found = row["verify_ct"], row["correct_drafts"], row["proposed_drafts"]
         assert found == (truth["verify"], truth["correct"], truth["proposed"])
+    if reply.api == "chat":
+        assert len(row["texts"]) == row["chunks"]
+        assert "".join(row["texts"]) == "".join(WORDS[i % len(WORDS)] for i in range(truth["out"]))
+    else:
+        assert row["ids"] == (None if reply.options.get("incremental") else list(range(truth["out"])))
     assert exchange.owner.begun == exchange.owner.over == 1
-    assert exchange.owner.tokens == (truth["out"] if exchange.exact else len(truth["chunks"]))
+    assert exchange.owner.tokens == truth["out"]
 
 
 def path_of(reply):
@@ -145,10 +150,10 @@ def test_a_chunk_an_event_is_not_read_as_json(monkeypatch):
     reply = order("tokens=60 chunk=2")
     events = [reply.part(reply.event(frame)) for frame in reply.frames()]
     right(Wire().take(reply.head(), *events, reply.end()), reply)
-    assert len(read) == 1
+    assert len(read) == 2  # the first chunk, and the last
     read.clear()
     right(Wire().take(reply.head(), b"".join(events), reply.end()), reply)
-    assert len(read) == 1
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

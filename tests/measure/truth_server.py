@@ -133,7 +133,8 @@ class Reply:
                     meta["spec_num_proposed_drafts"] = truth["proposed"]
                     meta["spec_verify_ct"] = truth["verify"]
                 meta["e2e_latency"] = 0.5
-            yield {"text": text, "output_ids": list(range(sent)), "meta_info": meta}
+            ids = list(range(sent - size if self.options.get("incremental") else 0, sent))
+            yield {"text": text, "output_ids": ids, "meta_info": meta}
 
     def _chat(self) -> Iterator[dict[str, Any]]:
         truth, sent = self.truth, 0

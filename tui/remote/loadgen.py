@@ -51,6 +51,9 @@ Files, each whole from the moment it has its name; LABEL is c4 or r2.5
                           too_slow, too_large, not_ended, malformed, server, no_tokens, no_count, drain
         gaps_us           microseconds between chunks, after the first: chunks - 1 of them
         toks              tokens of each chunk after the first; null, as k1, where the server counts only at the end
+        item, prompt      number of the dataset's item (null: drawn), and a hash of what was asked: equal for equal prompts
+        ids               token ids of the reply; null where the server doesn't give them ("chat")
+        texts             its text, a piece a chunk; null where it is not sent piece by piece
     LABEL-RUN.json            meta: label, point, run, seed, started_at (epoch of time 0), window [begin, end] or null, end_s,
         requests (begun), flush {ok: true | false | null (no such endpoint), hit_rate: cached / in over the rows, else by
         the counters, or null},
@@ -279,10 +282,11 @@ class Workload:
         self.output_len = output_len
         self.rng = random.Random(f"{plan.seed}/{label}/{run}")
         self.round = 0
+        self.item: int | None = None
         self.order: list[int] = []
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Fields of a request that carry the prompt, and its output length."""
+        """Fields of a request that carry the prompt, and its output length; `item` is the number of its item."""
         plan = self.plan
         while True:
             if plan.vocab and plan.dataset == "random-ids":
@@ -297,7 +301,7 @@ class Workload:
                 self.order = list(range(len(plan.items)))
                 self.rng.shuffle(self.order)
                 self.round += 1
-            number = self.order.pop()
+            number = self.item = self.order.pop()
             length = int(plan.items[number].get("output_len") or plan.output_len)
             yield self._fields(number), min(self.output_len or length, length)
 
@@ -350,13 +354,19 @@ class Exchange:
     def __init__(self, owner: Owner, method: str, path: str, body: bytes, stream: bool) -> None:
         self.owner, self.method, self.path, self.body, self.stream = owner, method, path, body, stream
         self.index = self.user = self.length = self.tries = 0
+        self.item: int | None = None
+        self.prompt = ""
         self.sched = 0.0
         self.sent: float | None = None
         self.done_at: float | None = None  # when the stream said that nothing follows
         self.stamps = array.array("d")
         self.counts = array.array("q")
+        self.text_raw = bytearray()  # of all chunks, as JSON has it between its quotes
+        self.text_ends = array.array("q")  # where the text of each chunk ends in it
+        self.pieces = not path.endswith("/generate")  # an event brings new text, not all so far
+        self.ids: list[int] | None = None
         self.tokens = 0
-        self.exact = path.endswith("/generate")
+        self.exact = True  # each chunk so far came with its count
         self.last: bytes | bytearray | None = None  # the newest frame that was only glanced at
         self.status = 0
         self.text = b""  # body of an answer that isn't a stream
@@ -378,15 +388,25 @@ class Exchange:
         self.tokens = count
         self.stamps.append(now)
         self.counts.append(count)
+        self.text_ends.append(len(self.text_raw))
+
+    def wrote(self, text: bytes | bytearray) -> None:
+        """Text of the newest chunk, or more of it, as JSON has it between its quotes."""
+        if self.text_ends:
+            self.text_raw += text
+            self.text_ends[-1] = len(self.text_raw)
 
     def frame(self, frame: bytes, now: float) -> None:
         """One event of the stream."""
-        if self.exact:
+        if self.exact and self.stamps:
             found = COUNT.match(frame, max(0, frame.rfind(COUNT_NAME)))
             if found is not None and int(found[1]) > self.tokens:
                 self.grew(int(found[1]), now)
+                if self.pieces:
+                    self.wrote(text_in(frame, 0, len(frame)))
                 self.last = frame
                 return
+        self._read_last()
         if frame.strip() == b"[DONE]":
             self.done_at = now
             return
@@ -397,20 +417,24 @@ class Exchange:
         if not isinstance(said, dict):
             self.error = self.error or "malformed: an event that is no JSON object"
             return
-        count, content = self._absorb(said)
-        if count is not None and self.exact:
-            if count > self.tokens:
+        count, content, usage_only = self._absorb(said)
+        if count is not None:
+            # The usage behind a reply whose chunks brought no counts is no chunk of its own.
+            if count > self.tokens and (not usage_only or (self.exact and self.stamps)):
                 self.grew(count, now)
         elif content:
+            self.exact = False
             self.grew(self.tokens + 1, now)
+        if content:
+            self.wrote(json.dumps(content)[1:-1].encode())
 
-    def _absorb(self, said: dict[str, Any]) -> tuple[int | None, bool]:
-        """Takes what a frame says: the tokens so far as it counts them, and whether it brought any text."""
+    def _absorb(self, said: dict[str, Any]) -> tuple[int | None, str, bool]:
+        """Takes what a frame says: the tokens so far as it counts them, the text it brought, and whether it is usage alone."""
         refused = said.get("error") or (said if said.get("object") == "error" else None)
         if refused:
             self.error = self.error or "server: " + short(words_of(refused))
         count = None
-        content = False
+        content = ""
         meta, usage, choices = said.get("meta_info"), said.get("usage"), said.get("choices")
         if isinstance(meta, dict):
             count = whole(meta.get("completion_tokens"))
@@ -418,6 +442,9 @@ class Exchange:
             self.cached = whole(meta.get("cached_tokens"), self.cached)
             self._speculation(meta)
             self._finished(meta.get("finish_reason"))
+            ids = said.get("output_ids")
+            # All of them, unless the server sends only the new ones.
+            self.ids = ids if isinstance(ids, list) and len(ids) == count else None
         if isinstance(usage, dict):
             count = whole(usage.get("completion_tokens"))
             self.input = whole(usage.get("prompt_tokens"), self.input)
@@ -433,13 +460,12 @@ class Exchange:
                     delta = choice.get("delta")
                     delta = delta if isinstance(delta, dict) else {}
                     parts = ("content", "reasoning_content", "reasoning", "tool_calls")
-                    content = content or bool(choice.get("text")) or any(delta.get(part) for part in parts)
+                    for part in (choice.get("text"), *(delta.get(name) for name in parts)):
+                        content += part if isinstance(part, str) else json.dumps(part) if part else ""
                     self._finished(choice.get("finish_reason"))
-            if choices and count is not None:
-                self.exact = True  # it counts as it goes
         if count is not None:
             self.output = count
-        return count, content
+        return count, content, choices == []
 
     def _speculation(self, said: dict[str, Any]) -> None:
         verify = whole(said.get("spec_verify_ct"))
@@ -458,22 +484,21 @@ class Exchange:
         if isinstance(reason, str):
             self.finish = reason
 
+    def _read_last(self) -> None:
+        """Reads the newest of the frames that were only glanced at: what it says of the reply, a later one may lack."""
+        frame, self.last = self.last, None
+        if frame is not None:
+            try:
+                self._absorb(loads(frame))
+            except (ValueError, AttributeError):
+                self.error = self.error or "malformed: an event that is no JSON object"
+
     def complete(self) -> None:
         """The body has ended as it should: says whether the reply is whole."""
-        if self.last is not None:
-            frame, self.last = self.last, None
-            finish, output = self.finish, self.output
-            try:
-                said = loads(frame)
-            except ValueError:
-                said = {}
-                self.error = self.error or "malformed: an event that is no JSON object"
-            self._absorb(said)
-            if finish is not None or output is not None:  # a later frame, read already, outranks it
-                self.finish, self.output = (
-                    finish or self.finish,
-                    output if output is not None else self.output,
-                )
+        self._read_last()
+        if self.stream and self.output is not None and not self.exact:
+            self.owner.tokens += self.output - self.tokens  # its chunks were counted, not its tokens
+            self.tokens = self.output
         if self.error is None and self.stream:
             if self.finish is None:
                 self.error = "closed: the stream ended before the reply did"
@@ -514,7 +539,20 @@ class Exchange:
             "err": self.error,
             "gaps_us": [round((b - a) * 1e6) for a, b in zip(stamps, stamps[1:])],
             "toks": [b - a for a, b in zip(counts, counts[1:])] if exact else None,
+            "item": self.item,
+            "prompt": self.prompt,
+            "ids": self.ids,
+            "texts": self._texts() if self.pieces else None,
         }
+
+    def _texts(self) -> list[str] | None:
+        raw, ends = self.text_raw, self.text_ends
+        pieces = [bytes(raw[a:b]) for a, b in zip([0, *ends], ends)]
+        try:
+            texts: list[str] = json.loads(b'["' + b'","'.join(pieces) + b'"]' if pieces else b"[]")
+        except ValueError:
+            return None
+        return texts
 
 
 def whole(value: Any, otherwise: int | None = None) -> int | None:
@@ -541,7 +579,21 @@ class Malformed(Exception):
 COUNT_NAME = b'"completion_tokens":'
 COUNT = re.compile(COUNT_NAME + rb"\s*(\d+)")
 TEXTS = (b'"content":"', b'"reasoning_content":"', b'"reasoning":"')
+TEXT_NAME = b'content":"'  # of reasoning_content as well
+TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text)":\s*"((?:[^"\\]|\\.)*)"')
 SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]*)?\r?\n")
+
+
+def text_in(data: bytes | bytearray, begin: int, end: int) -> bytes | bytearray:
+    """The text that an event brings, as JSON has it between its quotes; empty where there is none."""
+    where = data.find(TEXT_NAME, begin, end)
+    if where > 0:
+        where += len(TEXT_NAME)
+        close = data.find(b'"', where, end)
+        if data[close - 1] != 92:  # a backslash: perhaps the quote is the text's own
+            return data[where:close]
+    found = TEXT.search(data, begin, end)
+    return found[1] if found else b""
 
 
 class Reader:
@@ -576,7 +628,6 @@ class Reader:
         at = 0
         exchange = self.exchange
         if self.smooth and exchange is not None:
-            exact = exchange.exact
             while at < size:
                 line = data.find(b"\r\n", at, at + 18)
                 try:
@@ -588,10 +639,11 @@ class Reader:
                     break
                 if not data.startswith(b"\n\n\r\n", end - 2) or not data.startswith(b"data: {", line + 2):
                     break
-                if exact:
-                    where = data.rfind(COUNT_NAME, line, end)
-                    found = COUNT.match(data, where) if where > 0 else None
-                    if found is None:
+                where = data.rfind(COUNT_NAME, line, end)
+                if where > 0:
+                    found = COUNT.match(data, where)
+                    # A first count is looked at closely, and usage behind a reply without counts is no chunk.
+                    if found is None or not exchange.exact or not exchange.tokens:
                         break
                     count = int(found[1])
                     grown = count - exchange.tokens
@@ -604,6 +656,7 @@ class Reader:
                             break
                     else:
                         break
+                    exchange.exact = False
                     count = exchange.tokens + 1
                     grown = 1
                 if not exchange.tokens:
@@ -612,6 +665,9 @@ class Reader:
                 exchange.tokens = count
                 exchange.stamps.append(now)
                 exchange.counts.append(count)
+                exchange.text_ends.append(len(exchange.text_raw))
+                if exchange.pieces:
+                    exchange.wrote(text_in(data, line, end))
                 exchange.last = data[line + 8 : end - 2]
                 at = end + 2
             if at == size:
@@ -1123,6 +1179,7 @@ class Server:
         self.version: str | None = None
         self.first: dict[str, Any] | None = None
         self.continuous_usage = self.spec_details = plan.api == "chat"
+        self.pieces = plan.api == "chat"  # an event brings new text, not all so far
         self.metrics = True
 
     async def _document(self, *paths: str) -> Any:
@@ -1148,6 +1205,7 @@ class Server:
         models = await self._document("/v1/models")
         if isinstance(server_info, dict):
             self.kind, self.version = "sglang", server_info.get("version")
+            self.pieces = self.plan.api == "chat" or bool(server_info.get("incremental_streaming_output"))
         else:
             version = await self._document("/version")
             if isinstance(version, dict) and "version" in version:
@@ -1559,6 +1617,9 @@ class Load(Owner):
         path, document = self.bench.server.request(fields, length)
         exchange = Exchange(self, "POST", path, dumps(document), True)
         exchange.length = length
+        exchange.pieces = self.bench.server.pieces
+        exchange.item = self.workload.item
+        exchange.prompt = hashlib.sha256(dumps([fields, length])).hexdigest()[:16]
         return exchange
 
     def _begin(self, user: int, due: float) -> None:
