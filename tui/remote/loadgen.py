@@ -13,7 +13,9 @@ bench.json
     headers_env    null, or the name of the environment variable that holds the API key
     points         [{"concurrency": 4}, {"rate": 2.0}]: users at once, or requests a second (Poisson)
     runs           measured runs at each point; run numbers begin at 1
-    duration_s     length of the steady window of each run
+    duration_s     length of the steady window of each run, at least
+    duration_max_s, needs  optional: {"tokens": 500, "replies": 5}; the window goes on until so many tokens came and so many
+                   replies began in it, duration_max_s at most (default: duration_s)
     max_requests   null, or requests at most in a run
     output_len     tokens at most a request (an item's own output_len outranks it)
     input_len      tokens a request, of random-ids
@@ -30,7 +32,8 @@ bench.json
 A run: warm-up with other prompts (once a point until the step is steady: the median gap between chunks of three 2-s spans
 within 3 %, at most warmup_s; before later runs of the point a short one) → drained → cache flushed → counters read → load →
 at the end of the window no new request → drained → counters read when they rest. The window begins when each user has had
-a first chunk (open loop: when the first request has ended) and lasts duration_s, or until max_requests leave a user idle.
+a first chunk (open loop: when the first request has ended) and lasts duration_s, longer where it lacks what is needed, or
+until max_requests leave a user idle.
 The items go round in an order of their own for each run; from the second round on, and where the cache can't be flushed,
 a short mark is put in front of a prompt so that the prefix cache does not answer.
 
@@ -62,7 +65,10 @@ Files, each whole from the moment it has its name; LABEL is c4 or r2.5
         gpu {samples: [[t, index, power_w, util_pct, mem_mib, sm_mhz, throttle (bit mask of NVML)]], foreign_pids: [...] or
         null (can't be told)} or null,
         graph {on, off: decode lines in the server's log during the window} or null,
-        client {cpu_fraction (of a core, in the window), loop_lag_p99_ms, send_lag_p99_ms, rss_mib},
+        client {cpu_fraction (of a core, in the window), lost_s (sum of what the loop was late by more than LATE_S, in the
+        window), loop_lag_p99_ms, loop_lag_max_ms, send_lag_mean_ms, send_lag_p99_ms, rss_mib},
+        server {first, before, after: {model, version, args_sha (of what it says of itself), pid_started (clock ticks since
+        boot; null: not known)}, at the start of the bench, before and after the run; null where it did not answer},
         warmup {seconds, stable, requests}, errors {reason: count}, accept_length: what SGLang itself gives as the average
         since the flush (mean over its replicas), or null,
         options {continuous_usage, spec_details}: what "chat" was asked for, rounds (through the items), rows_sha256
@@ -117,6 +123,7 @@ MAX_ANSWER = 16 * 1024 * 1024  # of /metrics, /server_info
 KEEP_ALIVE_S = 4.0  # uvicorn closes after 5
 PROGRESS_S = 0.25
 TICK_S = 0.02
+LATE_S = 0.005  # what a loop on a busy machine is late by without losing anything
 SPAN_S = 2.0  # of the spans that must agree before a warm-up counts as steady
 SPAN_GAPS = 20  # gaps between chunks that a span must hold, or it says nothing
 SPREAD = 0.03
@@ -210,6 +217,9 @@ class Plan:
             need("concurrency" not in point or isinstance(value, int), f"bad point {point!r}")
         self.runs: int = int(document.get("runs", 1))
         self.duration_s: float = float(document["duration_s"])
+        self.duration_max_s = max(self.duration_s, float(document.get("duration_max_s") or 0.0))
+        needs = document.get("needs") or {}
+        self.needs: tuple[int, int] = int(needs.get("tokens") or 0), int(needs.get("replies") or 0)
         self.max_requests: int | None = document.get("max_requests")
         self.output_len: int = int(document["output_len"])
         self.input_len: int = int(document.get("input_len") or 0)
@@ -1170,6 +1180,35 @@ def environment_of(pid: int | None) -> tuple[dict[str, str] | None, list[str] | 
     }, words
 
 
+# Of /server_info: what changes while a server runs.
+VOLATILE = frozenset(
+    ("internal_states", "uptime", "last_gen_throughput", "num_running_reqs", "num_queue_reqs")
+)
+
+
+def identity_of(facts: dict[str, Any], version: str | None, pid: int | None) -> dict[str, Any]:
+    """What tells one server from another: also a second start of the same, where its process or its random seed shows."""
+    info = facts["server_info"] if isinstance(facts["server_info"], dict) else {}
+    models = facts["models"].get("data") if isinstance(facts["models"], dict) else None
+    names = [each.get("id") for each in models or [] if isinstance(each, dict)]
+    said = json.dumps({k: v for k, v in info.items() if k not in VOLATILE}, sort_keys=True)
+    return {
+        "model": info.get("model_path") or (names[0] if names else None),
+        "version": version,
+        "args_sha": hashlib.sha256(said.encode()).hexdigest()[:16] if info else None,
+        "pid_started": started_of(pid),
+    }
+
+
+def started_of(pid: int | None) -> int | None:
+    """When a process began, in clock ticks since boot; None where it isn't there."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 class Server:
     """The server that is measured: what it is, its counters, its cache."""
 
@@ -1178,6 +1217,7 @@ class Server:
         self.kind: str | None = None
         self.version: str | None = None
         self.first: dict[str, Any] | None = None
+        self.first_identity: dict[str, Any] | None = None
         self.continuous_usage = self.spec_details = plan.api == "chat"
         self.pieces = plan.api == "chat"  # an event brings new text, not all so far
         self.metrics = True
@@ -1216,10 +1256,18 @@ class Server:
         found = {"server_info": server_info, "model_info": model_info, "models": models}
         return {name: without_secrets(value, self.plan.key) for name, value in found.items()}
 
+    async def identity(self) -> dict[str, Any] | None:
+        """What tells this server from another one on its port; None where it doesn't answer."""
+        try:
+            return identity_of(await self.facts(), self.version, self.plan.pid)
+        except Stop:
+            return None
+
     async def write(self) -> None:
         """server.json, with the facts of now as the last ones."""
         facts = await self.facts()
         self.first = self.first or facts
+        self.first_identity = self.first_identity or identity_of(facts, self.version, self.plan.pid)
         env, argv = environment_of(self.plan.pid)
         document = {
             "kind": self.kind,
@@ -1591,6 +1639,8 @@ class Load(Owner):
         self.opened = True  # new requests may begin
         self.window: tuple[float, float] | None = None
         self.window_begin: float | None = None
+        self.tokens_before = 0  # tokens that had come when the window began
+        self.begun_in_window = 0  # replies
         self.busy: set[int] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.recent: deque[tuple[float, float | None]] = deque(
@@ -1599,6 +1649,8 @@ class Load(Owner):
         self.history: deque[tuple[float, int]] = deque(maxlen=64)  # clock, tokens
         self.verify = self.accepted = 0
         self.lags = array.array("d")
+        self.lost_s = 0.0
+        self.tick_due = float("inf")
         self.cpu_begin = self.cpu_end = 0.0
         self.log = LogSpan(bench.plan.log)
         self.zero = clock()
@@ -1645,6 +1697,8 @@ class Load(Owner):
             del self.timers[:-8]
 
     def first(self, exchange: Exchange) -> None:
+        if self.window_begin is not None:
+            self.begun_in_window += 1
         if self.users is not None and self.window_begin is None and self.phase == "window":
             self.busy.add(exchange.user)
             if len(self.busy) == self.users:
@@ -1693,7 +1747,23 @@ class Load(Owner):
         self.cpu_begin = time.process_time()
         self.log.begin = self.log.mark()
         self.lags = array.array("d")
-        self.timers.append(self.loop.call_later(self.plan.duration_s, self.stop))
+        self.tokens_before = self.tokens
+        self.timers.append(self.loop.call_later(self.plan.duration_s, self._stop_if_enough))
+
+    def _stop_if_enough(self) -> None:
+        """Ends the window once it holds what is needed, or has been as long as it may."""
+        if not self.opened or self.window_begin is None:
+            return
+        plan = self.plan
+        tokens, replies = plan.needs
+        passed = clock() - self.window_begin
+        enough = self.tokens - self.tokens_before >= tokens and self.begun_in_window >= replies
+        if enough or passed >= plan.duration_max_s:
+            self.stop()
+        else:
+            pause = min(PROGRESS_S, plan.duration_max_s - passed)
+            self.timers.append(self.loop.call_later(pause, self._stop_if_enough))
+            del self.timers[:-8]
 
     def stop(self) -> None:
         """No new request from here on; the window ends."""
@@ -1703,6 +1773,9 @@ class Load(Owner):
         now = clock()
         if self.window_begin is not None:
             self.window = self.window_begin, now
+            if now > self.tick_due:  # the tick that this end has overtaken
+                self.lags.append(now - self.tick_due)
+            self.lost_s = sum(lag - LATE_S for lag in self.lags if lag > LATE_S)
             self.cpu_end = time.process_time()
             self.log.end = self.log.mark()
         if self.phase == "window":
@@ -1753,9 +1826,9 @@ class Load(Owner):
     async def _tick(self) -> None:
         """How late the loop is, and prompts made ahead so that users who end together don't wait for them."""
         while True:
-            due = clock() + TICK_S
+            self.tick_due = clock() + TICK_S
             await asyncio.sleep(TICK_S)
-            self.lags.append(clock() - due)
+            self.lags.append(clock() - self.tick_due)
             if self.opened and len(self.ready) < min(256, self.users or 4):
                 self.ready.append(self._make())
 
@@ -1813,7 +1886,10 @@ class Load(Owner):
             "cpu_fraction": round((self.cpu_end - self.cpu_begin) / (end - begin), 4)
             if self.window
             else None,
+            "lost_s": round(self.lost_s, 6) if self.window else None,
             "loop_lag_p99_ms": high(self.lags),
+            "loop_lag_max_ms": round(max(self.lags) * 1e3, 3) if self.lags else None,
+            "send_lag_mean_ms": round(statistics.fmean(waits) * 1e3, 3) if waits else None,
             "send_lag_p99_ms": high(waits),
             "rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         }
@@ -1942,6 +2018,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
     plan, server = bench.plan, bench.server
     label = label_of(point)
     warmup = await warm_up(bench, point, run)
+    identity = await server.identity()
     flushed = await server.flush()
     before, idle_before = await server.at_rest()
     workload = Workload(plan, label, str(run), fresh=flushed is True)
@@ -1955,6 +2032,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         if name:
             least = {name: before[name] + sum(x.output or 0 for x in done)}
     after, idle_after = await server.at_rest(least)
+    identities = {"first": server.first_identity, "before": identity, "after": await server.identity()}
     zero = load.zero
     rows = f"{label}-{run}.rows.jsonl.gz"
     meta: dict[str, Any] = {
@@ -1971,6 +2049,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         "gpu": bench.gpus.during(zero, load.ended_at),
         "graph": load.log.graph(),
         "client": load.client_load(),
+        "server": identities,
         "warmup": warmup,
         "errors": load.errors(),
         "accept_length": await server.accept_length() if load.verify else None,
