@@ -89,6 +89,12 @@ def test_a_good_run_counts_and_every_condition_says_its_figure():
         ),
         ("tokens", None, steady_meta(counters=counters({"sglang:generation_tokens_total": 0})), "none by the server"),
         (
+            "chunks",
+            [*steady_rows(18), *(each | {"out": 71} for each in steady_rows()[18:])],
+            steady_meta(counters=counters({"sglang:generation_tokens_total": 880})),
+            "2 of 20 replies were counted wrongly by chunk: 82 tokens in their chunks, 142 in the replies (limit 0)",
+        ),
+        (
             "cache",
             steady_rows(cached=73, **{"in": 400}),
             None,

@@ -62,6 +62,7 @@ def judge(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks)
             _errors(meta, found),
             _window(found),
             _tokens(found),
+            _chunks(rows),
             _cache(rows, meta, found),
             _client_cpu(found),
             _client_lag(found),
@@ -129,6 +130,26 @@ def _tokens(found: Figures) -> Guard:
     if share > TOKEN_MISMATCH and ours < server and not found.counts.errors:
         text += "; somebody else may be using it"
     return _guard("tokens", share > TOKEN_MISMATCH, text, share, TOKEN_MISMATCH)
+
+
+def _chunks(rows: Sequence[Row]) -> Guard:
+    """The tokens of a reply's chunks are the tokens of the reply: else rates in the window are of other tokens."""
+    told = [
+        (row["k1"] + sum(row["toks"]), row["out"])
+        for row in rows
+        if not row["err"] and row["toks"] is not None and row["k1"] is not None and row["out"] is not None
+    ]
+    if not told:
+        return _missing("chunks", "the server counts tokens only at the end of a reply")
+    apart = [(chunks, whole) for chunks, whole in told if chunks != whole]
+    text = f"the chunks of each of {_count(len(told), 'reply', 'replies')} hold its tokens"
+    if apart:
+        chunks, whole = (sum(column) for column in zip(*apart, strict=True))
+        text = (
+            f"{len(apart)} of {_count(len(told), 'reply', 'replies')} were counted wrongly by chunk: "
+            f"{chunks} tokens in their chunks, {whole} in the replies (limit 0)"
+        )
+    return _guard("chunks", bool(apart), text, len(apart), 0)
 
 
 def _cache(rows: Sequence[Row], meta: Meta, found: Figures) -> Guard:
