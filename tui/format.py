@@ -2,6 +2,10 @@
 
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui.core.measure.model import BenchProfile
 
 NONE = "–"
 MIB_PER_GIB = 1024.0
@@ -155,3 +159,12 @@ def since_stamp(stamp: str | None, utc_offset_s: float | None, now_s: float) -> 
 def plural(count: int, noun: str) -> str:
     """`1 profile`, `12 profiles`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def runs_words(bench: "BenchProfile") -> str:
+    """`3 runs of 60 s each, up to 300 s where the server is slow`: what is known before a bench begins."""
+    words = f"{plural(bench.runs, 'run')} of {bench.duration_s:g} s"
+    if bench.driver != "eagletui":
+        return words
+    each = " each" if bench.runs > 1 else ""
+    return f"{words}{each}, up to {bench.duration_max_s:g} s where the server is slow"

@@ -196,10 +196,12 @@ def bench_lines(bench: BenchProfile) -> list[Line]:
     word = load_words(bench.points[0])[0]
     loads = ", ".join(load_words(point)[1] for point in bench.points)
     lengths = f", prompts of {bench.input_len} tokens" if bench.input_len else ""
-    runs = f"{fmt.plural(bench.runs, 'run')} of {bench.duration_s:g} s"
     lines = [
         labelled("load", [(f"{word} {loads}", "text")]),
-        labelled("runs", [(runs, "text"), (" at each load" if len(bench.points) > 1 else "", "muted")]),
+        labelled(
+            "runs",
+            [(fmt.runs_words(bench), "text"), (" at each load" if len(bench.points) > 1 else "", "muted")],
+        ),
         labelled(
             "workload",
             [
@@ -436,7 +438,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         )
         order = f"{count} launches in {fmt.plural(profile.pairs, 'round')}, every second one mirrored: "
         loads = ", ".join(load_words(point)[1] for point in bench.points)
-        what = f"{load_words(bench.points[0])[0]} {loads}, {fmt.plural(bench.runs, 'run')} of {bench.duration_s:g} s"
+        what = f"{load_words(bench.points[0])[0]} {loads}, {fmt.runs_words(bench)}"
         length = "not known, as not every arm was started here before"
         if preview.length_s is not None:
             length = f"about {long_words(preview.length_s)}"

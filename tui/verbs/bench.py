@@ -58,7 +58,9 @@ def bench_command(
             measured = await find_target(opened, run, url)
             begun.append(await bench_run.start(opened, profile, measured))
             if not as_json:
-                say(f"{begun[0].run_id} measures {measured} on {opened.entry.name}")
+                say(
+                    f"{begun[0].run_id} measures {measured} on {opened.entry.name}: {written.runs_words(profile)}"
+                )
             await follow(opened, begun[0], profile, found, None if as_json else say)
 
     try:

@@ -13,6 +13,7 @@ from tui.core.text import one_line
 DEFAULT = "per_user_tok_s"
 _POINTS = {"mean": "mean", "median": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 _NEEDS = {"p95": 100, "p99": 1000}  # requests, for a tail to mean anything
+_NEEDS_REPLIES = 5  # for a figure of whole replies; rates and steps need tokens alone
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _all() -> dict[str, Metric]:
     )
     for name, attribute, title, digits in latencies:
         for point, of_distribution in _POINTS.items():
-            needs = _NEEDS.get(point, 0)
+            needs = _NEEDS.get(point, _NEEDS_REPLIES if name in ("ttft", "e2e") else 0)
             read = _latency(attribute, of_distribution)
             long = f"{point}_{name}_ms"
             found.append(Metric(long, f"{point} {title}", "ms", False, digits, read, needs))

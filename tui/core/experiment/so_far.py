@@ -23,7 +23,7 @@ from tui.core.measure.model import (
 from tui.core.records import LaunchRecord
 from tui.core.results import store
 
-_MAY_PASS = frozenset(["client_cpu", "client_lag", "foreign", "clocks", "errors"])  # guards
+_MAY_PASS = frozenset(["client_cpu", "client_lag", "steady", "foreign", "clocks", "errors"])  # guards
 _DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
 
 

@@ -20,7 +20,12 @@ CACHE_FREE_TOKENS = 64
 CLIENT_CPU = 0.8
 WINDOW_S = 10.0
 WINDOW_TOKENS = 500
-WINDOW_REQUESTS = 5
+WINDOW_REPLIES = 5  # that TTFT and end-to-end times need (`yardsticks`); a rate needs none
+LOST_SHARE = 0.005
+SEND_LAG_MS = 2.0  # that an open loop may send late by on average, on any machine
+SEND_LAG_SHARE = 0.02  # of the mean TTFT
+TAIL_SHARE = 0.05  # of the longest TTFT: a client that was later once may be in a tail
+STEADY_SHARE = 0.02
 EAGER_SHARE = 0.01
 SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
 # A power cap is how these cards always work under load: it is told, the others mean another machine than yesterday's.
@@ -66,9 +71,11 @@ def judge(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks)
             _cache(rows, meta, found),
             _client_cpu(found),
             _client_lag(found),
+            _steady(meta, found),
+            _overload(meta, found),
             _foreign(meta),
             _clocks(found),
-            _arguments(server),
+            _server(meta, server),
             _graph(meta, server),
             simulated(server.env),
         ),
@@ -106,12 +113,12 @@ def _window(found: Figures) -> Guard:
     window = found.window
     if window is None or window.kind != "steady":
         return _guard("window", True, "there was no time with all users busy", 0, WINDOW_S)
-    tokens, begun = found.counts.tokens_in_window or 0, found.counts.begun_in_window or 0
+    tokens = found.counts.tokens_in_window or 0
     text = (
-        f"{window.duration_s:.1f} s with all users busy, {tokens} tokens, {_count(begun, 'request')} begun "
-        f"(at least {WINDOW_S:g} s, {WINDOW_TOKENS} tokens, {WINDOW_REQUESTS} requests)"
+        f"{window.duration_s:.1f} s with all users busy, {_count(tokens, 'token')} "
+        f"(at least {WINDOW_S:g} s and {WINDOW_TOKENS} tokens)"
     )
-    short = window.duration_s < WINDOW_S or tokens < WINDOW_TOKENS or begun < WINDOW_REQUESTS
+    short = window.duration_s < WINDOW_S or tokens < WINDOW_TOKENS
     return _guard("window", short, text, window.duration_s, WINDOW_S)
 
 
@@ -119,6 +126,9 @@ def _tokens(found: Figures) -> Guard:
     server, ours = found.counts.server_output_tokens, found.counts.output_tokens
     if server is None:
         return _missing("tokens", "the server serves no /metrics to hold the count against")
+    if server < 0:
+        text = f"the server's own count fell by {-server} tokens: it was started anew"
+        return _guard("tokens", True, text, None, TOKEN_MISMATCH)
     if not server or ours is None:
         return _guard(
             "tokens", bool(ours), f"{ours or 0} tokens counted here, none by the server", None, TOKEN_MISMATCH
@@ -183,15 +193,52 @@ def _client_cpu(found: Figures) -> Guard:
 
 
 def _client_lag(found: Figures) -> Guard:
-    lag = found.client.loop_lag_p99_ms if found.client else None
-    gap = found.latencies.gap.p50 if found.latencies.gap else None
-    if lag is None or gap is None:
-        return _missing("client_lag", "there is no lag of the generator to hold against a gap between chunks")
-    limit = gap / 2
-    text = (
-        f"the load generator was late by {lag:.2f} ms (p99; limit {limit:.2f} ms, half a gap between chunks)"
-    )
-    return _guard("client_lag", lag > limit, text, lag, limit)
+    """What the generator missed while it did not run: freezes of any length count by their length, and nothing else."""
+    client, window = found.client, found.window
+    if client is None or client.lost_s is None or window is None:
+        return _missing("client_lag", "how long the generator stood still is not known")
+    share = client.lost_s / window.duration_s
+    text = f"the load generator stood still for {share:.2%} of the window (limit {LOST_SHARE:.1%})"
+    if client.loop_lag_max_ms is not None and client.lost_s:
+        text += f", for {client.loop_lag_max_ms:.0f} ms at most"
+    sent, ttft = client.send_lag_mean_ms, found.latencies.ttft
+    if share <= LOST_SHARE and found.backlog is not None and sent is not None and ttft and ttft.mean:
+        limit = max(SEND_LAG_MS, SEND_LAG_SHARE * ttft.mean)
+        text += f"; requests were sent {sent:.1f} ms late on average (limit {limit:.1f} ms)"
+        return _guard("client_lag", sent > limit, text, sent, limit)
+    return _guard("client_lag", share > LOST_SHARE, text, share, LOST_SHARE)
+
+
+def _steady(meta: Meta, found: Figures) -> Guard:
+    if found.change is None:
+        why = (
+            "at a rate the load itself varies"
+            if (meta.get("point") or {}).get("rate") is not None
+            else "too few replies one after the other to tell a change"
+        )
+        return _missing("steady", why)
+    share, at = found.change.share, found.change.at_s
+    if not share:
+        return _guard("steady", False, "the server kept its pace through the window", 0, STEADY_SHARE)
+    way = "longer" if share > 0 else "shorter"
+    when = "drifting through the window" if at is None else f"from {at:.0f} s into the window on"
+    text = f"the time between chunks became {abs(share):.1%} {way}, {when} (limit {STEADY_SHARE:.0%})"
+    return _guard("steady", abs(share) > STEADY_SHARE, text, share, STEADY_SHARE)
+
+
+def _overload(meta: Meta, found: Figures) -> Guard:
+    queue = found.backlog
+    if queue is None:
+        why = (
+            "each user waits for a reply before asking again"
+            if (meta.get("point") or {}).get("rate") is None
+            else "nothing was due in the window"
+        )
+        return _missing("overload", why)
+    text = f"{queue.offered_req_s:.2f} requests/s offered, {queue.served_req_s:.2f} served"
+    if queue.grows:
+        text += f"; {queue.growth:.0f} more under way at the end: the load is above what the server holds"
+    return _guard("overload", queue.grows, text, queue.served_req_s, queue.offered_req_s)
 
 
 def _foreign(meta: Meta) -> Guard:
@@ -219,10 +266,13 @@ def _clocks(found: Figures) -> Guard:
     return _guard("clocks", bool(slow), text, ", ".join(slow) or None)
 
 
-def _arguments(server: ServerChecks) -> Guard:
+def _server(meta: Meta, server: ServerChecks) -> Guard:
+    """The server that was meant, from the first request to the last."""
     meant, version = server.version_meant, server.version
     if meant and version and meant != version:
         return _guard("server", True, f"the server is {version}, launched was {meant}", version, meant)
+    if replaced := _replaced(meta.get("server")):
+        return _guard("server", True, replaced)
     if server.differences is None:
         return _missing("server", "not launched from a profile: nothing says what it should be")
     other = [difference for difference in server.differences if not difference.adjusted]
@@ -230,6 +280,33 @@ def _arguments(server: ServerChecks) -> Guard:
         said = "; ".join(map(str, other[:3])) + (" …" if len(other) > 3 else "")
         return _guard("server", True, f"not the server that was launched: {said}", len(other), 0)
     return _guard("server", False, "the server runs with the arguments it was launched with", 0, 0)
+
+
+_IDENTITY = (
+    ("model", "its model"),
+    ("version", "its version"),
+    ("args_sha", "its arguments"),
+    ("pid_started", "its process"),
+)
+
+
+def _replaced(seen: Mapping[str, Mapping[str, object] | None] | None) -> str | None:
+    """Whether another server answered before or after a run than at the start of the bench; None where it is the same."""
+    if not seen or not seen.get("first"):
+        return None
+    first = seen["first"] or {}
+    for when in ("before", "after"):
+        now = seen.get(when)
+        if not now:
+            return f"the server did not answer {when} the run"
+        for key, name in _IDENTITY:
+            if first.get(key) != now.get(key):
+                words = (
+                    f"{one_line(str(first.get(key)), 60)}, {when} the run {one_line(str(now.get(key)), 60)}"
+                )
+                said = f": {words}" if key in ("model", "version") else " changed"
+                return f"another server answered {when} the run than at the start of the bench: {name}{said}"
+    return None
 
 
 def _graph(meta: Meta, server: ServerChecks) -> Guard:
@@ -269,6 +346,11 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
     said += [f"SGLang made it so: {d}" for d in server.differences or () if d.adjusted]
     if (meta.get("counters") or {}).get("after") and not meta["counters"].get("idle", True):
         said.append("the server was not idle before and after the run")
+    lag, ttft = found.client.loop_lag_max_ms if found.client else None, found.latencies.ttft
+    if lag and ttft and ttft.max and lag > max(5.0, TAIL_SHARE * ttft.max):
+        said.append(
+            f"the load generator was late by {lag:.0f} ms once: a tail of the latencies may be its own"
+        )
     if any(row["toks"] is None and row["gaps_us"] for row in rows):
         said.append(
             "the server counts tokens only at the end of a reply: rates in the window are spread evenly"

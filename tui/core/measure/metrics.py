@@ -21,6 +21,7 @@ from tui.core.measure.model import (
     Throughput,
     Window,
 )
+from tui.core.measure.steadiness import Backlog, Change, backlog, change
 
 Row = Mapping[str, Any]
 Meta = Mapping[str, Any]
@@ -41,6 +42,8 @@ class Figures:
     speculation: Speculation | None
     gpu: GpuUse | None
     client: ClientLoad | None
+    change: Change | None = None  # of the server's pace, closed loops
+    backlog: Backlog | None = None  # open loops
 
 
 def figures(rows: Sequence[Row], meta: Meta, *, gpus: int | None = None) -> Figures:
@@ -51,6 +54,8 @@ def figures(rows: Sequence[Row], meta: Meta, *, gpus: int | None = None) -> Figu
     """
     window = window_of(rows, meta)
     decode = Decode(rows, window)
+    steady = window if window is not None and window.kind == "steady" else None
+    is_open = _is_open(meta)
     return Figures(
         window=window,
         duration_s=_duration(rows),
@@ -60,7 +65,14 @@ def figures(rows: Sequence[Row], meta: Meta, *, gpus: int | None = None) -> Figu
         speculation=_speculation(rows, meta, decode),
         gpu=_gpu_use(meta, window, decode.tokens_in_window),
         client=_client(meta),
+        change=change(rows, steady) if steady and not is_open else None,
+        backlog=backlog(rows, steady) if steady and is_open else None,
     )
+
+
+def _is_open(meta: Meta) -> bool:
+    """Whether requests came at a rate, however many were under way."""
+    return (meta.get("point") or {}).get("rate") is not None
 
 
 def window_of(rows: Sequence[Row], meta: Meta) -> Window | None:
@@ -227,7 +239,7 @@ def _latencies(rows: Sequence[Row], meta: Meta, window: Window | None, decode: D
     # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
     sent = _within(ok, window, "t_send")
     # In an open loop a request that had to wait for its turn has waited: the clock runs from when it was due.
-    begin = "t_sched" if (meta.get("point") or {}).get("rate") is not None else "t_send"
+    begin = "t_sched" if _is_open(meta) else "t_send"
     tpot = []
     for row in _within(ok, window, "t_first"):
         first, later = chunk_tokens(row)
@@ -334,7 +346,10 @@ def _client(meta: Meta) -> ClientLoad | None:
         return None
     return ClientLoad(
         cpu_fraction=client.get("cpu_fraction"),
+        lost_s=client.get("lost_s"),
         loop_lag_p99_ms=client.get("loop_lag_p99_ms"),
+        loop_lag_max_ms=client.get("loop_lag_max_ms"),
+        send_lag_mean_ms=client.get("send_lag_mean_ms"),
         send_lag_p99_ms=client.get("send_lag_p99_ms"),
         rss_mib=client.get("rss_mib"),
     )

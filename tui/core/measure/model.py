@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 SCHEMA = 1
+GROWTH = 5  # times its duration that a window may take
 ARM_LETTERS = "ABCD"  # as many arms as the panel shows side by side
 
 
@@ -36,13 +37,20 @@ class BenchProfile:
     dataset: str = "prompts"  # prompts, random-ids, or a path ending in .jsonl
     input_len: int | None = None  # tokens, of random-ids
     output_len: int = 512  # tokens at most
-    duration_s: float = 60.0  # of the measured window
+    duration_s: float = (
+        60.0  # of the measured window, at least: a slow server is given up to `duration_max_s`
+    )
     runs: int = 3  # on each launch, at each point
     command: tuple[str, ...] = ()
     description: str | None = None
     hypothesis: str | None = None
     known: str | None = None
     path: Path | None = None
+
+    @property
+    def duration_max_s(self) -> float:
+        """The longest that a window grows to until it holds the tokens and replies that its figures need."""
+        return GROWTH * self.duration_s
 
 
 @dataclass(frozen=True)
@@ -225,7 +233,12 @@ class ClientLoad:
     """Whether the load generator itself was the bottleneck."""
 
     cpu_fraction: float | None = None  # of one core
+    lost_s: float | None = (
+        None  # in the window: the sum of what its loop was late by, 5 ms each time left out
+    )
     loop_lag_p99_ms: float | None = None
+    loop_lag_max_ms: float | None = None
+    send_lag_mean_ms: float | None = None  # from when a request was due to when it was sent
     send_lag_p99_ms: float | None = None
     rss_mib: float | None = None
 

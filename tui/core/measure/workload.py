@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.errors import UsageError
+from tui.core.measure.guards import WINDOW_REPLIES, WINDOW_TOKENS
 from tui.core.measure.model import BenchProfile, LoadPoint
 from tui.core.text import one_line
 
@@ -215,6 +216,8 @@ def plan(
         "points": [_point(point) for point in profile.points],
         "runs": profile.runs,
         "duration_s": profile.duration_s,
+        "duration_max_s": profile.duration_max_s,
+        "needs": {"tokens": WINDOW_TOKENS, "replies": WINDOW_REPLIES},
         "max_requests": None,
         "output_len": profile.output_len,
         "input_len": (profile.input_len or DEFAULT_INPUT_LEN) if random_ids else None,
