@@ -20,6 +20,12 @@ def steady_rows(count=20, **fields):
     return [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40, **fields) for n in range(count)]
 
 
+def changing_rows(gap_ms):
+    """The same, with another gap from the tenth request on."""
+    later = [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[gap_ms] * 40) for n in range(10, 20)]
+    return [*steady_rows(10), *later]
+
+
 IDENTITY = {"model": "kimi", "version": "0.5.23", "args_sha": "5ha", "pid_started": 77}
 
 
@@ -105,6 +111,12 @@ def test_a_good_run_counts_and_every_condition_says_its_figure():
             "2 of 20 replies were counted wrongly by chunk: 82 tokens in their chunks, 142 in the replies (limit 0)",
         ),
         (
+            "chunks",
+            [each | {"t_last": each["t_last"] + 0.0021} for each in steady_rows()],
+            None,
+            "hold its tokens, but not its time: 8.000 s between chunks, 8.042 s from first to last",
+        ),
+        (
             "cache",
             steady_rows(cached=73, **{"in": 400}),
             None,
@@ -156,7 +168,7 @@ def test_a_good_run_counts_and_every_condition_says_its_figure():
         ),
         (
             "steady",
-            [*steady_rows(10), *(each | {"gaps_us": [10300] * 40} for each in steady_rows()[10:])],
+            changing_rows(10.3),
             None,
             "the time between chunks became 3.0% longer, from 6 s into the window on (limit 2%)",
         ),
@@ -208,7 +220,7 @@ def test_limits_are_not_crossed_by_what_is_just_on_them():
         graph={"on": 99, "off": 1},
         counters=counters({"sglang:generation_tokens_total": 824}),  # 0.485 %
     )
-    rows = [*steady_rows(10), *(each | {"gaps_us": [10190] * 40} for each in steady_rows()[10:])]
+    rows = changing_rows(10.19)
     found = judged(rows, told)
     assert found.valid
     assert "became 1.9% longer" in guard_of(found, "steady").text
@@ -258,6 +270,8 @@ def test_a_chat_template_from_the_cache_is_no_warm_cache():
     """After the first request the template's 20 tokens are shared by all; a whole prompt is something else."""
     prompts = steady_rows(cached=20, **{"in": 60})
     assert guard_of(judged(prompts), "cache").status is OK
+    short = steady_rows(cached=58, **{"in": 60})
+    assert guard_of(judged(short), "cache").status is FAILED
     again = steady_rows(cached=199, **{"in": 200})
     assert guard_of(judged(again), "cache").status is FAILED
 
