@@ -126,11 +126,15 @@ def test_a_reply_of_one_chunk_has_no_pace():
     assert found.latencies.ttft.p50 == pytest.approx(100)
 
 
-def test_a_server_that_counts_at_the_end_only_has_its_tokens_spread_evenly():
+def test_a_server_that_counts_at_the_end_only_has_its_tokens_spread_evenly_behind_that_of_prefill():
     found = figures([row(gaps_ms=[20, 20, 20]) | {"k1": None, "toks": None, "out": 12}], meta())
     assert found.counts.tokens_in_window == 12
-    assert found.throughput.per_user_tok_s == pytest.approx(9 / 0.060)
-    assert found.latencies.tpot.p50 == pytest.approx(60 / 9)
+    assert found.throughput.per_user_tok_s == pytest.approx(11 / 0.060)
+    assert found.latencies.tpot.p50 == pytest.approx(60 / 11)
+
+
+def test_a_reply_of_one_chunk_that_was_counted_at_its_end_holds_all_its_tokens():
+    assert figures([row() | {"k1": None, "toks": None, "out": 3}], meta()).counts.tokens_in_window == 3
 
 
 # -- latencies ----------------------------------------------------------------------------------------------------------
@@ -142,6 +146,16 @@ def test_in_an_open_loop_the_clock_runs_from_when_a_request_was_due():
     assert waited.ttft.p50 == pytest.approx(600)
     assert waited.e2e.p50 == pytest.approx(700)
     assert figures([late], meta()).latencies.ttft.p50 == pytest.approx(100)
+
+
+def test_a_request_that_was_due_in_the_window_of_an_open_loop_counts_however_late_it_was_sent():
+    slow = row(send=2.5, due=1.9, first=2.6)
+    early = row(send=0.5, due=-0.1, first=0.6)  # due before the window
+    waited = figures([slow, early], meta((0.0, 2.0), point={"rate": 2.0})).latencies
+    assert (waited.ttft.n, waited.ttft.p50) == (1, pytest.approx(700))
+    assert (waited.e2e.n, waited.e2e.p50) == (1, pytest.approx(700))
+    sent = figures([slow, early], meta((0.0, 2.0))).latencies.ttft
+    assert (sent.n, sent.p50) == (1, pytest.approx(100))
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=60))

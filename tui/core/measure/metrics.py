@@ -146,12 +146,18 @@ class Decode:
 
 
 def chunk_tokens(row: Row) -> tuple[float, Sequence[float]]:
-    """Tokens of the first chunk, and of each later one; spread evenly where the server counts only at the end."""
-    later = len(row["gaps_us"] or ())
+    """Tokens of the first chunk, and of each later one.
+
+    Where the server counts only at the end the first chunk has one, which prefill makes alone, and the others are spread
+    evenly over the later chunks.
+    """
     if row["toks"] is not None and row["k1"] is not None:
         return row["k1"], row["toks"]
-    each = (row["out"] or 0) / (later + 1)
-    return each, [each] * later
+    out, later = row["out"] or 0, len(row["gaps_us"] or ())
+    if not later:
+        return out, ()
+    first = min(1, out)
+    return first, [(out - first) / later] * later
 
 
 def _ok(rows: Iterable[Row]) -> list[Row]:
@@ -236,20 +242,20 @@ def _latencies(rows: Sequence[Row], meta: Meta, window: Window | None, decode: D
     if window is None:
         return Latencies()
     ok = _ok(rows)
-    # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
-    sent = _within(ok, window, "t_send")
     # In an open loop a request that had to wait for its turn has waited: the clock runs from when it was due.
     begin = "t_sched" if _is_open(meta) else "t_send"
+    # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
+    begun = _within(ok, window, begin)
     tpot = []
     for row in _within(ok, window, "t_first"):
         first, later = chunk_tokens(row)
         if later and (rest := (row["out"] or 0) - first) > 0:
             tpot.append((row["t_last"] - row["t_first"]) * 1000 / rest)
     return Latencies(
-        ttft=distribution([(row["t_first"] - row[begin]) * 1000 for row in sent]),
+        ttft=distribution([(row["t_first"] - row[begin]) * 1000 for row in begun]),
         tpot=distribution(tpot),
         gap=distribution(decode.gaps_ms),
-        e2e=distribution([(row["t_last"] - row[begin]) * 1000 for row in sent]),
+        e2e=distribution([(row["t_last"] - row[begin]) * 1000 for row in begun]),
     )
 
 
