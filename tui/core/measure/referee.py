@@ -28,7 +28,7 @@ PROGRAM = InRunDir("referee.py")
 AGREEMENT = 0.01  # share of a difference that is none
 
 _RUN_S = 10.0  # a shorter run says nothing
-_NO_WINDOW = ("window", "client_cpu", "client_lag")  # guards that the tool gives no figures for
+_NO_WINDOW = ("window", "chunks", "client_cpu", "client_lag")  # guards that the tool gives no figures for
 _MISCOUNTING = ("sglang-oai", "sglang-oai-chat")
 
 
