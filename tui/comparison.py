@@ -240,7 +240,7 @@ def _launches(
 ) -> tuple[Launch, ...]:
     """Runs by launch, those to come too."""
     groups: dict[object, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.started_at, r.run_index)):
+    for result in sorted(results, key=lambda r: (r.started_at or "", r.run_index)):
         launch = result.server.run_id or result.bench_run_id or result.launch_number
         groups.setdefault(launch, []).append(result)
     launches: list[Launch] = []

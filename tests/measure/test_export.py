@@ -9,7 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tui.cli import cli
+from tui.comparison import compare
+from tui.core.decide import past
 from tui.core.measure.model import Guard, GuardStatus, Throughput
 from tui.core.results import export, store
 from tui.core.results.imports import parse
@@ -169,6 +173,31 @@ def test_the_command_imports(tmp_path):
     assert str(nothing) in document["message"]
     assert "Serving Benchmark Result" in document["hint"]
     assert "unknown_file" in eagletui("results", "import", str(tmp_path / "gone"), "--json", code=2).stdout
+
+
+def test_what_says_no_time_is_listed_exported_compared_and_shown():
+    for profile, rate in (("base", 80.0), ("eagle", 90.0)):
+        text = json.dumps({"completed": 9, "duration": 10.0, "max_concurrency": 1, "output_throughput": rate,
+                           "mean_tpot_ms": 1000 / rate, "median_tpot_ms": 1000 / rate})  # fmt: skip
+        store.write(parse(text, host="gpu1", profile=profile)[0])
+    listed = CliRunner().invoke(cli, ["results"], catch_exceptions=False).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["started", "–", "–"]
+    for form in ("csv", "markdown", "jsonl"):
+        done = CliRunner().invoke(cli, ["results", "export", "--format", form], catch_exceptions=False)
+        assert done.exit_code == 0
+        assert "None" not in done.stdout
+    stored = store.read_all()
+    assert {row["started"] for row in rows_of(export.as_csv(stored))} == {""}
+    compared = CliRunner().invoke(
+        cli,
+        ["compare", "base", "eagle", "--host", "gpu1", "--metric", "output_tok_s"],
+        catch_exceptions=False,
+    )
+    assert "12.5 %" in compared.stdout
+    state = past.newest("gpu1")
+    assert state is not None
+    assert state.started_at is None
+    assert len(compare(state).arms) == 2
 
 
 def test_damaged_rows_of_one_result_keep_no_other_from_being_computed(tmp_path):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,10 @@ from tui.core.results.imports import decode, parse, read_posted
 
 DATA = Path(__file__).parents[1] / "data" / "bench"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def records(data: bytes) -> list[dict[str, object]]:
-    return [flat(result) for result in parse(decode(data), now=NOW)]
+    return [flat(result) for result in parse(decode(data))]
 
 
 def expected(truth: dict) -> list[dict]:
@@ -122,7 +120,7 @@ def test_any_text_is_read_or_refused(text):
     middle = len(lines) // 2
     for whole in (text, "\n".join([*lines[:middle], text, *lines[middle:]])):
         with contextlib.suppress(UsageError):
-            for result in parse(whole, now=NOW):
+            for result in parse(whole):
                 json.dumps(to_json(result), allow_nan=False)
 
 
@@ -147,7 +145,7 @@ KEYS = (
 )
 def test_any_values_in_a_record_are_read_or_left_out(values):
     text = json.dumps({"completed": 1, "duration": 1.0} | values)
-    for result in parse(text, now=NOW):
+    for result in parse(text):
         store.write(result)
         assert store.read(result.result_id) == store.without_secrets(result)
 
@@ -155,18 +153,27 @@ def test_any_values_in_a_record_are_read_or_left_out(values):
 def test_an_array_of_records_and_a_record_of_ours():
     rows = (DATA / "inputs/bench-speculative-output-jsonl.jsonl").read_text().splitlines()
     assert len(parse("[" + ",".join(rows) + "]")) == 3
-    ours = parse(rows[1], host="gpu1", now=NOW)[0]
+    ours = parse(rows[1], host="gpu1")[0]
     assert parse(json.dumps(to_json(ours))) == [ours]
 
 
 def test_host_profile_and_id():
     text = (DATA / "inputs/bench-2805-partial-failures.txt").read_text()
-    first, other = parse(text, now=NOW), parse(text, host="gpu1", profile="base", now=NOW)
+    first, other = parse(text), parse(text, host="gpu1", profile="base")
     assert (first[0].server.host, first[0].server.profile) == ("posted", None)
     assert (other[0].server.host, other[0].server.profile) == ("gpu1", "base")
     assert other[0].result_id == first[0].result_id  # imported again, it replaces itself
     twice = parse(text + "\n" + text)
     assert [result.result_id for result in twice] == [first[0].result_id, f"{first[0].result_id}-2"]
+
+
+def test_a_record_without_a_date_has_none():
+    undated, dated = parse(
+        '{"completed": 1, "duration": 1.0}\n{"completed": 2, "duration": 1.0, "date": "20250828-224128"}'
+    )
+    assert flat(undated)["started"] is None
+    assert str(flat(dated)["started"]).startswith("2025-08-2")
+    assert parse(json.dumps(to_json(undated))) == [undated]
 
 
 def test_rows_of_a_detailed_record():
@@ -217,7 +224,7 @@ DETAILED = {"backend": "sglang", "completed": 1, "duration": 1.0, "output_lens":
     ],
 )
 def test_what_no_clock_can_give_is_no_figure(values):
-    for found in read_posted(json.dumps(DETAILED | values), now=NOW).records:
+    for found in read_posted(json.dumps(DETAILED | values)).records:
         json.dumps(flat(found.result), allow_nan=False)
         json.dumps(found.rows, allow_nan=False)
         store.write(found.result)
@@ -232,7 +239,7 @@ def test_a_seed_in_other_digits_is_none():
 
 def test_a_result_of_ours_that_cannot_be_stored_is_said_and_hides_no_other():
     posted = '{"completed": 1, "duration": 1.0}'
-    ours = to_json(parse(posted, now=NOW)[0])
+    ours = to_json(parse(posted)[0])
     for changed in (
         {"result_id": "../evil"},
         {"result_id": ""},
@@ -243,7 +250,7 @@ def test_a_result_of_ours_that_cannot_be_stored_is_said_and_hides_no_other():
     ):
         bad = json.dumps(ours | changed)
         for text in (f"{bad}\n{posted}", f"[{bad}, {posted}]"):
-            found = read_posted(text, now=NOW)
+            found = read_posted(text)
             assert len(found.records) == 1
             assert re.match(r"(line|entry) 1 is no result of this version", found.problems[0])
         with pytest.raises(UsageError, match="no result of this version"):
@@ -273,4 +280,4 @@ def test_an_object_of_any_length_and_layout_is_read_whole():
     for indent in (None, 1):
         for shift in range(20):
             text = json.dumps(record | {"label": "y" * shift}, indent=indent)
-            assert len(parse(f"{text}\n{text}", now=NOW)) == 2
+            assert len(parse(f"{text}\n{text}")) == 2

@@ -72,6 +72,16 @@ def test_a_result_comes_back_whole_with_its_rows():
     assert len(store.rows(result.result_id)) == 2
 
 
+def test_newest_first_and_what_says_no_time_last():
+    for number, started_at in enumerate(("2026-11-01T10:00:00Z", None, "2026-11-02T10:00:00Z"), 1):
+        store.write(measured(number, started_at=started_at))
+    assert [result.started_at for result in store.read_all()] == [
+        "2026-11-02T10:00:00Z",
+        "2026-11-01T10:00:00Z",
+        None,
+    ]
+
+
 def test_nothing_is_there():
     assert store.read_all() == []
     assert store.read("decode-1") is None

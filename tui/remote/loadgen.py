@@ -67,8 +67,8 @@ Files, each whole from the moment it has its name; LABEL is c4 or r2.5
         graph {on, off: decode lines in the server's log during the window} or null,
         client {cpu_fraction (of a core, in the window), lost_s (sum of what the loop was late by more than LATE_S, in the
         window), loop_lag_p99_ms, loop_lag_max_ms, send_lag_mean_ms, send_lag_p99_ms, rss_mib},
-        server {first, before, after: {model, version, args_sha (of what it says of itself), pid_started (clock ticks since
-        boot; null: not known)}, at the start of the bench, before and after the run; null where it did not answer},
+        server {first, after: {model, version, args_sha (of what it says of itself), pid_started (clock ticks since boot; null:
+        not known)}, at the start of the bench and after the run; after is null where it did not answer},
         warmup {seconds, stable, requests}, errors {reason: count}, accept_length: what SGLang itself gives as the average
         since the flush (mean over its replicas), or null,
         options {continuous_usage, spec_details}: what "chat" was asked for, rounds (through the items), rows_sha256
@@ -2018,7 +2018,6 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
     plan, server = bench.plan, bench.server
     label = label_of(point)
     warmup = await warm_up(bench, point, run)
-    identity = await server.identity()
     flushed = await server.flush()
     before, idle_before = await server.at_rest()
     workload = Workload(plan, label, str(run), fresh=flushed is True)
@@ -2032,7 +2031,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         if name:
             least = {name: before[name] + sum(x.output or 0 for x in done)}
     after, idle_after = await server.at_rest(least)
-    identities = {"first": server.first_identity, "before": identity, "after": await server.identity()}
+    identities = {"first": server.first_identity, "after": await server.identity()}
     zero = load.zero
     rows = f"{label}-{run}.rows.jsonl.gz"
     meta: dict[str, Any] = {

@@ -156,7 +156,7 @@ def _row(result: Result) -> tuple[str, ...]:
     record = flat(result)
     speed = result.throughput
     return (
-        result.started_at[:16].replace("T", " "),
+        result.started_at[:16].replace("T", " ") if result.started_at else written.NONE,
         one_line(result.result_id, 60),
         one_line(result.server.host, 20),
         one_line(result.server.profile or written.NONE, 30),

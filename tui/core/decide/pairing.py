@@ -138,10 +138,10 @@ def configuration(result: Result) -> tuple[object, ...]:
     return (server.profile, sets, server.args_sha if server.profile is None else None)
 
 
-def when(text: str) -> datetime:
-    """An ISO 8601 time; what is none sorts first."""
+def when(text: str | None) -> datetime:
+    """An ISO 8601 time; what is none counts as older than all others."""
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text or "")
     except ValueError:
         return datetime.fromtimestamp(0).astimezone()
     return found if found.tzinfo else found.astimezone()
@@ -182,7 +182,7 @@ def _newest(side: Side, host: str | None, point: LoadPoint | None) -> dict[Setti
     for result in side.results:
         key = setting(result)
         if (host is None or key.host == host) and (point is None or key.point == point):
-            found[key] = max(when(result.started_at), found.get(key, when("")))
+            found[key] = max(when(result.started_at), found.get(key, when(None)))
     return found
 
 
@@ -314,7 +314,7 @@ def noise_of(results: Iterable[Result], metric: Metric, like: Setting) -> Noise 
     found = components([[launch.values for launch in group if launch.key] for group in layout])
     if found is None or found.df < 2:
         return None
-    times = [result.started_at for group in groups.values() for result in group]
+    times = [result.started_at for group in groups.values() for result in group if result.started_at]
     return Noise(found.launch, found.run, found.launches, found.df, max(times, default=None))
 
 

@@ -42,8 +42,8 @@ class Configuration:
     results: tuple[Result, ...]
 
     @property
-    def newest(self) -> str:
-        """When the last run began, ISO 8601 UTC."""
+    def newest(self) -> str | None:
+        """When the last run began, ISO 8601 UTC; None where no run says it."""
         return self.results[-1].started_at
 
     @property

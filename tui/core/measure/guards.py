@@ -294,21 +294,17 @@ _IDENTITY = (
 
 
 def _replaced(seen: Mapping[str, Mapping[str, object] | None] | None) -> str | None:
-    """Whether another server answered before or after a run than at the start of the bench; None where it is the same."""
-    if not seen or not seen.get("first"):
+    """Whether another server answered after a run than at the start of the bench, in words; None where it is the same."""
+    first, after = (seen.get("first"), seen.get("after")) if seen else (None, None)
+    if not first:
         return None
-    first = seen["first"] or {}
-    for when in ("before", "after"):
-        now = seen.get(when)
-        if not now:
-            return f"the server did not answer {when} the run"
-        for key, name in _IDENTITY:
-            if first.get(key) != now.get(key):
-                words = (
-                    f"{one_line(str(first.get(key)), 60)}, {when} the run {one_line(str(now.get(key)), 60)}"
-                )
-                said = f": {words}" if key in ("model", "version") else " changed"
-                return f"another server answered {when} the run than at the start of the bench: {name}{said}"
+    if not after:
+        return "the server did not answer after the run"
+    for key, name in _IDENTITY:
+        if first.get(key) != after.get(key):
+            values = f"{one_line(str(first.get(key)), 60)} became {one_line(str(after.get(key)), 60)}"
+            said = values if key in ("model", "version") else "changed"
+            return f"another server answered after the run than at the start of the bench: {name} {said}"
     return None
 
 

@@ -268,7 +268,7 @@ class Result:
 
     result_id: str  # <bench run id>-<point label>-<run number>, so that collecting twice writes one file
     bench: str  # name of the bench profile
-    started_at: str  # ISO 8601 UTC
+    started_at: str | None  # ISO 8601 UTC; None of an import that does not say it
     tool: Tool
     server: MeasuredServer
     load: Load

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from tui.core.errors import UsageError
@@ -100,26 +99,20 @@ class Import:
     problems: tuple[str, ...] = ()
 
 
-def parse(
-    text: str, *, host: str | None = None, profile: str | None = None, now: datetime | None = None
-) -> list[Result]:
+def parse(text: str, *, host: str | None = None, profile: str | None = None) -> list[Result]:
     """The results that a text holds; see `read_posted`."""
-    return [found.result for found in read_posted(text, host=host, profile=profile, now=now).records]
+    return [found.result for found in read_posted(text, host=host, profile=profile).records]
 
 
-def read_posted(
-    text: str, *, host: str | None = None, profile: str | None = None, now: datetime | None = None
-) -> Import:
+def read_posted(text: str, *, host: str | None = None, profile: str | None = None) -> Import:
     """The results that a text holds, with their requests.
 
     Args:
         host: where they were measured; "posted" where it isn't said.
         profile: of the server, to compare with results of ours.
-        now: stands for the time of a record that gives none.
 
     Raises UsageError where it holds nothing that we know.
     """
-    moment = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: list[str] = []
     found: list[Imported] = []
     times: Counter[str] = Counter()
@@ -128,7 +121,7 @@ def read_posted(
         if isinstance(record, Result):
             result = record
         else:
-            result, rows = _result(record, moment), tuple(record.rows)
+            result, rows = _result(record), tuple(record.rows)
             times[result.result_id] += 1
             if (nth := times[result.result_id]) > 1:  # the very same figures twice are two runs
                 result = replace(result, result_id=f"{result.result_id}-{nth}")
@@ -247,7 +240,7 @@ def _same_run(text: Posted, other: Posted) -> bool:
 # What a record says --------------------------------------------------------------------------------------------------
 
 
-def _result(posted: Posted, moment: str) -> Result:
+def _result(posted: Posted) -> Result:
     figures = posted.figures
     invalid = _reasons_against(posted)
     load = _load(posted)
@@ -256,7 +249,7 @@ def _result(posted: Posted, moment: str) -> Result:
     return Result(
         result_id=f"import-{hashlib.sha256(told.encode('utf-8', 'backslashreplace')).hexdigest()[:12]}",
         bench=posted.tag or _bench_name(posted),
-        started_at=posted.started_at or moment,
+        started_at=posted.started_at,
         tool=Tool(tool, backend=_text(figures.get("backend"))),
         server=MeasuredServer(
             POSTED_HOST,

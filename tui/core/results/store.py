@@ -165,9 +165,9 @@ def _all_seen() -> list[_Seen]:
 
 
 def read_all() -> list[Result]:
-    """All results that can be read, newest first."""
+    """All results that can be read, newest first; those that do not say when they began come last."""
     found = [known.result for known in _all_seen() if known.result is not None]
-    return sorted(found, key=lambda result: (result.started_at, result.result_id), reverse=True)
+    return sorted(found, key=lambda result: (result.started_at or "", result.result_id), reverse=True)
 
 
 def unreadable() -> int:
