@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -122,7 +123,7 @@ def test_people_see_a_table_and_why_a_run_does_not_count(shell):
         done = shell("bench", "quick", "--url", f"127.0.0.1:{port}", "--set", "runs=1")
     assert done.returncode == 1
     assert "tok/s user" in done.stdout
-    assert "✗ c2 run 1 does not count: 0.5 s with all users busy" in done.stdout
+    assert re.search(r"✗ c2 run 1 does not count: \d\.\d s with all users busy, \d+ tokens", done.stdout)
     assert "not checked: no GPU figures" in done.stdout
     assert "c2 run 1 of 1: window" in done.stderr
     assert "\r" not in done.stderr  # no terminal: a line a phase
@@ -208,7 +209,8 @@ def test_a_server_of_ours_is_measured_as_its_model_says(demo):
     assert said["host"] == "demo"
     assert said["run"] == run
     assert said["profile"] == "qwen3-0.6b-one-gpu"
-    assert set(said["guards"].values()) == {"ok"}  # there is nothing that the simulated host does not tell
+    # There is nothing that the simulated host does not tell, and arrivals are of another sort of load.
+    assert [name for name, status in said["guards"].items() if status != "ok"] == ["overload"]
     # 9.6 ms a step, 3.5 % for each further user, one percent of noise between launches.
     assert said["median_tpot_ms"] == pytest.approx(9.6 * (1 + 3 * 0.035), rel=0.06)
     assert said["per_user_tok_s"] == pytest.approx(1000 / said["mean_tpot_ms"], rel=0.03)
@@ -228,7 +230,7 @@ def test_after_ctrl_c_it_goes_on_and_wait_stores_what_it_finds(demo):
     process = shell.popen("bench", "quick", "--run", run)
     first = process.stderr.readline()
     measuring = first.split()[0]
-    assert first.rstrip().endswith(f"measures {run} on demo")
+    assert f"measures {run} on demo: 2 runs of 0.5 s each, up to 2.5 s where the server is slow" in first
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
