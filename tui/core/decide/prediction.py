@@ -21,7 +21,7 @@ TAUS = (2.0, 3.0, 4.0)
 V = 0.12
 # One step of the draft, in T_1: 2.05 decode steps a cycle with five steps, 2.25 with eight (sgl-project/sglang#4247).
 D = 0.07
-# What a cycle costs whatever is drafted (launches, scheduling, sampling, small all-reduces), in T_1. Mean of a setup: 0 in
+# What a cycle costs whatever is drafted (launches, scheduling, sampling, small all-reduces), in T_1. Mean of a setup: 0.1 in
 # AngelSlim's table of vLLM on one H20, 0.3 in vllm-project/vllm#16035, 0.7 in sglang#4247, 1.1 and 1.4 in the two tables above,
 # 1.6 and more on the motivating host. The middle of them.
 F = 1.0
@@ -29,7 +29,7 @@ SETUPS = 6
 # That the next of exchangeable draws lies between the least and the greatest of n is (n - 1) / (n + 1).
 HOLDS = (SETUPS - 1) / (SETUPS + 1)
 # The break-even measured with one text holds for another text of the same server within this factor: 72 of 72 ordered pairs
-# of tasks in AngelSlim's table, of six models; the widest is 1.115.
+# of tasks in AngelSlim's table, of six models; the widest is 1.114.
 OTHER_TEXT = 1.12
 
 
@@ -45,9 +45,7 @@ class Prediction:
     t_verify_ms: float | None = None  # parts of the cycle; None where the cycle was measured
     t_draft_ms: float | None = None
     t_fixed_ms: float | None = None
-    t_batch_ms: float | None = (
-        None  # the baseline's step at concurrency x draft tokens; None where the sweep ends before
-    )
+    t_batch_ms: float | None = None  # the baseline's step for b x N users; None where the sweep ends before
     reasons: tuple[str, ...] = ()
 
     @property
