@@ -551,7 +551,7 @@ def breakeven(
     host: str | None,
     as_json: bool,
 ) -> int:
-    """Whether speculation pays: from two results, from figures, or predicted from a baseline's sweep alone."""
+    """Whether speculation pays: from two results, from figures, or as an estimate from a baseline's sweep alone."""
     from tui.verbs.verdicts import breakeven_command
 
     return breakeven_command(

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tui.core import records
-from tui.core.decide.economics import DRAFT_TOKENS, Economics, Prediction, curve, of_figures
+from tui.core.decide.economics import Economics, curve, of_figures
 from tui.core.decide.pairing import Side, launch_seconds, matched, noise_of, setting
 from tui.core.decide.payoff import Payoff, payoff, predictions
 from tui.core.decide.phrases import count, load_words, ref_words, two
+from tui.core.decide.prediction import Prediction
 from tui.core.decide.sides import side_of
 from tui.core.decide.verdicts import compare
 from tui.core.decide.verify_cost import VerifyCost, Weight, verify_cost
@@ -174,13 +175,13 @@ def _breakeven_of_results(
                 slug="not_comparable",
             )
     if len(sides) == 1:
-        made_up = predictions(_one_bench(sides[0], host), draft_ms or 0.0)
-        wanted = [one for one in made_up if concurrency in (None, one.concurrency)]
+        estimates = predictions(_one_bench(sides[0], host), draft_ms, stored=results)
+        wanted = [one for one in estimates if concurrency in (None, one.concurrency)]
         if not wanted:
-            loads = ", ".join(str(one.concurrency) for one in made_up)
+            loads = ", ".join(str(one.concurrency) for one in estimates)
             raise UsageError(
-                f"the sweep does not reach far enough for concurrency {concurrency}",
-                f"it does for {loads}",
+                f"{ref_words(refs[0])} was not measured at concurrency {concurrency}",
+                f"it was at {loads}",
                 slug="not_comparable",
             )
         return _print_predictions(wanted, as_json)
@@ -210,8 +211,7 @@ def _made_of_sweep(sweep: Side, spec: Side) -> dict[int, Prediction]:
     """What the baseline's sweep predicts for drafts like these, by concurrency; a single load predicts nothing."""
     config = next((result.server.spec for result in spec.results if result.server.spec), None)
     with contextlib.suppress(UsageError):
-        made = predictions(sweep, draft_tokens=(config.draft_tokens if config else None) or DRAFT_TOKENS)
-        return {prediction.concurrency: prediction for prediction in made}
+        return {one.concurrency: one for one in predictions(sweep, config=config)}
     return {}
 
 
@@ -321,36 +321,59 @@ def _print_economics(found: Economics, cost: VerifyCost | None, of_results: Payo
 
 
 def _print_predictions(made: Sequence[Prediction], as_json: bool) -> int:
-    """What speculation would do, from the baseline alone."""
+    """What speculation would do, from the baseline alone or with a cycle measured under forced acceptance."""
     if as_json:
-        documents = [
-            {
-                "point": f"c{one.concurrency}",
-                "draft_tokens": one.draft_tokens,
-                "t_base_ms": one.t_base_ms,
-                "t_cycle_ms": one.t_verify_ms + one.t_draft_ms,
-                "t_verify_ms": one.t_verify_ms,
-                "t_draft_ms": one.t_draft_ms,
-                "tau": None,
-                "breakeven_tau": one.breakeven_tau,
-                "speedup": None,
-                "speedups": [list(speedup) for speedup in one.speedups],
-                "predicted": True,
-                "error": None,
-            }
-            for one in made
-        ]
+        documents = [_prediction_json(one) for one in made]
         emit(documents[0] | ({"points": documents} if len(documents) > 1 else {}))
         return 0
     for one in made:
-        users = count(one.concurrency, "user")
-        speedups = ", ".join(f"{two(speedup)}× at {tau:g}" for tau, speedup in one.speedups)
-        print(
-            f"Predicted for {users}, {one.draft_tokens} draft tokens: pays from accept length about "
-            f"{two(one.breakeven_tau)}; {speedups}"
-        )
-        print(
-            f"   from the baseline's sweep: {one.t_base_ms:.2f} ms a token at {one.concurrency}, "
-            f"{one.t_verify_ms:.2f} ms at {one.concurrency * one.draft_tokens} users; the KV cache is not in it"
+        print(one.text)
+        print(f"   speedup {one.speedups_text}")
+        print(f"   {_made_of(one)}")
+        print(f"   {one.basis}")
+        for reason in one.reasons:
+            print(f"   · {reason}")
+    if not all(one.calibrated for one in made):
+        say(
+            "to narrow it, measure one launch with speculation and --set env.SGLANG_SIMULATE_ACC_LEN=2 with the same bench: "
+            "its cycle is used in place of the estimate"
         )
     return 0
+
+
+def _made_of(one: Prediction) -> str:
+    base = f"a decode step of {one.t_base_ms:.2f} ms, a cycle of {one.t_cycle_ms:.1f} ms"
+    low, high = one.cycle_range_ms
+    if one.t_verify_ms is None:
+        return f"{base} ({low:.1f} … {high:.1f}), measured"
+    return (
+        f"{base} ({low:.1f} … {high:.1f}): verify {one.t_verify_ms:.1f}, drafts {one.t_draft_ms:.1f}, "
+        f"fixed {one.t_fixed_ms:.1f}"
+    )
+
+
+def _prediction_json(one: Prediction) -> dict[str, object]:
+    """An estimate as scripts see it; parts of a cycle that was measured are null."""
+    return {
+        "point": f"c{one.concurrency}",
+        "draft_tokens": one.draft_tokens,
+        "t_base_ms": one.t_base_ms,
+        "t_cycle_ms": one.t_cycle_ms,
+        "t_cycle_range_ms": list(one.cycle_range_ms),
+        "t_verify_ms": one.t_verify_ms,
+        "t_draft_ms": one.t_draft_ms,
+        "t_fixed_ms": one.t_fixed_ms,
+        "tau": None,
+        "breakeven_tau": one.breakeven_tau,
+        "breakeven_range": list(one.breakeven_range),
+        "speedup": None,
+        "speedups": [list(speedup) for speedup in one.speedups],
+        "speedup_ranges": [[tau, *one.speedup_range(tau)] for tau, _ in one.speedups],
+        "range_probability": one.probability,
+        "range_basis": one.basis,
+        "calibrated": one.calibrated,
+        "predicted": True,
+        "text": one.text,
+        "reasons": list(one.reasons),
+        "error": None,
+    }

@@ -16,8 +16,6 @@ from tui.core.decide.phrases import two
 from tui.core.decide.stats import paired
 from tui.core.errors import UsageError
 
-DRAFT_TOKENS = 4  # of SGLang's usual chain: three steps
-TAUS = (2.0, 3.0, 4.0)
 _RESAMPLES = 1000
 _BLOCKS = 400  # more requests than that are resampled in blocks
 _CLOSE = 1e-9
@@ -162,62 +160,6 @@ def alpha_of(tau: float, drafts: int) -> float | None:
         middle = (low + high) / 2
         low, high = (middle, high) if tau_of(middle, drafts) < tau else (low, middle)
     return (low + high) / 2
-
-
-# ---- before it is launched ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a draft of so many tokens would do at a load, from the baseline alone."""
-
-    concurrency: int
-    draft_tokens: int
-    t_base_ms: float
-    t_verify_ms: float  # the baseline's step at concurrency x draft tokens
-    t_draft_ms: float
-    speedups: tuple[tuple[float, float], ...]  # (tau, S)
-
-    @property
-    def breakeven_tau(self) -> float:
-        return (self.t_verify_ms + self.t_draft_ms) / self.t_base_ms
-
-
-def predict(
-    steps_ms: Mapping[int, float],
-    concurrency: int,
-    draft_tokens: int = DRAFT_TOKENS,
-    draft_ms: float = 0.0,
-    taus: Sequence[float] = TAUS,
-) -> Prediction | None:
-    """A verify step for b users and N draft tokens costs about what the baseline's step for b x N users does.
-
-    That is the traffic of weights, experts and all-reduces; not of the KV cache, so it is a lower bound. Between two
-    measured loads the step is interpolated.
-
-    Args:
-        steps_ms: the baseline's decode step (TPOT per user) by concurrency.
-        draft_ms: of one cycle's drafts.
-
-    Returns:
-        None where the baseline was not measured at this load, or not up to b x N.
-    """
-    base, verify = steps_ms.get(concurrency), _between(steps_ms, concurrency * draft_tokens)
-    if base is None or verify is None:
-        return None
-    speedups = tuple((tau, tau * base / (verify + draft_ms)) for tau in taus if tau <= draft_tokens)
-    return Prediction(concurrency, draft_tokens, base, verify, draft_ms, speedups)
-
-
-def _between(steps_ms: Mapping[int, float], at: int) -> float | None:
-    below = max((load for load in steps_ms if load <= at), default=None)
-    above = min((load for load in steps_ms if load >= at), default=None)
-    if below is None or above is None:
-        return None
-    if below == above:
-        return steps_ms[at]
-    share = (at - below) / (above - below)
-    return steps_ms[below] * (1 - share) + steps_ms[above] * share
 
 
 # ---- with a forced accept length ------------------------------------------------------------------------------------------

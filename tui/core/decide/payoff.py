@@ -6,17 +6,29 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tui.core.decide import economics
+from tui.core.decide import economics, prediction
 from tui.core.decide.cases import one_configuration
-from tui.core.decide.economics import Economics, Prediction, SimulatedCurve
-from tui.core.decide.pairing import Launch, Side, forced_accept_length, launches, pair_up, random_tokens
+from tui.core.decide.economics import Economics, SimulatedCurve
+from tui.core.decide.pairing import (
+    Launch,
+    Side,
+    forced_accept_length,
+    launches,
+    pair_up,
+    random_tokens,
+    setting,
+    when,
+)
 from tui.core.decide.phrases import count
+from tui.core.decide.prediction import DRAFT_TOKENS, Prediction
 from tui.core.decide.yardsticks import DEFAULT, METRICS
 from tui.core.errors import UsageError
 from tui.core.measure.model import GuardStatus, LoadPoint, Result, SpecConfig
 
 Rows = Callable[[str], Sequence[dict[str, Any]]]
 _FORCED = "simulated_acceptance"  # the guard that fails on purpose here
+_MAX_RUNNING = 48  # what SGLang takes with speculation unless it is told otherwise
+_ROOMY = 0.5  # of the baseline's KV pool: what needs less is taken to fit beside a draft, which nobody has measured
 
 
 @dataclass(frozen=True)
@@ -105,34 +117,108 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
 
 
 def predictions(
-    base: Side, draft_ms: float = 0.0, draft_tokens: int = economics.DRAFT_TOKENS
+    base: Side,
+    draft_ms: float | None = None,
+    config: SpecConfig | None = None,
+    stored: Iterable[Result] = (),
 ) -> list[Prediction]:
-    """What speculation would do at each load that the baseline's concurrency sweep reaches far enough for.
+    """What speculation would do at each load of a baseline of one bench: calibrated where that can be, else from its sweep.
 
-    Raises UsageError where it reaches for none.
+    Args:
+        draft_ms: of one cycle's drafts, where it is known.
+        config: of the draft; that of the newest run with forced acceptance, else a chain of three steps, where it is not said.
+        stored: results among which runs with forced acceptance in the baseline's setting are looked for.
+
+    Raises UsageError where neither is possible at any load.
     """
     base = one_configuration(base, [])
     _no_speculation(base)
+    by_load: dict[int, list[Result]] = {}
     steps_ms: dict[int, float] = {}
-    for concurrency in sorted(
-        {result.load.concurrency for result in base.results if result.load.concurrency}
-    ):
-        here = [result for result in base.results if result.load.concurrency == concurrency]
-        if found := launches(here, METRICS[DEFAULT]):
-            steps_ms[concurrency] = 1000 / _geometric(launch.datum for launch in found)
-    made = [
-        prediction
-        for concurrency in steps_ms
-        if (prediction := economics.predict(steps_ms, concurrency, draft_tokens, draft_ms)) is not None
-    ]
+    for result in base.results:
+        if result.load.concurrency:
+            by_load.setdefault(result.load.concurrency, []).append(result)
+    for load, runs in sorted(by_load.items()):
+        if found := launches(runs, METRICS[DEFAULT]):
+            steps_ms[load] = 1000 / _geometric(launch.datum for launch in found)
+    forced = _forced_in_settings(base, stored)
+    spec = forced[-1] if forced else None
+    config = config or (spec.server.spec if spec else None)
+    tokens = (config.draft_tokens if config else None) or DRAFT_TOKENS
+    made = []
+    for load, step_ms in steps_ms.items():
+        here = [result for result in forced if result.load.concurrency == load]
+        cycles = [
+            cycle for launch in launches(here, METRICS[DEFAULT]) if (cycle := _cycle(launch)) is not None
+        ]
+        one = (
+            prediction.calibrated(load, tokens, step_ms, cycles)
+            if cycles
+            else prediction.predict(steps_ms, load, tokens, config.steps if config else None, draft_ms)
+        )
+        if one is not None:
+            made.append(replace(one, reasons=(*one.reasons, *_limits(load, by_load[load], spec))))
     if not made:
         loads = ", ".join(str(load) for load in steps_ms) or "none"
         raise UsageError(
-            f"{base.name} was measured at concurrency {loads}: not at one load and at {draft_tokens} times it",
-            f"measure the baseline at concurrency 1 and {draft_tokens}, or name a result with speculation too",
+            f"{base.name} was measured at concurrency {loads}: an estimate takes two loads",
+            f"measure the baseline at concurrency 1 and {tokens}, or name a result with speculation too",
             slug="not_comparable",
         )
     return made
+
+
+def _forced_in_settings(base: Side, stored: Iterable[Result]) -> list[Result]:
+    """Runs with forced acceptance on the same host, model, bench and loads, of the draft measured last; by time."""
+    settings = {setting(result) for result in base.results}
+    side = replace(base, results=tuple(result for result in stored if setting(result) in settings))
+    runs = sorted(
+        (result for group in _forced(side).values() for result in group),
+        key=lambda result: when(result.started_at),
+    )
+    return [result for result in runs if result.server.spec == runs[-1].server.spec]
+
+
+def _limits(users: int, base: Sequence[Result], spec: Result | None) -> list[str]:
+    """What would keep so many requests from running at once on a server with speculation.
+
+    Both limits are a replica's (`dp_size`). `spec` is a run on such a server; without one SGLang's default cap holds, unless
+    the baseline was given another, and of the pool no more is known than that it is smaller than the baseline's.
+    """
+    server = (spec or base[0]).server
+    said = []
+    cap = server.args.get("max_running_requests", _MAX_RUNNING)
+    if isinstance(cap, int) and users > cap:
+        said.append(
+            f"a server with speculation runs {cap} requests at once here (max-running-requests): of {users} users "
+            f"{users - cap} queue, which is not in the estimate"
+        )
+    pool, replicas = server.args.get("max_total_num_tokens"), server.args.get("dp_size")
+    tokens = next((each for result in base if (each := _tokens_a_request(result)) is not None), None)
+    if not isinstance(pool, int) or tokens is None:
+        return said
+    pool *= replicas if isinstance(replicas, int) and replicas > 0 else 1
+    need = users * tokens
+    if spec is not None and need > pool:
+        said.append(
+            f"{users} requests of {tokens} tokens need {need:,} tokens of KV cache, the server with speculation has {pool:,}: "
+            "requests queue or are retracted, which is not in the estimate"
+        )
+    if spec is None and need > pool * _ROOMY:
+        said.append(
+            f"{users} requests of {tokens} tokens need {need:,} tokens of KV cache, the baseline has {pool:,}, a server with "
+            "speculation fewer: requests may queue or be retracted, which is not in the estimate"
+        )
+    return said
+
+
+def _tokens_a_request(result: Result) -> int | None:
+    """Prompt, by its mean where lengths differ, and the longest reply; None where either is not known."""
+    prompt = result.load.input_len
+    if prompt is None and result.counts.input_tokens is not None and result.counts.ok:
+        prompt = round(result.counts.input_tokens / result.counts.ok)
+    longest = result.load.output_len
+    return prompt + longest if prompt is not None and longest is not None else None
 
 
 def _geometric(logs: Iterable[float]) -> float:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tui.core.decide.economics import Economics, Prediction
+from tui.core.decide.economics import Economics
 from tui.core.decide.phrases import two
+from tui.core.decide.prediction import Prediction, V
 from tui.core.measure.model import Guard, GuardStatus, Result
 
 NORMAL = 1.5  # decode steps that a verify step costs at most, of chains
@@ -151,19 +152,21 @@ def _graphs(spec: Sequence[Result]) -> Suspect:
 def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> Suspect:
     check = "the baseline's own step at concurrency × draft tokens: eagletui breakeven BASELINE"
     title = "experts and weights that more tokens touch"
-    if predicted is None:
+    if predicted is None or predicted.t_batch_ms is None:
         most = f"{found.ceiling} tokens" if found.chain and found.ceiling else "N draft tokens"
         evidence = (
             f"{most} at once touch up to as many times the experts; the baseline's sweep is not there to tell"
         )
         return Suspect("batch", title, Weight.POSSIBLE, evidence, check)
-    of_batch = predicted.t_verify_ms / predicted.t_base_ms
+    of_batch = predicted.t_batch_ms / predicted.t_base_ms
     evidence = (
         f"the baseline takes {two(of_batch)} decode steps for {predicted.concurrency * predicted.draft_tokens} users, "
-        f"verify takes {two(ratio)} for as many tokens"
+        f"verify takes {two(ratio)} for as many tokens of {predicted.concurrency}"
     )
-    likely = of_batch - 1 > (ratio - 1) / 2
-    return Suspect("batch", title, Weight.LIKELY if likely else Weight.RULED_OUT, evidence, check)
+    grown, half = of_batch - 1, (ratio - 1) / 2
+    # As many users cost no less than as many tokens of fewer; of their growth a verify step has V, at most twice that.
+    weight = Weight.RULED_OUT if grown <= half else Weight.LIKELY if 2 * V * grown > half else Weight.POSSIBLE
+    return Suspect("batch", title, weight, evidence, check)
 
 
 def _sampling(spec: Sequence[Result]) -> Suspect:

@@ -300,6 +300,7 @@ def _speculation(rows: Sequence[Row], meta: Meta, decode: Decode) -> Speculation
     elif calls:  # the replies don't say; the counters cover the same requests, idle to idle
         steps = calls
         tau = sum(row["out"] - 1 for row in _ok(rows)) / steps
+        # Near, not exact: tau is of the whole run, the last step of a reply, which may be cut short, included.
         cycle_ms = decode.paced_s * 1000 * tau / decode.paced_tokens if decode.paced_tokens else None
     else:
         return None
