@@ -163,7 +163,8 @@ class _Narrator:
         if not self._begun:
             self._begun = True
             self._say(
-                f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}"
+                f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}; "
+                f"on each {written.runs_words(state.bench)}"
             )
             self._seen = {result.result_id for arm in state.arms for result in arm.results}
         for arm in state.arms:
