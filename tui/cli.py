@@ -576,7 +576,7 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
 @click.argument("refs", metavar="[REF]...", nargs=-1)
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
-    """Figures anew from the raw rows, where a definition has changed."""
+    """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""
     from tui.verbs.results import results_recompute
 
     return results_recompute(refs, as_json)

@@ -165,6 +165,10 @@ def test_the_command_imports(tmp_path):
     piped = subprocess.run([COMMAND, "results", "import", "-", "--json"], input=file.read_bytes(),
                            capture_output=True, timeout=60)  # fmt: skip
     assert json.loads(piped.stdout)[0]["result"] == stored["result"]
+    strange = eagletui("results", "import", str(data.parent / "foreign" / "genai-perf.txt"), code=2)
+    assert "genai-perf.txt: it is GenAI-Perf's console table; " in strange.stderr
+    assert len(strange.stderr.splitlines()) == 1
+    assert len(store.read_all()) == 1
     nothing = tmp_path / "nothing.txt"
     nothing.write_text("no benchmark\n")
     refused = eagletui("results", "import", str(nothing), "--json", code=2)
@@ -176,18 +180,22 @@ def test_the_command_imports(tmp_path):
 
 
 def test_what_says_no_time_is_listed_exported_compared_and_shown():
-    for profile, rate in (("base", 80.0), ("eagle", 90.0)):
-        text = json.dumps({"completed": 9, "duration": 10.0, "max_concurrency": 1, "output_throughput": rate,
-                           "mean_tpot_ms": 1000 / rate, "median_tpot_ms": 1000 / rate})  # fmt: skip
+    for profile, rate, date in (
+        ("base", 80.0, None),
+        ("base", 80.0, "20250828-224128"),
+        ("eagle", 90.0, None),
+    ):
+        text = json.dumps({"completed": 9, "duration": 11.0 if date else 10.0, "max_concurrency": 1, "output_throughput": rate,
+                           "mean_tpot_ms": 1000 / rate, "median_tpot_ms": 1000 / rate, "date": date})  # fmt: skip
         store.write(parse(text, host="gpu1", profile=profile)[0])
     listed = CliRunner().invoke(cli, ["results"], catch_exceptions=False).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == ["started", "–", "–"]
+    assert [line.split()[0] for line in listed.splitlines()] == ["started", "2025-08-28", "–", "–"]
     for form in ("csv", "markdown", "jsonl"):
         done = CliRunner().invoke(cli, ["results", "export", "--format", form], catch_exceptions=False)
         assert done.exit_code == 0
         assert "None" not in done.stdout
     stored = store.read_all()
-    assert {row["started"] for row in rows_of(export.as_csv(stored))} == {""}
+    assert {row["started"] for row in rows_of(export.as_csv(stored))} == {"", stored[0].started_at}
     compared = CliRunner().invoke(
         cli,
         ["compare", "base", "eagle", "--host", "gpu1", "--metric", "output_tok_s"],
@@ -196,7 +204,7 @@ def test_what_says_no_time_is_listed_exported_compared_and_shown():
     assert "12.5 %" in compared.stdout
     state = past.newest("gpu1")
     assert state is not None
-    assert state.started_at is None
+    assert state.started_at == stored[0].started_at
     assert len(compare(state).arms) == 2
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.results import store
-from tui.core.results.codec import to_json
+from tui.core.measure.model import Result
+from tui.core.results import foreign, store
+from tui.core.results.codec import from_json, to_json
 from tui.core.results.flat import flat
 from tui.core.results.imports import decode, parse, read_posted
 
@@ -148,6 +149,136 @@ def test_any_values_in_a_record_are_read_or_left_out(values):
     for result in parse(text):
         store.write(result)
         assert store.read(result.result_id) == store.without_secrets(result)
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        ({"median_tpot_ms": 0.002}, True),
+        ({"mean_itl_ms": 0.002}, True),
+        ({"median_itl_ms": 0.0}, True),
+        ({"median_itl_ms": 0.0, "total_output_tokens": 9}, False),  # a token each: there is nothing between
+        ({"median_tpot_ms": 0.05, "mean_itl_ms": 0.4}, False),
+    ],
+)
+def test_a_pace_that_no_server_has_is_suspicious(figures, told):
+    record = {"completed": 9, "duration": 10.0, "total_output_tokens": 900, "mean_ttft_ms": 9.0}
+    (found,) = parse(json.dumps(record | figures))
+    assert found.valid
+    assert any("which no server has" in text for text in found.suspicious) is told
+
+
+# -- other tools' results ----------------------------------------------------------------------------------------------
+
+STRANGE = DATA / "foreign"
+NAMES = json.loads((STRANGE / "names.json").read_text(encoding="utf-8"))
+KNOWN = (DATA / "inputs/bench-6681.txt").read_text(encoding="utf-8").strip()
+KNOWN_JSON = (DATA / "inputs/bench-vllm-2024.json").read_text(encoding="utf-8").strip()
+UNTITLED = (DATA / "inputs/bench-table-rows.md").read_text(encoding="utf-8").strip()
+
+
+def strange(name: str) -> str:
+    return (STRANGE / name).read_text(encoding="utf-8").strip()
+
+
+def refusal(text: str) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    return caught.value
+
+
+@pytest.mark.parametrize("form", foreign.FOREIGN, ids=lambda form: form.what)
+def test_a_form_is_known_by_each_of_its_examples_and_has_one_for_each_pattern(form):
+    written = [example for example in form.examples if example.startswith(("{", "[{"))]
+    objects = [each[0] if isinstance(each, list) else each for each in map(json.loads, written)]
+    lines = [example for example in form.examples if example not in written]
+    assert [foreign.of_object(each) for each in objects] == [form] * len(objects)
+    assert [foreign.of_line(line) for line in lines] == [form] * len(lines)
+    assert len(objects) == len(form.objects)
+    for word, pattern in form.lines.items():
+        assert any(
+            word in line and re.search(pattern, line.replace("┃", "|").replace("│", "|")) for line in lines
+        )
+    for example in form.examples:
+        assert form.what in refusal(example).message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_tools_result_is_refused_by_its_name(name):
+    error = refusal(strange(name))
+    assert (error.slug, error.message) == ("foreign_benchmark", f"it is {NAMES[name]}")
+    assert error.hint
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith((".json", ".jsonl"))])
+def test_another_tools_result_is_refused_however_it_was_pasted(name, wrapping):
+    text = "\n".join(WRAPPINGS[wrapping](line) for line in strange(name).splitlines())
+    assert refusal(text).message == f"it is {NAMES[name]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("known", [KNOWN, KNOWN_JSON], ids=["block", "json"])
+def test_a_known_result_beside_another_tools_is_read_alone_and_whole(name, known):
+    alone = parse(known)
+    for text in (
+        f"{strange(name)}\n{known}",
+        f"{known}\n{strange(name)}",
+        f"{strange(name)}\n\n{known}\n{strange(name)}",
+    ):
+        if text.startswith("["):
+            continue  # an array is a file of its own
+        found = read_posted(text)
+        assert [record.result for record in found.records] == alone
+        assert [problem for problem in found.problems if f"is of {NAMES[name]}: left out" in problem]
+
+
+@pytest.mark.parametrize("name", ["genai-perf.txt", "columns.md", "k6.txt", "locust.csv"])
+def test_figures_without_a_title_are_ours_only_apart_from_another_tools(name):
+    assert refusal(f"{UNTITLED}\n{strange(name)}").message == f"it is {NAMES[name]}"
+    assert [record.result for record in read_posted(f"{UNTITLED}\n\n{strange(name)}").records] == parse(
+        UNTITLED
+    )
+    assert refusal(f"{strange(name)}\n\n{UNTITLED}").message == f"it is {NAMES[name]}"
+
+
+def test_several_tools_are_all_named():
+    error = refusal(strange("k6.txt") + "\n" + strange("genai-perf.csv") + "\n" + strange("mlperf.txt"))
+    assert error.message == "it is k6's summary, GenAI-Perf's CSV and MLPerf's summary"
+
+
+def test_a_copy_of_a_known_block_by_another_tool_has_that_tools_name():
+    lines = (DATA / "inputs/bench-vllm-2024.txt").read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("Output token throughput"))
+    lines.insert(at, "User throughput (tok/s):                  61.20")
+    (found,) = records("\n".join(lines).encode())
+    assert (found["tool"], found["user_tok_s"]) == ("tensorrt_llm", 61.2)
+
+
+ALL_LINES = sorted(
+    {
+        line
+        for path in (*STRANGE.iterdir(), *(DATA / "inputs").iterdir())
+        if path.suffix in (".txt", ".md", ".csv", ".yaml", ".stdout")
+        for line in path.read_bytes().decode("utf-8", "replace").splitlines()
+        if len(line) < 300
+    }
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_mixture_of_lines_is_read_or_refused(data):
+    lines = data.draw(st.lists(st.sampled_from(ALL_LINES), max_size=30))
+    for _ in range(data.draw(st.integers(0, 6)) if lines else 0):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        cut = data.draw(st.integers(0, len(lines[at])))
+        lines[at] = lines[at][:cut] + data.draw(st.sampled_from(["", "|", "nan", "-1", "9" * 400, "\x00", "{", "\u2028", "│", "1e999"])) + lines[at][cut:]  # fmt: skip
+    with contextlib.suppress(UsageError):
+        for found in read_posted("\n".join(lines)).records:
+            json.dumps(to_json(found.result), allow_nan=False)
+            json.dumps(flat(found.result), allow_nan=False)
+            assert to_json(from_json(Result, to_json(found.result))) == to_json(found.result)
 
 
 def test_an_array_of_records_and_a_record_of_ours():

@@ -41,7 +41,7 @@ def results_list(host: str | None, bench: str | None, profile: str | None, as_js
         and (profile is None or result.server.profile == profile)
     ]
     if unreadable := store.unreadable():
-        say(f"{unreadable} files in {store.results_dir()} are no results of this version: left out")
+        say(_unreadable(unreadable))
     if as_json:
         emit([flat(result) for result in wanted])
     elif wanted:
@@ -114,28 +114,60 @@ def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int
 
 
 def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
-    """`eagletui results recompute`: figures anew from the raw rows, where a definition has changed."""
+    """`eagletui results recompute`: figures and guards anew from the raw rows, by the definitions of today."""
     stored = store.read_all()
-    chosen = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
-    changed, broken = [], []
+    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
+    chosen = list({result.result_id: result for result in named}.values())
+    changed: list[tuple[Result, Result]] = []
+    broken: list[EagletuiError] = []
+    left = 0
     for result in chosen:
         try:
             anew = store.recompute(result)
+            if anew is not None and anew != result:
+                store.write(anew)
+                changed.append((result, anew))
         except EagletuiError as error:
             broken.append(error)
-            continue
-        if anew != result:
-            store.write(anew)
-            changed.append(anew)
+        else:
+            left += anew is None
     if broken and len(broken) == len(chosen):
         raise broken[0]
     for problem in broken:
         say(problem.message)
+    turned = [(before, after) for before, after in changed if before.valid != after.valid]
     if as_json:
-        emit([flat(result) for result in changed])
+        emit([{**flat(after), "before": flat(before)} for before, after in changed])
     else:
-        say(f"{len(chosen)} looked at, {len(changed)} changed")
+        for before, after in turned:
+            print(f"{after.result_id} {_turn(before, after)}")
+    lost = sum(before.valid for before, _ in turned)
+    counts = [
+        f"{len(chosen)} looked at, {len(changed)} changed",
+        f"{lost} no longer valid" if lost else "",
+        f"{len(turned) - lost} valid now" if len(turned) > lost else "",
+        f"{left} left alone (imports, and results without raw rows)" if left else "",
+        f"{len(broken)} damaged" if broken else "",
+    ]
+    say(", ".join(filter(None, counts)))
+    if not refs and (unreadable := store.unreadable()):
+        say(_unreadable(unreadable))
     return 1 if broken else 0
+
+
+def _turn(before: Result, after: Result) -> str:
+    """What became of a result whose validity changed, and by which guards."""
+    if after.valid:
+        return f"is valid now; it was not: {one_line(_failed(before), 300)}"
+    return f"is no longer valid: {one_line(_failed(after), 300)}"
+
+
+def _failed(result: Result) -> str:
+    return "; ".join(guard.text for guard in result.guards if guard.status == "failed")
+
+
+def _unreadable(number: int) -> str:
+    return f"{number} files in {store.results_dir()} are no results of this version: left out"
 
 
 def table(results: list[Result]) -> str:
@@ -193,6 +225,5 @@ def _number(value: object) -> float | None:
 def _mark(result: Result | None) -> str:
     if result is None or (result.valid and not result.suspicious):
         return ""
-    failed = [guard.text for guard in result.guards if guard.status == "failed"]
-    why = "; ".join(failed or result.suspicious)
+    why = _failed(result) or "; ".join(result.suspicious)
     return f"  {'▲' if result.valid else '✗ invalid:'} {one_line(why, 120)}"

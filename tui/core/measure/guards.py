@@ -31,6 +31,7 @@ SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
 # A power cap is how these cards always work under load: it is told, the others mean another machine than yesterday's.
 _THROTTLED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
 _TOLD = ("power cap",)
+_ADJUSTED = "SGLang made it so: "
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,24 @@ def judge(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks)
         ),
         _suspicious(rows, meta, found, server),
     )
+
+
+def judge_again(rows: Sequence[Row], meta: Meta, found: Figures, before: Judgement) -> Judgement:
+    """The guards of a stored run by the rules of today.
+
+    Of its server and its launch a result keeps the guards alone, and an older run says less of itself: a guard that has
+    nothing to judge by now stays as it was.
+    """
+    kept = {guard.id: guard for guard in before.guards}
+    graph = kept.get("graph")
+    no_graphs = graph.text if graph and graph.status is GuardStatus.NOT_APPLICABLE else None
+    anew = judge(rows, meta, found, ServerChecks(no_graphs=no_graphs))
+    guards = (
+        kept.get(guard.id, guard) if guard.status is GuardStatus.NOT_APPLICABLE else guard
+        for guard in anew.guards
+    )
+    adjusted = (said for said in before.suspicious if said.startswith(_ADJUSTED))
+    return Judgement(tuple(guards), (*anew.suspicious, *adjusted))
 
 
 def _guard(
@@ -342,7 +361,6 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
         said.append("the prefix cache could not be emptied before the run")
     if found.gpu and (told := [reason for reason in found.gpu.throttle if reason in _TOLD]):
         said.append(f"clocks were held down by the {', '.join(told)}")
-    said += [f"SGLang made it so: {d}" for d in server.differences or () if d.adjusted]
     if (meta.get("counters") or {}).get("after") and not meta["counters"].get("idle", True):
         said.append("the server was not idle before and after the run")
     lag, ttft = found.client.loop_lag_max_ms if found.client else None, found.latencies.ttft
@@ -354,4 +372,5 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
         said.append(
             "the server counts tokens only at the end of a reply: rates in the window are spread evenly"
         )
+    said += [f"{_ADJUSTED}{difference}" for difference in server.differences or () if difference.adjusted]
     return tuple(said)

@@ -29,9 +29,11 @@ from tui.core.measure.model import (
     Throughput,
     Tool,
 )
+from tui.core.results import foreign
 from tui.core.results.codec import from_json
 from tui.core.results.posted import Posted
 from tui.core.results.posted_json import record_of
+from tui.core.results.posted_table import PERCENTILES, table_at
 from tui.core.results.posted_text import TextReader
 from tui.core.results.store import is_result_id
 from tui.core.text import sanitize
@@ -44,6 +46,7 @@ _EXPECTED = (
 )
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _ROUNDING = 0.006  # of figures that are printed with two digits
+_FASTEST_MS = 0.05  # a token: 20,000 tokens a second of one user
 _PIECE = 4096  # characters
 _LONGEST_TOKEN = 16  # of JSON, but strings
 _LATENCY_POINTS = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -111,12 +114,12 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
         host: where they were measured; "posted" where it isn't said.
         profile: of the server, to compare with results of ours.
 
-    Raises UsageError where it holds nothing that we know.
+    Raises UsageError where it holds nothing that is read; what is another tool's is named.
     """
-    problems: list[str] = []
+    left_out = _LeftOut()
     found: list[Imported] = []
     times: Counter[str] = Counter()
-    for record in _merged(_records(text, problems)):
+    for record in _merged(_records(text, left_out), left_out):
         rows: tuple[dict[str, object], ...] = ()
         if isinstance(record, Result):
             result = record
@@ -129,47 +132,79 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
             result.server, host=host or result.server.host, profile=profile or result.server.profile
         )
         found.append(Imported(replace(result, server=server), rows))
+    if not found and left_out.others:
+        names = list(left_out.others)
+        many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
+        raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug="foreign_benchmark")
     if not found:
-        why = f": {problems[0]}" if problems else ""
+        why = f": {left_out.problems[0]}" if left_out.problems else ""
         raise UsageError(f"no benchmark result is in it{why}", _EXPECTED, slug="nothing_recognised")
-    return Import(tuple(found), tuple(problems))
+    return Import(tuple(found), tuple(left_out.problems))
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
+
+
+class _LeftOut:
+    """What of a text is no record."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.others: dict[str, foreign.Foreign] = {}  # other tools' blocks by name, in their order
+
+    def is_of_another(self, place: str, other: foreign.Foreign | None) -> bool:
+        """Whether it is another tool's, which is then said once, however many lines tell it."""
+        if other is not None and other.what not in self.others:
+            self.others[other.what] = other
+            self.problems.append(f"{place} is of {other.what}: left out")
+        return other is not None
 
 
 def _clean(line: str) -> str:
     return _QUOTE.sub("", sanitize(line).replace("\xa0", " ").replace("\u200b", "")).rstrip()
 
 
-def _records(text: str, problems: list[str]) -> Iterator[Posted | Result]:
+def _records(text: str, left_out: _LeftOut) -> Iterator[Posted | Result]:
     lines = [_clean(line) for line in re.split(r"\r\n|\n|\r", text)]
     whole = "\n".join(lines)
     if whole.lstrip().startswith("[") and (array := _decoded(whole, len(whole) - len(whole.lstrip()))):
         for number, item in enumerate(array[0] if isinstance(array[0], list) else (), 1):
             if isinstance(item, dict):
-                record = _of_object(item, f"entry {number}", problems)
+                record = _of_object(item, f"entry {number}", left_out)
                 if record is not None:
                     yield record
+                else:
+                    left_out.is_of_another(f"entry {number}", foreign.of_object(item))
         return
     reader = TextReader()
     offset = after = 0
     for number, line in enumerate(lines, 1):
-        begin, offset = offset, offset + len(line) + 1
+        begin, offset, place = offset, offset + len(line) + 1, f"line {number}"
         if begin < after:
             continue  # inside an object that was read
         brace = line.find("{")
         if brace >= 0 and (decoded := _decoded(whole, begin + brace)) is not None:
             raw, end = decoded
-            record = _of_object(raw, f"line {number}", problems) if isinstance(raw, dict) else None
+            record = _of_object(raw, place, left_out) if isinstance(raw, dict) else None
             if record is not None:
                 after = end
                 yield from reader.flush()
                 yield record
                 continue
+            if isinstance(raw, dict) and left_out.is_of_another(place, foreign.of_object(raw)):
+                after = end
+                continue
         elif line.startswith('{"'):
-            problems.append(f"line {number} is no whole JSON object: left out")
-        yield from reader.feed(line)
+            left_out.problems.append(f"{place} is no whole JSON object: left out")
+        if (table := table_at(lines, number - 1)) is not None:
+            records, taken = table
+            after = begin + sum(len(row) + 1 for row in lines[number - 1 : number - 1 + taken])
+            yield from reader.flush()
+            yield from records
+        elif left_out.is_of_another(place, foreign.of_line(line)):
+            yield from reader.leave()
+        else:
+            yield from reader.feed(line)
     yield from reader.flush()
 
 
@@ -193,7 +228,7 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         size *= 4
 
 
-def _of_object(raw: dict[str, Any], place: str, problems: list[str]) -> Posted | Result | None:
+def _of_object(raw: dict[str, Any], place: str, left_out: _LeftOut) -> Posted | Result | None:
     if not ("result_id" in raw and "schema" in raw):
         return record_of(raw)
     try:  # one of ours
@@ -203,15 +238,22 @@ def _of_object(raw: dict[str, Any], place: str, problems: list[str]) -> Posted |
         if not is_result_id(result.result_id):
             raise ValueError("result_id: is no file name")
     except ValueError as error:
-        problems.append(f"{place} is no result of this version of eagletui ({error}): left out")
+        left_out.problems.append(f"{place} is no result of this version of eagletui ({error}): left out")
         return None
     return result
 
 
-def _merged(records: Iterator[Posted | Result]) -> Iterator[Posted | Result]:
-    """A tool may print its block and then the same run as JSON: that is one record."""
+def _merged(records: Iterator[Posted | Result], left_out: _LeftOut) -> Iterator[Posted | Result]:
+    """A tool may print its block and then the same run as JSON: that is one record. So are a summary and its percentiles."""
     held: Posted | Result | None = None
     for record in records:
+        if isinstance(record, Posted) and record.kind == PERCENTILES:
+            if isinstance(held, Posted) and held.tool == record.tool:
+                for key, value in record.figures.items():
+                    held.put(key, value)
+            else:
+                left_out.is_of_another("a table", foreign.EVALSCOPE_PERCENTILES)
+            continue
         if isinstance(held, Posted) and isinstance(record, Posted) and _same_run(held, record):
             for key, value in held.figures.items():
                 record.put(key, value)
@@ -486,6 +528,22 @@ def _doubt_stream(posted: Posted) -> str | None:
     return None
 
 
+def _doubt_pace(posted: Posted) -> str | None:
+    """A time between tokens that no server has: chunks that came together, or replies that were not streamed."""
+    successful, output = posted.count("successful"), posted.count("output_tokens")
+    if _no_latencies(posted) or (successful is not None and output is not None and output <= successful):
+        return None
+    for name in ("tpot", "itl"):
+        for point in ("median", "mean"):
+            value = posted.number(f"{point}_{name}_ms")
+            if value is not None and 0 <= value < _FASTEST_MS:
+                return (
+                    f"a {point} {name} of {value:g} ms, which no server has: "
+                    "tokens came together, or the replies were not streamed"
+                )
+    return None
+
+
 def _doubt_acceptance(posted: Posted) -> str | None:
     accept_length = posted.number("accept_length")
     if accept_length is None:
@@ -515,6 +573,7 @@ _DOUBTS: tuple[Callable[[Posted], str | None], ...] = (
     _doubt_sums,
     _doubt_order,
     _doubt_stream,
+    _doubt_pace,
     _doubt_acceptance,
     _doubt_cache,
     _doubt_model,

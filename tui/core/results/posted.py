@@ -32,6 +32,7 @@ LABELS = {
     "total output tokens (retokenized)": "retokenized_tokens",
     "request throughput": "req_per_s",
     "request goodput": "goodput_req_per_s",
+    "user throughput": "user_tok_s",
     "slo attainment": "slo_attainment_pct",
     "input token throughput": "input_tok_s",
     "output token throughput": "output_tok_s",
@@ -123,7 +124,7 @@ Figure = float | int | str
 class Posted:
     """One record of a file, being gathered."""
 
-    tool: str | None = None  # sglang, vllm
+    tool: str | None = None  # sglang, vllm, tensorrt_llm, evalscope
     kind: str = "serving"  # serving, offline, speculative, mtbench, one_batch, one_batch_server, throughput
     figures: dict[str, Figure] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # keys of figures that are no numbers

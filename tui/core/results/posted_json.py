@@ -7,13 +7,31 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tui.core.measure.model import SpecConfig
-from tui.core.results.posted import JSON_KEYS, Posted, measurable, number_of
+from tui.core.results.posted import JSON_KEYS, UNLIMITED, Posted, measurable, number_of
 from tui.core.text import one_line
 
 # Without the unit in SGLang of 2024; milliseconds all the same.
 _LATENCY = re.compile(
     r"(mean|median|std|max|min|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|e2e)(?:_ms)?"
 )
+EVALSCOPE_FIRST = "Time taken for tests (s)"
+_EVALSCOPE = {  # labels of evalscope's versions before 2026: our key, and the factor to its unit
+    EVALSCOPE_FIRST: ("duration_s", 1),
+    "Number of concurrency": ("max_concurrency", 1),
+    "Total requests": ("num_prompts", 1),
+    "Succeed requests": ("successful", 1),
+    "Failed requests": ("failed", 1),
+    "Throughput(average tokens/s)": ("output_tok_s", 1),
+    "Output token throughput (tok/s)": ("output_tok_s", 1),
+    "Input token throughput (tok/s)": ("input_tok_s", 1),
+    "Total token throughput (tok/s)": ("total_tok_s", 1),
+    "Average QPS": ("req_per_s", 1),
+    "Request throughput (req/s)": ("req_per_s", 1),
+    "Average latency (s)": ("mean_e2e_ms", 1000),
+    "Average time to first token (s)": ("mean_ttft_ms", 1000),
+    "Average time per output token (s)": ("mean_tpot_ms", 1000),
+    "Average inter-token latency (s)": ("mean_itl_ms", 1000),
+}
 _ARGS_LIMIT = 2000  # flags of a server that are kept
 
 
@@ -23,13 +41,15 @@ def record_of(raw: Mapping[str, Any]) -> Posted | None:
     if {"steps", "topk", "num_draft_tokens"} <= keys:
         return _speculative(raw)
     if {"completed", "duration"} <= keys or {"successful_requests", "total_latency"} <= keys:
-        return _serving(raw)
+        return serving(raw)
     if "median_decode_latency" in keys or {"prefill_latency", "prefill_throughput"} <= keys:
         return _one_batch(raw)
     if {"batch_size", "output_len", "latency", "overall_throughput"} <= keys:
         return _one_batch_server(raw)
     if {"task", "num_requests", "latency"} <= keys:
         return _task(raw)
+    if (summary := evalscope(raw)) is not None:
+        return summary
     if {"elapsed_time", "requests_per_second", "tokens_per_second"} <= keys:
         return _throughput(raw)
     return None
@@ -41,7 +61,8 @@ def latency_key(point: str, name: str) -> str:
     return f"{'median' if point == 'p50' else point}_{name}_ms"
 
 
-def _serving(raw: Mapping[str, Any]) -> Posted:
+def serving(raw: Mapping[str, Any]) -> Posted:
+    """A record of one of the serving benchmarks, as far as its keys are there."""
     posted = Posted(kind="offline" if "successful_requests" in raw else "serving")
     info = raw.get("server_info")
     is_vllm = "model_id" in raw or "tokenizer_id" in raw or "total_token_throughput" in raw
@@ -192,6 +213,21 @@ def _task(raw: Mapping[str, Any]) -> Posted:
     posted.put("accept_length", raw.get("accept_length"))
     posted.put("duration_s", raw.get("latency"))
     posted.put("max_concurrency", other.get("parallel"))
+    return posted
+
+
+def evalscope(figures: Mapping[str, object]) -> Posted | None:
+    """The record of a run's summary, by label; None where these are other figures."""
+    if not {EVALSCOPE_FIRST, "Succeed requests"} <= figures.keys():
+        return None
+    posted = Posted("evalscope")
+    for label, value in figures.items():
+        number = number_of(value)
+        if label == "Request rate (req/s)":
+            posted.put("request_rate", UNLIMITED if number == -1 else value)
+        elif number is not None:  # else the path of its database, and the like
+            key, factor = _EVALSCOPE.get(label, (re.sub(r"\W+", "_", label.lower()).strip("_")[:60], 1))
+            posted.put(key, number * factor)
     return posted
 
 

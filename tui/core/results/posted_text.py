@@ -73,6 +73,9 @@ _SERVER_KEYS = {
     "acc_length": ("accept_length", 1),
     "cache hit rate": ("cache_hit_rate_pct", 100),
 }
+_BEFORE_A_BLOCK = frozenset(  # lines that only these tools print, before the title of the block
+    ("traffic request rate", "maximum request concurrency", "max request concurrency")
+)
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
 _LINE_LIMIT = 2000  # characters; no line of ours is longer
 _RATES = frozenset(
@@ -94,10 +97,15 @@ class TextReader:
         self._context: dict[str, str] = {}  # what the tool said about itself before its block
         self._batch: Posted | None = None  # of bench_one_batch, or of its server variant
         self._warming = False
+        self._strange = False  # in another tool's block: what has no title of ours is not ours
+        self._apart = False  # a blank line came after the last figure
 
     def feed(self, line: str) -> list[Posted]:
         """The records that this line ends; a line that says nothing to us is passed over."""
         found: list[Posted] = []
+        if not line.strip():
+            self._apart = True
+            return found
         if len(line) > _LINE_LIMIT:
             if (arguments := _NAMESPACE.search(line[:100_000])) is not None:
                 self._say(arguments.group(1))
@@ -108,7 +116,7 @@ class TextReader:
             self._steady = title == "steady-state result"
             if "benchmark result" in title:
                 self._block = self._new_block("offline" if "offline" in title else "serving")
-                self._in_banner = True
+                self._in_banner, self._strange = True, False
         elif _END.search(line):
             found += self._end()
             self._steady = False
@@ -121,6 +129,10 @@ class TextReader:
             pair = _labelled(line, "")
             if pair is not None and pair[0] == "output_tok_s" and self._last is not None:
                 self._last.put("steady_output_tok_s", pair[1])
+        elif self._strange:
+            pair = _labelled(line, "")
+            if pair is not None and pair[2] in _BEFORE_A_BLOCK:
+                self._context[pair[0]] = pair[1]
         else:
             found += self._one_batch(line)
             if (case := _SERVER_CASE.search(line)) is not None and self._server_case(case, found):
@@ -130,6 +142,16 @@ class TextReader:
             elif (pair := _labelled(line, self._section)) is not None:
                 self._take(*pair, found)
         return found
+
+    def leave(self) -> list[Posted]:
+        """Another tool's block begins, and lasts until a title or a line of ours: the record that this ends.
+
+        Figures without a title that stand right before it may be its own.
+        """
+        if not (self._in_banner or self._apart):
+            self._block = None
+        self._strange = True
+        return self._end()
 
     def flush(self) -> list[Posted]:
         """The record that the end of the text ends."""
@@ -147,9 +169,10 @@ class TextReader:
         title = re.sub(r"\s*\(.*", "", title).strip()
         self._section = _SECTIONS.get(title.lower(), "")
         if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
-            self._block.tool = "vllm"
+            self._block.tool = self._block.tool or "vllm"
 
     def _take(self, key: str, value: str, label: str, found: list[Posted]) -> None:
+        self._apart = False
         if self._block is not None and not self._in_banner and key in self._block.figures:
             found += self._end()  # the same figure again: the next block
         if self._block is None:
@@ -158,7 +181,9 @@ class TextReader:
                 return
             self._block = self._new_block()
         if label in _OF_VLLM:
-            self._block.tool = "vllm"
+            self._block.tool = self._block.tool or "vllm"
+        elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
+            self._block.tool = "tensorrt_llm"
         self._block.put(key, value)
 
     def _end(self) -> list[Posted]:

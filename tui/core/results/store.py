@@ -204,19 +204,26 @@ def raw(result_id: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     return None, found
 
 
-def recompute(result: Result) -> Result:
-    """The result with its figures computed anew from its rows; as it is where it has none of ours."""
+def recompute(result: Result) -> Result | None:
+    """The result with figures and guards computed anew from its rows, by the definitions of today.
+
+    None where it has no rows of ours. Raises EagletuiError where they are damaged, or not those of this version.
+    """
+    from tui.core.measure.guards import Judgement, judge_again
     from tui.core.measure.metrics import figures
 
     meta, found = raw(result.result_id)
     if meta is None or not found:
-        return result
+        return None
+    rate, of_one = result.throughput.output_tok_s, result.throughput.output_tok_s_per_gpu
+    gpus = round(rate / of_one) if rate and of_one else None
     try:
-        anew = figures(found, meta, gpus=len(result.server.gpus) or None)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        anew = figures(found, meta, gpus=gpus)
+        verdict = judge_again(found, meta, anew, Judgement(result.guards, result.suspicious))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise EagletuiError(
             f"the rows of {result.result_id} are not those of this version: {one_line(repr(error), 80)}",
-            "its stored figures stand",
+            "what is stored of it stands",
             slug="broken_rows",
         ) from None
     return replace(
@@ -229,6 +236,9 @@ def recompute(result: Result) -> Result:
         speculation=anew.speculation,
         gpu=anew.gpu,
         client=anew.client,
+        guards=verdict.guards,
+        valid=verdict.valid,
+        suspicious=verdict.suspicious,
     )
 
 
