@@ -162,9 +162,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def runs_words(bench: "BenchProfile") -> str:
-    """`3 runs of 60 s each, up to 300 s where the server is slow`: what is known before a bench begins."""
+    """`3 runs of 60 s, up to 300 s each where the server is slow`: what is known before a bench begins."""
     words = f"{plural(bench.runs, 'run')} of {bench.duration_s:g} s"
+    if len(bench.points) > 1:
+        words += " at each load"
     if bench.driver != "eagletui":
         return words
     each = " each" if bench.runs > 1 else ""
-    return f"{words}{each}, up to {bench.duration_max_s:g} s where the server is slow"
+    return f"{words}, up to {bench.duration_max_s:g} s{each} where the server is slow"

@@ -230,7 +230,7 @@ def test_after_ctrl_c_it_goes_on_and_wait_stores_what_it_finds(demo):
     process = shell.popen("bench", "quick", "--run", run)
     first = process.stderr.readline()
     measuring = first.split()[0]
-    assert f"measures {run} on demo: 2 runs of 0.5 s each, up to 2.5 s where the server is slow" in first
+    assert f"measures {run} on demo: 2 runs of 0.5 s, up to 2.5 s each where the server is slow" in first
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

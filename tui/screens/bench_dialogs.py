@@ -198,10 +198,7 @@ def bench_lines(bench: BenchProfile) -> list[Line]:
     lengths = f", prompts of {bench.input_len} tokens" if bench.input_len else ""
     lines = [
         labelled("load", [(f"{word} {loads}", "text")]),
-        labelled(
-            "runs",
-            [(fmt.runs_words(bench), "text"), (" at each load" if len(bench.points) > 1 else "", "muted")],
-        ),
+        labelled("runs", [(fmt.runs_words(bench), "text")]),
         labelled(
             "workload",
             [
