@@ -489,8 +489,7 @@ def experiment(
 
 
 @cli.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("refs", nargs=-1, required=True, metavar="A B [C]...")
 @click.option(
     "--metric",
     default="per_user_tok_s",
@@ -503,27 +502,28 @@ def experiment(
 @click.option(
     "--margin",
     type=_Above(100),
-    default=2.0,
-    show_default=True,
     metavar="%",
-    help="What counts as equivalent.",
+    help="What counts as equivalent: 2, or what an experiment planned.",
 )
 @host_option
 @json_option
 def compare(
-    a: str,
-    b: str,
+    refs: tuple[str, ...],
     metric: str,
     concurrency: int | None,
     rate: float | None,
-    margin: float,
+    margin: float | None,
     host: str | None,
     as_json: bool,
 ) -> int:
-    """Which of two is faster, and how sure that is: results, runs, profiles, or EXPERIMENT:ARM."""
+    """Which of two is faster, and how sure that is: results, runs, profiles, or EXPERIMENT:ARM.
+
+    Each further one is held against the first too. EXPERIMENT is an id, or a name: the newest of that name on the host.
+    """
     from tui.verbs.verdicts import compare_command
 
-    return compare_command((a, b), metric, concurrency, rate, margin / 100, host, as_json)
+    share = margin / 100 if margin is not None else None
+    return compare_command(refs, metric, concurrency, rate, share, host, as_json)
 
 
 @cli.command()

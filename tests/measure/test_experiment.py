@@ -19,7 +19,7 @@ from tui.core.errors import UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, measure_running, take_up
-from tui.core.experiment.state import stored_state
+from tui.core.experiment.so_far import stored_state
 from tui.core.host.runs import Run, RunState
 from tui.core.launch.profiles import load_launch
 from tui.core.link.ssh import SshTransport

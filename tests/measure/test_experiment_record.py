@@ -259,7 +259,7 @@ def measured(record, make_launch):
             results += launch
             names = tuple(result.result_id for result in launch)
             found = found.with_cell(replace(cell, status=ArmStatus.MEASURED, result_ids=names, spent_s=700.0))
-        return found, results
+        return found, {result.result_id: result for result in results}
 
     return make
 
@@ -293,8 +293,7 @@ def test_a_pair_without_its_partner_is_not_counted(measured):
     record, results = measured(4, planned=4, B=1.09)
     lost = next(cell for cell in record.cells if cell.arm == "A" and cell.pair == 2)
     record = record.with_cell(replace(lost, status=ArmStatus.FAILED, cause="timeout", result_ids=()))
-    kept = [result for result in results if (result.arm, result.pair_number) != ("A", 2)]
-    b, _ = verdicts_of(record, kept, over=True)
+    b, _ = verdicts_of(record, results, over=True)
     assert b.n_pairs == 3
     assert b.a.launches == b.b.launches == 3
 
@@ -312,15 +311,14 @@ def test_it_may_stop_early_only_at_a_look_that_decides(measured):
     record, results = measured(3, planned=5, looks=(3, 5), B=1.09, C=1.02)
     first = next(cell for cell in record.cells if cell.arm == "C")
     record = record.with_cell(replace(first, status=ArmStatus.FAILED, cause="bad_flag", result_ids=()))
-    verdicts = verdicts_of(record, [result for result in results if result.arm != "C"])
+    verdicts = verdicts_of(record, {name: one for name, one in results.items() if one.arm != "C"})
     assert look_decides(replace(record, verdicts=verdicts))  # nothing more comes of C
     without = replace(record, profile=replace(record.profile, looks=()), verdicts=verdicts)
     assert not look_decides(without)
 
 
 def test_a_pair_that_was_lost_by_chance_is_made_up_for(measured):
-    record, results = measured(3, B=1.09)
-    stored = {result.result_id: result for result in results}
+    record, stored = measured(3, B=1.09)
     lost = next(cell for cell in record.cells if cell.arm == "B" and cell.pair == 2)
 
     def failed(cause: str) -> ExperimentRecord:

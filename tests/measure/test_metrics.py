@@ -244,7 +244,7 @@ def test_gpus_during_the_window():
     samples = [
         [0.5, 0, 900.0, 100.0, 70000.0, 2000.0, 0x40],  # before it
         [1.5, 0, 300.0, 90.0, 70000.0, 2000.0, 0x4],
-        [1.5, 1, 200.0, 80.0, 71000.0, 2000.0, 0],
+        [1.5, 1, 200.0, 80.0, 71000.0, 1400.0, 0],
         [2.5, 0, 400.0, 100.0, 72000.0, None, 0],
         [2.5, 1, None, 90.0, None, None, None],
     ]
@@ -258,6 +258,7 @@ def test_gpus_during_the_window():
     assert found.utilization_pct == pytest.approx((95 + 85) / 2)
     assert found.memory_peak_mib == 72000
     assert found.throttle == ("power cap",)
+    assert found.sm_mhz == 1700
     assert figures([row()], meta(gpu=None)).gpu is None
 
 

@@ -13,7 +13,16 @@ from tui.core.decide.pairing import Side, launch_seconds, matched, noise_of, set
 from tui.core.decide.verdicts import Plan, compare, compare_all
 from tui.core.decide.yardsticks import metric
 from tui.core.errors import UsageError
-from tui.core.measure.model import Counts, Distribution, Guard, GuardStatus, Latencies, LoadPoint, Noise
+from tui.core.measure.model import (
+    Counts,
+    Distribution,
+    GpuUse,
+    Guard,
+    GuardStatus,
+    Latencies,
+    LoadPoint,
+    Noise,
+)
 from tui.core.records import LaunchRecord
 from tui.core.results import store
 
@@ -71,17 +80,27 @@ def test_faster_and_slower(a, b):
 def test_not_distinguishable_says_what_it_takes(a, arm):
     b = arm("B", ABBAAB[1], [(84.0, 83.9, 84.1), (82.0, 81.8, 82.2), (82.1, 82.0, 82.5)])
     found = compare(a, b, noise=QUIET, launch_s=310.0)
+    # By what the pairs differ, not by the smaller noise of before.
     assert (
         found.text
-        == "A and B: not distinguishable (−3.0 … +4.7 %, 3 pairs). To see 2 % you need 4 pairs (~41 min)."
+        == "A and B: not distinguishable (−3.0 … +4.7 %, 3 pairs). To see 2 % you need 9 pairs (~1 h 35 min)."
     )
     assert (found.verdict, found.level) == ("indistinct", "L2")
-    finer = compare(a, b, noise=replace(QUIET, launch_cv=0.002, run_cv=0.002), launch_s=1200.0)
-    assert finer.text.endswith(". To see 1 % you need 4 pairs (~2 h 40 min).")
-    assert compare(a, b, margin=0.002, noise=QUIET).text.endswith(
-        ". To see 0.2 % you need more than 20 pairs."
-    )
-    assert compare(a, b).text.endswith("To see 2 % you need 9 pairs.")  # by the pairs' own spread
+    assert compare(a, b).text.endswith("To see 2 % you need 9 pairs.")
+    assert found.mde == compare(a, b).mde
+    loud = compare(a, b, noise=replace(QUIET, launch_cv=0.02))
+    assert loud.text.endswith("To see 2 % you need more than 20 pairs.")
+    assert found.mde is not None
+    assert loud.mde is not None
+    assert loud.mde > found.mde
+
+
+def test_what_can_be_seen_already_is_followed_by_the_next_finer_step(arm):
+    a = arm("A", ABBAAB[0], [(80.0, 80.0)] * 3)
+    b = arm("B", ABBAAB[1], [(rate, rate) for rate in (80.47, 80.8, 81.14)])
+    found = compare(a, b, launch_s=1200.0)
+    assert found.text.endswith("(0.0 … +2.0 %, 3 pairs). To see 1 % you need 5 pairs (~3 h 20 min).")
+    assert compare(a, b, margin=0.002).text.endswith(". To see 0.2 % you need more than 20 pairs.")
 
 
 def test_equivalent_is_a_claim_of_its_own(a, arm):
@@ -130,13 +149,15 @@ def test_one_launch_each_is_screening(arm):
         == "B: 9.8 % higher, ONE launch each — screening only; restart variance unknown. Confirm with 3 pairs"
     )
     assert (found.level, found.verdict, found.ci, found.mde) == ("L1", "indistinct", None, None)
-    known = compare(a, b, noise=QUIET)
-    assert known.verdict == "faster"
+    known = compare(a, b, noise=replace(QUIET, measured_at="2026-11-29T08:00:00Z"))
+    assert known.verdict == "looks_faster"
     assert known.level == "L1"
     assert known.text == (
-        "B is 9.8 % faster than A   (ONE launch each — screening only; launches of this host differ by up to 1.2 %)"
-        "   81.9 → 89.9 tok/s"
+        "B looks 9.8 % faster than A   (ONE launch each — screening only; launches of this host differ by up to 1.2 %; "
+        "a drift would look the same)   81.9 → 89.9 tok/s"
     )
+    assert known.reasons[1].startswith("the noise is as of its last launch (2026-11-29): a host that drifts")
+    assert compare(replace(b, name="A"), replace(a, name="B"), noise=QUIET).verdict == "looks_slower"
     loud = compare(a, b, noise=replace(QUIET, launch_cv=0.04))
     assert loud.verdict == "indistinct"
     assert "differ by up to 12.6 %" in loud.text
@@ -146,6 +167,23 @@ def test_the_screening_bound_is_three_launch_cvs_or_what_so_few_launches_allow()
     assert screening_bound(Noise(0.01, 0.0, 100, 99), 3) == pytest.approx(0.03)
     assert screening_bound(Noise(0.01, 0.0, 4, 3), 3) == pytest.approx(0.045, abs=1e-4)  # 3.18 x root 2
     assert screening_bound(Noise(0.0, 0.006, 100, 99), 4) == pytest.approx(0.0084, abs=1e-4)
+
+
+def test_a_list_of_screenings_says_how_many_chance_alone_would_show(arm):
+    a = arm("A", (0,), A_RUNS[:1])
+    others = [arm(name, (at,), B_RUNS[:1]) for at, name in enumerate("BCDEFGHIJ", 1)]
+    found = compare_all([(a, other) for other in others], noise=replace(QUIET, launch_cv=0.01))
+    assert found[0].by_chance == pytest.approx(0.05)
+    assert all(
+        verdict.facts[-1]
+        == "9 screened: were all the same, chance alone would show 0.5 of them as faster or slower "
+        "(one at least in up to 37 % of such lists)"
+        for verdict in found
+    )
+    assert compare(a, others[0], noise=QUIET).facts == compare(a, others[0], noise=QUIET).facts[:1]
+    # Three launch pairs are no screening.
+    pairs = compare(arm("A", ABBAAB[0], A_RUNS), arm("B", ABBAAB[1], B_RUNS), noise=QUIET)
+    assert pairs.by_chance is None
 
 
 def test_a_single_run_has_no_error_bar(arm):
@@ -167,7 +205,7 @@ def test_a_single_run_has_no_error_bar(arm):
 )
 def test_pairs_count_where_each_was_measured_before_the_next(arm, places, order, level):
     found = compare(arm("A", places[0], A_RUNS), arm("B", places[1], B_RUNS), noise=QUIET)
-    assert (found.level, found.verdict) == (level, "faster")
+    assert (found.level, found.verdict) == (level, "faster" if level == "L2" else "looks_faster")
     assert order in found.text
     reasons = " ".join(found.reasons)
     assert ("a drift of the host would look like an effect" in reasons) == (level == "L1")
@@ -197,7 +235,7 @@ def test_an_experiment_says_nothing_before_its_pairs_are_complete(arm):
         == "B against A: no verdict before 3 launch pairs (2 of 3). So far 8.0 % lower: screening only"
     )
     assert (found.verdict, found.ci) == ("indistinct", None)
-    assert compare(a, b, noise=QUIET).verdict == "slower"  # nobody planned more
+    assert compare(a, b, noise=QUIET).verdict == "looks_slower"  # nobody planned more
     waiting = compare(a, Side("B", "B"), plan=Plan(3))
     assert waiting.text == "B against A: no verdict before 3 launch pairs (0 of 3)"
     assert waiting.verdict == "indistinct"
@@ -280,6 +318,44 @@ def test_runs_that_do_not_count_are_left_out_and_said(a, b):
     assert none.ratio is None
 
 
+def test_runs_that_one_arm_may_lose_more_often_are_counted_by_arm(a, b):
+    slow = Guard("clocks", GuardStatus.FAILED, "GPUs were slowed down: power brake")
+
+    def throttled(side, *launches):
+        return replace(
+            side,
+            results=tuple(
+                replace(result, valid=False, guards=(slow,)) if at // 3 in launches else result
+                for at, result in enumerate(side.results)
+            ),
+        )
+
+    found = compare(a, throttled(b, 0))
+    assert found.reasons[1] == (
+        "B: clocks were slowed down in 1 of 3 launches; those runs are left out, so an arm that throttles more often "
+        "looks better than in use"
+    )
+    one_run = replace(b, results=(replace(b.results[0], valid=False, guards=(slow,)), *b.results[1:]))
+    assert ", paired ABBA, may be biased)" in compare(a, one_run).text
+    late = Guard("client_cpu", GuardStatus.FAILED, "client used 93 % of a core")
+    other = replace(b, results=(replace(b.results[0], valid=False, guards=(late,)), *b.results[1:]))
+    assert "biased" not in compare(a, other).text
+
+
+def test_clocks_that_differ_between_the_arms_are_told(a, b):
+    def at(side, *mhz):
+        results = tuple(
+            replace(result, gpu=GpuUse(sm_mhz=clock)) for result, clock in zip(side.results, mhz, strict=True)
+        )
+        return replace(side, results=results)
+
+    fast, slow = at(a, *[1980.0] * 9), at(b, *[1410.0] * 9)
+    assert "SM clocks differ: A 1980 MHz, B 1410 MHz" in compare(fast, slow).reasons
+    assert compare(fast, at(b, *[1925.0] * 9)).reasons == ()  # 2.9 %
+    assert len(compare(fast, at(b, *[1921.0] * 9)).reasons) == 1
+    assert compare(fast, b).reasons == ()  # nothing reported
+
+
 def failed_launches(*causes):
     ledger = [{"rank": "TP0", "before_gib": 94.5, "weights_gib": 71.6, "draft_gib": 7.4}]
     return tuple(
@@ -323,8 +399,9 @@ def test_simulated_acceptance_is_no_result(a, arm):
     found = compare(a, forced)
     assert found.verdict == "invalid"
     assert "SGLANG_SIMULATE_ACC_LEN=3" in found.text
-    off = arm("B", ABBAAB[1], B_RUNS, tau=3.0, env={"SGLANG_SIMULATE_ACC_LEN": "-1"})
-    assert compare(a, off).verdict == "faster"
+    for value in ("-1", "0", "", "many"):
+        off = arm("B", ABBAAB[1], B_RUNS, tau=3.0, env={"SGLANG_SIMULATE_ACC_LEN": value})
+        assert compare(a, off).verdict == "faster"
 
 
 def test_a_missing_figure_names_what_there_is(a, b):

@@ -1,17 +1,19 @@
 """What `eagletui compare` and `eagletui breakeven` do."""
 
 import contextlib
-from collections.abc import Sequence
+import string
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tui.core import records
+from tui.core.decide import planned
 from tui.core.decide.economics import Economics, curve, of_figures
-from tui.core.decide.pairing import Side, launch_seconds, matched, noise_of, setting
+from tui.core.decide.pairing import Side, launch_seconds, matched
 from tui.core.decide.payoff import Payoff, payoff, predictions
 from tui.core.decide.phrases import count, load_words, ref_words, two
 from tui.core.decide.prediction import Prediction
 from tui.core.decide.sides import side_of
-from tui.core.decide.verdicts import compare
+from tui.core.decide.verdicts import screened_words
 from tui.core.decide.verify_cost import VerifyCost, Weight, verify_cost
 from tui.core.decide.yardsticks import METRICS, metric
 from tui.core.errors import UsageError
@@ -20,6 +22,7 @@ from tui.core.measure.model import ArmFigure, LoadPoint, Verdict, VerdictKind
 from tui.core.results import store
 from tui.output import emit, say
 
+_NAMES = string.ascii_uppercase
 _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
 
@@ -30,38 +33,57 @@ def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
 
 
 def compare_command(
-    refs: tuple[str, str],
+    refs: tuple[str, ...],
     metric_name: str,
     concurrency: int | None,
     rate: float | None,
-    margin: float,
+    margin: float | None,
     host: str | None,
     as_json: bool,
 ) -> int:
     """`eagletui compare`: 0 for any verdict, 1 where nothing that was asked can be compared."""
 
-    chosen = metric(metric_name)
+    if not 2 <= len(refs) <= len(_NAMES):
+        raise UsageError(
+            f"{count(len(refs), 'name')} given, and it takes 2 to {len(_NAMES)}",
+            "name a reference, then what is held against it",
+            slug="bad_value",
+        )
+    if len(set(refs)) < len(refs):
+        raise UsageError(
+            "a name is given twice", "name different runs, results or profiles", slug="same_launches"
+        )
+    chosen, load = metric(metric_name), _point(concurrency, rate)
     results, launched = store.read_all(), records.read_all()
-    a, b = (side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=True))
-    both = [(a, b)]
-    if a.results and b.results:
-        both = matched(a, b, _point(concurrency, rate), host)
-    launch_s = launch_seconds((a, b), launched)
-    verdicts = []
-    for one, other in both:
-        like = next((setting(result) for result in (*one.results, *other.results) if result.valid), None)
-        noise = noise_of(results, chosen, like) if like is not None else None
-        verdicts.append(compare(one, other, metric_name, noise=noise, launch_s=launch_s, margin=margin))
+    base, *others = (
+        side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False)
+    )
+    at_load: dict[LoadPoint | None, list[tuple[Side, Side]]] = {}
+    for other in others:
+        both = [(base, other)]
+        if base.results and other.results:
+            both = matched(base, other, load, host)
+        for one, against in both:
+            point = next((result.point for result in one.results or against.results), None)
+            at_load.setdefault(point, []).append((one, against))
+    launch_s = launch_seconds((base, *others), launched)
+    verdicts = [
+        verdict
+        for asked in at_load.values()
+        for verdict in planned.verdicts(asked, chosen, results, launch_s=launch_s, margin=margin)
+    ]
     best = next((v for v in verdicts if v.verdict is not VerdictKind.INVALID), verdicts[0])
     if as_json:
         document = verdict_json(best)
         if len(verdicts) > 1:
-            document["points"] = [verdict_json(verdict) for verdict in verdicts]
+            document["comparisons" if len(others) > 1 else "points"] = [verdict_json(v) for v in verdicts]
         emit(document)
     else:
-        _print(verdicts)
-        if len(verdicts) > 1:
+        _print(verdicts, dict(zip(refs, _NAMES, strict=False)))
+        if len(at_load) > 1:
             say("each load is a question of its own: with several, one may miss by chance")
+            if said := screened_words(verdicts):
+                say(f"of all loads together, {said}")
     return 1 if best.verdict is VerdictKind.INVALID else 0
 
 
@@ -82,6 +104,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "reasons": list(verdict.reasons),
         "facts": list(verdict.facts),
         "mde": verdict.mde,
+        "by_chance": verdict.by_chance,
         "noise_floor": verdict.noise_floor,
         "results": list(verdict.result_ids),
         "error": "invalid" if verdict.verdict is VerdictKind.INVALID else None,
@@ -99,16 +122,16 @@ def _figure_json(figure: ArmFigure, name: str) -> dict[str, object]:
     }
 
 
-def _print(verdicts: Sequence[Verdict]) -> None:
+def _print(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> None:
     for number, verdict in enumerate(verdicts):
         if number:
             print()
         print(f"{verdict.text}   [{verdict.level}]")
         for fact in verdict.facts:
             print(f"   {fact}")
-        for name, figure in (("A", verdict.a), ("B", verdict.b)):
+        for figure in (verdict.a, verdict.b):
             launches = count(figure.launches, "launch", "launches")
-            print(f"   {name}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
+            print(f"   {names[figure.ref]}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
         for reason in verdict.reasons:
             if reason != verdict.text:
                 print(f"   · {reason}")

@@ -8,6 +8,7 @@ after the other, nothing is decided but what stands far out of the host's own no
 import math
 import statistics
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tui.core.decide import stats
@@ -19,6 +20,7 @@ from tui.core.decide.pairing import (
     configuration,
     forced_accept_length,
     launches,
+    lost_launches,
     not_counted,
     pair_up,
     random_tokens,
@@ -34,6 +36,10 @@ from tui.core.text import one_line
 MARGIN = 0.02  # within which two configurations are called equivalent
 PAIRS = 3  # the fewest that L2 takes
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
+CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is said
+_OF_THE_ARM = (
+    "clocks"  # the guard that one arm may fail more often than the other, by what it does to the GPUs
+)
 
 
 @dataclass(frozen=True)
@@ -146,10 +152,9 @@ class Case:
 
     @property
     def spread(self) -> float:
-        """Of the differences between pairs: by the host's noise where that rests on more, else as seen."""
-        if self.noise is not None and self.noise.df >= self.n - 1:
-            return math.sqrt(2) * launch_sd(self.noise, self.runs)
-        return statistics.stdev(self.pairs.differences)
+        """Of the differences between pairs: as seen, or by the host's noise where that is larger."""
+        seen = statistics.stdev(self.pairs.differences)
+        return max(seen, math.sqrt(2) * launch_sd(self.noise, self.runs)) if self.noise else seen
 
     @property
     def kind(self) -> VerdictKind:
@@ -159,20 +164,40 @@ class Case:
         better = self.metric.higher_is_better
         if self.decides and interval is not None:
             return judge(interval, self.margin, better)
-        if difference is None or self.waiting is not None or not self.beyond_noise:
+        if difference is None or not self.beyond_noise:
             return VerdictKind.INDISTINCT
-        return VerdictKind.FASTER if (difference > 0) == better else VerdictKind.SLOWER
+        return VerdictKind.LOOKS_FASTER if (difference > 0) == better else VerdictKind.LOOKS_SLOWER
+
+    @property
+    def least(self) -> float | None:
+        """The log ratio that a screening has to exceed to look like something; None where there is no screening."""
+        screened = not self.invalid and self.waiting is None and self.level == "L1"
+        if self.noise is None or self.difference is None or not screened:
+            return None
+        return max(screening_bound(self.noise, self.runs), math.log1p(self.margin))
 
     @property
     def beyond_noise(self) -> bool:
         """Whether a difference without three pairs stands out of what launches of this host differ by themselves."""
-        if self.noise is None or self.difference is None or self.level == "L0":
+        if self.least is None or self.difference is None:
             return False
         interval = self.interval
         if self.unpaired and interval is not None and interval.low <= 0 <= interval.high:
             return False
-        least = max(screening_bound(self.noise, self.runs), math.log1p(self.margin))
-        return abs(self.difference) > least
+        return abs(self.difference) > self.least
+
+    @property
+    def by_chance(self) -> float | None:
+        """How often single launches of the same would stand out so, by the noise as it was measured."""
+        if self.least is None or self.noise is None:
+            return None
+        sd = math.sqrt(2) * launch_sd(self.noise, self.runs)
+        return 2 * stats.t_tail(self.least / sd, self.noise.df) if sd else 0.0
+
+    @property
+    def biased(self) -> bool:
+        """Whether runs were lost for a cause that one arm may meet more often."""
+        return any(lost_launches(side, _OF_THE_ARM)[0] for side in (self.a, self.b))
 
 
 def settle(case: Case) -> Case:
@@ -180,7 +205,7 @@ def settle(case: Case) -> Case:
 
     Raises UsageError where a launch is on both sides.
     """
-    reasons: list[str] = []
+    reasons = [*case.reasons]
     a, b = (one_configuration(side, reasons) for side in (case.a, case.b))
     found = [launches(side.results, case.metric) for side in (a, b)]
     both = {launch.key for launch in found[0]} & {launch.key for launch in found[1]} - {""}
@@ -199,6 +224,12 @@ def settle(case: Case) -> Case:
             )
         if have and side.failures:
             reasons.append(f"{side.name}: {failure_words(side.failures, len(side.failures) + len(have))}")
+        lost, of = lost_launches(side, _OF_THE_ARM)
+        if have and lost:
+            reasons.append(
+                f"{side.name}: clocks were slowed down in {lost} of {count(of, 'launch', 'launches')}; those runs are left "
+                "out, so an arm that throttles more often looks better than in use"
+            )
         if not have and not why_not and (side.results or side.failures or case.plan is None):
             why_not = f"{side.name}: no result — {_nothing(side, case.metric)}"
     case = replace(case, a=a, b=b, pairs=pair_up(*found), reasons=tuple(reasons))
@@ -311,6 +342,15 @@ def _limits(case: Case) -> list[str]:
     if spare and not pairs.experiment and not case.unpaired and case.waiting is None:
         longer = names[0] if spare > 0 else names[1]
         found.append(f"{count(abs(spare), 'launch', 'launches')} of {longer} without a partner")
+    if case.least is not None and case.noise is not None:
+        day = f" ({case.noise.measured_at[:10]})" if case.noise.measured_at else ""
+        found.append(
+            f"the noise is as of its last launch{day}: a host that drifts, or whose launches differ more by now, makes "
+            "such a difference by itself"
+        )
+    clocks = [clock for side in case.used if (clock := _sm_mhz(side)) is not None]
+    if len(clocks) == 2 and max(clocks) > (1 + CLOCKS) * min(clocks):
+        found.append(f"SM clocks differ: {names[0]} {clocks[0]:.0f} MHz, {names[1]} {clocks[1]:.0f} MHz")
     versions = [
         sorted({one_line(str(result.server.version), 40) for x in side for result in x.results})
         for side in case.used
@@ -322,6 +362,13 @@ def _limits(case: Case) -> list[str]:
             )
         )
     return found
+
+
+def _sm_mhz(side: Iterable[Launch]) -> float | None:
+    """SM clock of the runs that the figures are from, mean; None where none says."""
+    runs = [result.gpu.sm_mhz for launch in side for result in launch.results if result.gpu is not None]
+    known = [clock for clock in runs if clock is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _sequence(case: Case) -> list[str]:

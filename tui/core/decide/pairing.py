@@ -10,6 +10,7 @@ from tui.core.decide.phrases import load_words
 from tui.core.decide.stats import components
 from tui.core.decide.yardsticks import Metric
 from tui.core.errors import UsageError
+from tui.core.measure import guards
 from tui.core.measure.model import GuardStatus, LoadPoint, Noise, Result
 from tui.core.records import LaunchRecord
 from tui.core.text import one_line
@@ -335,18 +336,24 @@ def launch_seconds(sides: Iterable[Side], records: Iterable[LaunchRecord]) -> fl
 
 
 def forced_accept_length(result: Result) -> float | None:
-    """The accept length that SGLANG_SIMULATE_ACC_LEN forced on the server; None where it was not set."""
-    text = result.server.env.get("SGLANG_SIMULATE_ACC_LEN", "")
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if value > 0 else None
+    """The accept length that was forced on the server; None where it was the draft's own."""
+    return guards.forced_accept_length(result.server.env)
 
 
 def random_tokens(result: Result) -> bool:
     """Whether the prompts were random token ids, which no draft model was made for."""
     return result.load.dataset.startswith("random")
+
+
+def lost_launches(side: Side, guard: str) -> tuple[int, int]:
+    """(launches of a side that lost a run to this guard, all its launches)."""
+    lost = {
+        _launch_key(result)
+        for result in side.results
+        if not result.valid
+        and any(one.id == guard and one.status is GuardStatus.FAILED for one in result.guards)
+    }
+    return len(lost), len({_launch_key(result) for result in side.results})
 
 
 def not_counted(side: Side) -> tuple[int, tuple[str, ...]]:

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tui.core import records
-from tui.core.decide.pairing import (
-    Setting,
-    Side,
-    configuration,
-    launch_seconds,
-    launches,
-    noise_of,
-    setting,
-    when,
-)
-from tui.core.decide.verdicts import compare_all
+from tui.core.decide import planned
+from tui.core.decide.pairing import Side, configuration, launch_seconds, launches, setting, when
 from tui.core.decide.yardsticks import DEFAULT, metric
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.state import stored_state
+from tui.core.experiment.so_far import stored_state
 from tui.core.measure.model import (
     ARM_LETTERS,
     ArmState,
@@ -163,14 +154,11 @@ def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]
     }
     base = sides[arms[0].letter]
     others = [sides[arm.letter] for arm in arms[1:] if sides[arm.letter].results]
-    like: Setting | None = next((setting(result) for result in base.results if result.valid), None)
-    if like is None or not others:
+    if not others or not any(result.valid for result in base.results):
         return ()
-    return compare_all(
-        [(base, other) for other in others],
-        noise=noise_of(store.read_all(), metric(DEFAULT), like),
-        launch_s=launch_seconds(sides.values(), records.read_all()),
-    )
+    launch_s = launch_seconds(sides.values(), records.read_all())
+    asked = [(base, other) for other in others]
+    return planned.verdicts(asked, metric(DEFAULT), store.read_all(), launch_s=launch_s)
 
 
 # -- what a live server is held against --------------------------------------------------------------------------------

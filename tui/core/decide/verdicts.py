@@ -6,7 +6,7 @@ docs/measuring.md, "Verdicts", states the rules; `cases` applies them.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tui.core.decide import stats
@@ -17,7 +17,17 @@ from tui.core.decide.stats import Interval
 from tui.core.decide.yardsticks import DEFAULT, metric
 from tui.core.measure.model import ArmFigure, LoadPoint, Noise, Result, Verdict, VerdictKind
 
-__all__ = ["MARGIN", "Plan", "Side", "compare", "compare_all", "noise_floor"]
+__all__ = [
+    "MARGIN",
+    "Case",
+    "Plan",
+    "Side",
+    "compare",
+    "compare_all",
+    "judge_all",
+    "noise_floor",
+    "screened_words",
+]
 
 _FINER = (0.01, 0.005, 0.002, 0.001)  # what to see next, once the margin can be seen
 
@@ -55,18 +65,49 @@ def compare_all(
     margin: float = MARGIN,
     plan: Plan | None = None,
 ) -> tuple[Verdict, ...]:
-    """The comparisons of one experiment at one load, (A, B) each, held to 5 % together by Holm's rule.
+    """Several comparisons at one load, (A, B) each, held to 5 % together (`judge_all`).
 
     Arguments and errors as of `compare`.
     """
     chosen = metric(metric_name)
-    cases = [settle(Case(a, b, chosen, noise, launch_s, margin, plan)) for a, b in comparisons]
-    asked = [(at, interval) for at, case in enumerate(cases) if case.decides and (interval := case.interval)]
-    if len(asked) > 1:
-        levels = stats.holm([interval.p for _, interval in asked], min(cases[at].alpha for at, _ in asked))
-        for (at, _), alpha in zip(asked, levels, strict=True):
-            cases[at] = replace(cases[at], alpha=alpha, questions=len(asked))
-    return tuple(_verdict(case) for case in cases)
+    return judge_all([Case(a, b, chosen, noise, launch_s, margin, plan) for a, b in comparisons])
+
+
+def judge_all(cases: Iterable[Case]) -> tuple[Verdict, ...]:
+    """The verdicts of cases that are not settled yet, held to 5 % together by Holm's rule.
+
+    A comparison that waits for its pairs is one of the questions: those that are decided before it get no share of its
+    error. Raises UsageError where a launch is on both sides.
+    """
+    settled = [settle(case) for case in cases]
+    decided = {
+        at: interval for at, case in enumerate(settled) if case.decides and (interval := case.interval)
+    }
+    waiting = sum(case.waiting is not None for case in settled)
+    if decided and len(decided) + waiting > 1:
+        p_values = [*(interval.p for interval in decided.values()), *[1.0] * waiting]
+        levels = stats.holm(p_values, min(settled[at].alpha for at in decided))
+        for at, alpha in zip(decided, levels, strict=False):
+            settled[at] = replace(settled[at], alpha=alpha, questions=len(p_values))
+    verdicts = [_verdict(case) for case in settled]
+    said = screened_words(verdicts)
+    return tuple(
+        replace(verdict, facts=(*verdict.facts, said)) if said and verdict.by_chance is not None else verdict
+        for verdict in verdicts
+    )
+
+
+def screened_words(verdicts: Iterable[Verdict]) -> str | None:
+    """How many of a list of screenings chance alone would show; None where the list has no two of them."""
+    shares = [verdict.by_chance for verdict in verdicts if verdict.by_chance is not None]
+    if len(shares) < 2:
+        return None
+    expected = math.ceil(10 * sum(shares)) / 10
+    one = 1 - math.prod(1 - share for share in shares)  # at most: those that share a baseline go together
+    return (
+        f"{len(shares)} screened: were all the same, chance alone would show {expected:.1f} of them as faster or slower "
+        f"(one at least in up to {100 * one:.0f} % of such lists)"
+    )
 
 
 def _verdict(case: Case) -> Verdict:
@@ -90,6 +131,7 @@ def _verdict(case: Case) -> Verdict:
         noise_floor=noise_floor(case.noise, case.runs) if case.noise else None,
         result_ids=tuple(result.result_id for side in case.used for x in side for result in x.results),
         confidence=1 - case.alpha,
+        by_chance=case.by_chance,
         facts=_facts(case),
     )
 
@@ -119,7 +161,8 @@ def _text(case: Case, a: ArmFigure, b: ArmFigure) -> str:
     if not case.decides:
         return _screening(case, a, b)
     assert interval is not None
-    pairs = f"{case.n} pairs"
+    biased = ", may be biased" if case.biased else ""
+    pairs = f"{case.n} pairs{biased}"
     names = f"{case.a.name} and {case.b.name}"
     if kind is VerdictKind.EQUIVALENT:
         text = f"{names}: equivalent within {case.margin * 100:g} % ({_span(case, interval)}, {pairs})"
@@ -129,19 +172,20 @@ def _text(case: Case, a: ArmFigure, b: ArmFigure) -> str:
     if kind is VerdictKind.INDISTINCT:
         return f"{names}: not distinguishable ({_span(case, interval)}, {pairs}){_more(case)}"
     order = "paired ABBA" if case.pairs.balanced else f"paired {case.pairs.order}"
-    return _decided(case, a, b, f"{_interval(case, interval)}, {case.n} launch pairs, {order}")
+    return _decided(case, a, b, f"{_interval(case, interval)}, {case.n} launch pairs, {order}{biased}")
 
 
 def _decided(case: Case, a: ArmFigure, b: ArmFigure, basis: str) -> str:
-    """B is 9.1 % faster than A   (basis)   82.0 → 89.5 tok/s"""
+    """B is 9.1 % faster than A   (basis)   82.0 → 89.5 tok/s; of a screening: B looks …"""
     difference = math.expm1(case.difference or 0.0)
-    word = "faster" if case.kind is VerdictKind.FASTER else "slower"
+    word = "faster" if case.kind in (VerdictKind.FASTER, VerdictKind.LOOKS_FASTER) else "slower"
+    verb = "is" if case.decides else "looks"
     change = f"{percent(difference)} %"
     if case.metric.higher_is_better:
-        said = f"{case.b.name} is {change} {word} than {case.a.name}"
+        said = f"{case.b.name} {verb} {change} {word} than {case.a.name}"
     else:
         way = _way(difference)
-        said = f"{case.b.name} is {word} than {case.a.name}: {case.metric.title} {change} {way}"
+        said = f"{case.b.name} {verb} {word} than {case.a.name}: {case.metric.title} {change} {way}"
     values = " → ".join(case.metric.show(side.tok_s) for side in (a, b) if side.tok_s is not None)
     return f"{said}   ({basis})   {values} {case.metric.unit}"
 
@@ -160,7 +204,8 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
     own = f"launches of this host differ by up to {percent(bound)} %" if bound is not None else None
     if case.kind is not VerdictKind.INDISTINCT:
         spans = f"{_interval(case, interval)}, " if interval else ""
-        return _decided(case, a, b, f"{spans}{basis} — screening only; {own}")
+        drift = "a drift would look the same"
+        return _decided(case, a, b, f"{spans}{basis} — screening only; {own}; {drift}")
     change = math.expm1(case.difference or 0.0)
     said = f"{case.b.name}: {percent(change)} % {_way(change)}, {basis} — screening only"
     if case.unpaired:

@@ -19,7 +19,7 @@ from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
+from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import (
     Timing,
     UnderWay,
@@ -48,7 +48,6 @@ from tui.core.session import HostSession
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
-_MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
 _LOOKS = 5  # at a server that was ready and is not seen to be
 _REPEATS = 2  # of a bench none of whose runs count at a load
 
@@ -251,8 +250,7 @@ class ExperimentRunner:
 
     def results(self) -> tuple[Result, ...]:
         """Of all launches that were measured to their end, in the order of the launches."""
-        measured = (cell for cell in self.record.cells if cell.status is ArmStatus.MEASURED)
-        return results_of(measured, self._results)
+        return measured(self.record, self._results)
 
     def _over_budget(self, cell: Cell) -> bool:
         """Whether this launch would exceed the budget, or at the begin of a pair, the pair would."""
@@ -337,11 +335,10 @@ class ExperimentRunner:
 
     def _next(self) -> Cell | None:
         """The next launch; where all are made, of a round that makes up for what was lost by chance."""
-        if all(cell.over for cell in self.record.cells) and not self._stopping:
-            arms = to_make_up(self.record, self._results)
-            if arms and self.record.pairs < self.record.profile.pairs + _MADE_UP:
-                self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
-                self._keep(self.record.with_round(arms))
+        made = all(cell.over for cell in self.record.cells) and not self._stopping
+        if made and (arms := round_to_make_up(self.record, self._results)):
+            self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
+            self._keep(self.record.with_round(arms))
         return next((cell for cell in self.record.cells if not cell.over), None)
 
     async def _cell_or_stop(self, number: int) -> None:
@@ -508,9 +505,8 @@ class ExperimentRunner:
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
     async def _judge(self, *, over: bool = False) -> None:
-        over = over or all(cell.over for cell in self.record.cells)
         # All stored results are looked at, and a power may be simulated: the screen goes on meanwhile.
-        verdicts = await asyncio.to_thread(verdicts_of, self.record, self.results(), over=over)
+        verdicts = await asyncio.to_thread(verdicts_of, self.record, self._results, over=over)
         self._keep(replace(self.record, verdicts=verdicts))
 
 

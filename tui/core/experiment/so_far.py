@@ -5,16 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tui.core import records
-from tui.core.decide.pairing import Side, noise_of, setting
-from tui.core.decide.verdicts import Plan, compare_all
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.pairing import Side, launches, noise_of, setting
+from tui.core.decide.verdicts import Case, Plan, judge_all
+from tui.core.decide.yardsticks import DEFAULT, Metric, metric
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.state import knocked_out, results_of
+from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.measure.model import (
     ArmStatus,
     BenchProfile,
     ExperimentArm,
+    ExperimentState,
     GuardStatus,
     Result,
     Verdict,
@@ -24,55 +25,113 @@ from tui.core.records import LaunchRecord
 from tui.core.results import store
 
 _MAY_PASS = frozenset(["client_cpu", "client_lag", "steady", "foreign", "clocks", "errors"])  # guards
+_MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
 _DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
 
 
 def verdicts_of(
-    record: ExperimentRecord, results: Iterable[Result], *, over: bool = False
+    record: ExperimentRecord, results: Mapping[str, Result], *, over: bool = False
 ) -> tuple[Verdict, ...]:
     """Each arm against the one it is compared with, at each load; sides are named by their letters.
 
     Args:
-        results: of the launches that were measured to their end.
-        over: no launch will follow, for a reason that has nothing to do with what was measured.
+        results: of the experiment, by id.
+        over: no launch will follow, whatever `is_over` says.
     """
-    results = tuple(results)
     stored = store.read_all()
+    chosen = metric(DEFAULT)
+    over = over or is_over(record, results)
     took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found: list[Verdict] = []
     for point in record.bench.points:
-        here = [result for result in results if result.point == point]
-        sides = {
-            arm.letter: Side(
-                arm.letter,
-                arm.letter,
-                tuple(result for result in here if result.arm == arm.letter),
-                _failures(record, arm),
-            )
-            for arm in record.profile.arms
-        }
+        here = [result for result in measured(record, results) if result.point == point]
         like = next((setting(result) for result in here if result.valid), None)
-        judged = compare_all(
-            [(sides[arm.against], sides[arm.letter]) for arm in record.profile.arms if arm.against],
-            noise=noise_of(stored, metric(DEFAULT), like) if like is not None else None,
-            launch_s=statistics.median(took) if took else None,
-            margin=record.profile.margin,
-            plan=Plan(_planned_pairs(record, here) if over else record.profile.pairs, record.profile.looks),
+        case = Case(
+            Side("", ""),
+            Side("", ""),
+            chosen,
+            noise_of(stored, chosen, like) if like is not None else None,
+            statistics.median(took) if took else None,
+            record.profile.margin,
+        )
+        judged = judge_all(
+            replace(
+                case,
+                a=side_of_arm(record, a, here),
+                b=side_of_arm(record, b, here),
+                plan=plan_of(record, (a, b), here, chosen, over=over),
+            )
+            for a, b in comparisons(record)
         )
         found += [replace(verdict, point=verdict.point or point) for verdict in judged]
     return tuple(found)
 
 
-def _planned_pairs(record: ExperimentRecord, results: Iterable[Result]) -> int:
-    """How many pairs there can be at most in an experiment that is over: as planned, less those that lack a side."""
-    counting = {(result.arm, result.pair_number) for result in results if result.valid}
-    rounds = range(1, record.pairs + 1)
-    complete = [
-        sum((arm.letter, pair) in counting and (arm.against, pair) in counting for pair in rounds)
-        for arm in record.profile.arms
-        if arm.against
-    ]
-    return min([record.profile.pairs, *filter(None, complete)])
+def stored_state(record: ExperimentRecord) -> ExperimentState:
+    """A stored experiment with its stored results; one that no process runs now is finished.
+
+    Its verdicts are those of the results as they are now: some may have been found not to count since.
+    """
+    results = {
+        result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
+    }
+    record = replace(record, verdicts=verdicts_of(record, results))
+    return state_of(record, results, finished=True)
+
+
+def comparisons(record: ExperimentRecord) -> list[tuple[str, str]]:
+    """What the experiment set out to compare: (the letter of the reference, the arm's), one an arm."""
+    return [(arm.against, arm.letter) for arm in record.profile.arms if arm.against]
+
+
+def measured(record: ExperimentRecord, results: Mapping[str, Result]) -> tuple[Result, ...]:
+    """The results of the launches that were measured to their end, in the order of the launches."""
+    return results_of((cell for cell in record.cells if cell.status is ArmStatus.MEASURED), results)
+
+
+def side_of_arm(
+    record: ExperimentRecord,
+    letter: str,
+    results: Iterable[Result],
+    name: str | None = None,
+    ref: str | None = None,
+) -> Side:
+    """An arm as a side of a comparison, named by its letter unless told otherwise; of these results its own."""
+    arm = next(arm for arm in record.profile.arms if arm.letter == letter)
+    own = tuple(result for result in results if result.arm == letter)
+    return Side(name or letter, ref or letter, own, _failures(record, arm))
+
+
+def plan_of(
+    record: ExperimentRecord,
+    letters: tuple[str, str],
+    results: Iterable[Result],
+    chosen: Metric,
+    *,
+    over: bool,
+) -> Plan:
+    """What a comparison of two arms has to wait for.
+
+    Of an experiment that is over, no more pairs than there are: as planned, less those that lack a side.
+
+    Args:
+        results: of one load.
+    """
+    pairs = record.profile.pairs
+    if over:
+        counting = {(run.arm, launch.pair) for launch in launches(results, chosen) for run in launch.results}
+        complete = sum(
+            {(letter, pair) for letter in letters} <= counting for pair in range(1, record.pairs + 1)
+        )
+        pairs = min(pairs, complete or pairs)
+    return Plan(pairs, record.profile.looks)
+
+
+def is_over(record: ExperimentRecord, results: Mapping[str, Result]) -> bool:
+    """Whether no launch will follow: all are made and none is to be made up for, or the budget or a look ended it."""
+    if record.outcome in ("budget", "early"):
+        return True
+    return all(cell.over for cell in record.cells) and not round_to_make_up(record, results)
 
 
 def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecord, ...]:
@@ -122,6 +181,11 @@ def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
         if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
             return True
     return False
+
+
+def round_to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[str]:
+    """The arms of one more round (`to_make_up`); none once there were as many such rounds as there may be."""
+    return to_make_up(record, results) if record.pairs < record.profile.pairs + _MADE_UP else set()
 
 
 def to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[str]:

@@ -17,7 +17,6 @@ from tui.core.measure.model import (
     Result,
 )
 from tui.core.records import PhaseHistory
-from tui.core.results import store
 
 STOP_S = 10.0  # a stop takes about that long, memory and all
 
@@ -38,14 +37,6 @@ class Timing:
     """What says how long a launch takes: how long starts of each arm took before this experiment."""
 
     usual: Mapping[str, PhaseHistory | None] = field(default_factory=dict)  # by letter: launch to ready
-
-
-def stored_state(record: ExperimentRecord) -> ExperimentState:
-    """A stored experiment with its stored results; one that no process runs now is finished."""
-    results = {
-        result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
-    }
-    return state_of(record, results, finished=True)
 
 
 def state_of(

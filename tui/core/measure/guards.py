@@ -339,15 +339,27 @@ def _graph(meta: Meta, server: ServerChecks) -> Guard:
     return _guard("graph", share > EAGER_SHARE, text, share, EAGER_SHARE)
 
 
+def forced_accept_length(env: Mapping[str, str]) -> float | None:
+    """The accept length that SGLang makes up for every reply; None where it is the draft's own.
+
+    SGLang does so above 0 (speculative/eagle_utils.py), and takes what is no number for unset (environ.py).
+    """
+    try:
+        length = float(env.get(SIMULATED, ""))
+    except ValueError:
+        return None
+    return length if length > 0 else None
+
+
 def simulated(env: Mapping[str, str] | None) -> Guard:
     """Acceptance that SGLang makes up: good for the curve of speed over acceptance, for no comparison."""
     if env is None:
         return _missing("simulated_acceptance", "the server's environment cannot be read")
-    value = env.get(SIMULATED, "")
-    if not value.strip() or value.strip().startswith("-"):  # below 0 is off
+    if forced_accept_length(env) is None:
         return _guard("simulated_acceptance", False, "acceptance is the draft's own")
-    text = f"simulated acceptance: {SIMULATED}={one_line(value, 20)} forces it, and the text is garbage"
-    return _guard("simulated_acceptance", True, text, one_line(value, 20))
+    value = one_line(env[SIMULATED], 20)
+    text = f"simulated acceptance: {SIMULATED}={value} forces it, and the text is garbage"
+    return _guard("simulated_acceptance", True, text, value)
 
 
 def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks) -> tuple[str, ...]:

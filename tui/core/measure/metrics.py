@@ -331,7 +331,7 @@ def _gpu_use(meta: Meta, window: Window | None, tokens: float) -> GpuUse | None:
                 found.setdefault(sample[1], []).append(sample[column])
         return [sum(values) / len(values) for values in found.values()]
 
-    power, utilization = means(2), means(3)
+    power, utilization, clocks = means(2), means(3), means(5)
     memory = [sample[4] for sample in samples if sample[4] is not None]
     energy = sum(power) * window.duration_s if power else None
     mask = 0
@@ -344,6 +344,7 @@ def _gpu_use(meta: Meta, window: Window | None, tokens: float) -> GpuUse | None:
         utilization_pct=sum(utilization) / len(utilization) if utilization else None,
         memory_peak_mib=max(memory, default=None),
         throttle=throttle_words(mask),
+        sm_mhz=sum(clocks) / len(clocks) if clocks else None,
     )
 
 

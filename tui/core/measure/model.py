@@ -226,6 +226,7 @@ class GpuUse:
     utilization_pct: float | None = None
     memory_peak_mib: float | None = None  # of the fullest GPU
     throttle: tuple[str, ...] = ()
+    sm_mhz: float | None = None  # SM clock, mean over GPUs and time
 
 
 @dataclass(frozen=True)
@@ -312,10 +313,12 @@ class Noise:
 
 
 class VerdictKind(StrEnum):
-    """What a comparison says."""
+    """What a comparison says. A screening (fewer than three launch pairs) `looks`; it is never a verdict."""
 
     FASTER = "faster"
     SLOWER = "slower"
+    LOOKS_FASTER = "looks_faster"
+    LOOKS_SLOWER = "looks_slower"
     EQUIVALENT = "equivalent"
     INDISTINCT = "indistinct"
     INVALID = "invalid"
@@ -349,6 +352,7 @@ class Verdict:
     mde: float | None = None  # smallest effect that so many pairs find, as a share
     noise_floor: float | None = None  # of the host: how far two launches of the same are apart, as a share
     confidence: float = 0.95  # of `ci`
+    by_chance: float | None = None  # of a screening: how often two of the same would look different, at most
     facts: tuple[str, ...] = ()  # what was measured and how, one line each
     result_ids: tuple[str, ...] = ()
 

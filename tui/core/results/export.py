@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tui
-from tui.core.decide import stats
-from tui.core.decide.pairing import Launch, Setting, Side, configuration, launches, noise_of, setting
+from tui.core.decide import planned, stats
+from tui.core.decide.pairing import Launch, Setting, Side, configuration, launches, setting
 from tui.core.decide.phrases import count, load_words, sets_words
-from tui.core.decide.verdicts import compare
+from tui.core.decide.verdicts import screened_words
 from tui.core.decide.yardsticks import DEFAULT, metric
 from tui.core.errors import UsageError
 from tui.core.masking import mask_secrets
@@ -219,17 +219,23 @@ def _accept_length(result: Result) -> float | None:
 def _verdicts(groups: Sequence[_Group], stored: tuple[Result, ...]) -> list[str]:
     """Each configuration against the first one of its setting; and what does not count, with the reason."""
     said = []
-    reference: dict[Setting, _Group] = {}
-    yardstick = metric(DEFAULT)
+    by_setting: dict[Setting, list[_Group]] = {}
     for group in groups:
-        like = setting(group.results[0])
-        first = reference.setdefault(like, group)
-        if first is not group and first.launches and group.launches:
-            a, b = (Side(one.name, one.name, one.results) for one in (first, group))
-            try:
-                said.append(compare(a, b, noise=noise_of(stored, yardstick, like)).text)
-            except UsageError as error:  # a launch is on both sides
-                said.append(f"no verdict: {error.message}")
+        by_setting.setdefault(setting(group.results[0]), []).append(group)
+    for first, *others in by_setting.values():
+        asked = [
+            (Side(first.name, first.name, first.results), Side(other.name, other.name, other.results))
+            for other in others
+            if first.launches and other.launches
+        ]
+        try:
+            verdicts = planned.verdicts(asked, metric(DEFAULT), stored)
+        except UsageError as error:  # a launch is on both sides
+            said.append(f"no verdict: {error.message}")
+            continue
+        said += [verdict.text for verdict in verdicts]
+        if screened := screened_words(verdicts):
+            said.append(screened)
     for group in groups:
         if invalid := [result for result in group.results if not result.valid]:
             reasons = dict.fromkeys(_why(result) for result in invalid)

@@ -79,6 +79,7 @@ def flat(result: Result) -> dict[str, object]:
         "power_w": result.gpu.power_w if result.gpu else None,
         "joules_per_token": result.gpu.joules_per_token if result.gpu else None,
         "mem_peak_mib": result.gpu.memory_peak_mib if result.gpu else None,
+        "sm_mhz": result.gpu.sm_mhz if result.gpu else None,
         "guards": {guard.id: guard.status.value for guard in result.guards},
         "failed_guards": [guard.text for guard in result.guards if guard.status is GuardStatus.FAILED],
         "valid": result.valid,

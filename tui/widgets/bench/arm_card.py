@@ -45,16 +45,10 @@ def status(view: ArmView, *, paused: bool = False) -> tuple[str, str, str]:
 
 def ratio_color(view: ArmView) -> str:
     """Green and amber only for what is faster or slower; the number says it too."""
-    decided = view.verdict is not None and not view.waiting
-    if (
-        view.verdict is not None
-        and decided
-        and view.verdict.verdict not in (VerdictKind.FASTER, VerdictKind.SLOWER)
-    ):
-        return "text"
     if view.ratio is None:
         return "muted"
-    return "ok" if view.ratio > 1 else "warn" if view.ratio < 1 else "text"
+    kind = view.verdict.verdict if view.verdict is not None else None
+    return "ok" if kind is VerdictKind.FASTER else "warn" if kind is VerdictKind.SLOWER else "text"
 
 
 def dots(launches: Sequence[Launch], room: int) -> list[Run]:

@@ -12,6 +12,8 @@ from tui.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, widt
 GLYPHS = {
     VerdictKind.FASTER: ("↑", "ok"),
     VerdictKind.SLOWER: ("↓", "warn"),
+    VerdictKind.LOOKS_FASTER: ("↗", "text"),
+    VerdictKind.LOOKS_SLOWER: ("↘", "text"),
     VerdictKind.EQUIVALENT: ("≡", "text"),
     VerdictKind.INDISTINCT: ("≈", "text"),
     VerdictKind.INVALID: ("✗", "err"),
