@@ -23,6 +23,7 @@ from tui.core.measure.model import ArmStatus, ExperimentState, LoadPoint, Verdic
 from tui.core.results import store
 from tui.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
 from tui.screens.dialogs import Confirm, Facts
+from tui.widgets.bench.arm_card import ratio_color
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
 STATES = ("running", "launching", "failed", "finished", "undecided", "one_arm", "hostile")
@@ -156,6 +157,20 @@ async def test_what_is_not_told_apart_is_no_winner(kind, glyph, said):
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, bench_states.undecided(kind))
         await shows(pilot, f"{glyph} {said}", "1.00×")
+        assert "BEST" not in screen_text(pilot.app)
+
+
+async def test_a_screening_is_no_winner_and_has_no_colour_of_one():
+    screened = bench_states.finished(
+        arms=(bench_states.arm("A"), bench_states.arm("B")), verdicts=(bench_states.LOOKS_FASTER,)
+    )
+    assert ratio_color(compare(screened).arm("B")) == "text"
+    assert ratio_color(compare(bench_states.finished()).arm("B")) == "ok"
+    assert ratio_color(compare(bench_states.finished()).arm("C")) == "warn"
+    assert ratio_color(compare(bench_states.launching()).arm("B")) == "text"  # so far
+    async with panel().run_test(size=(160, 48)) as pilot:
+        await on_bench(pilot, screened)
+        await shows(pilot, "↗ B looks 9.1 % faster than A", "82.0 → 89.5 tok/s", "1.09×")
         assert "BEST" not in screen_text(pilot.app)
 
 
