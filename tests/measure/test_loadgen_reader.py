@@ -4,15 +4,13 @@ import array
 import itertools
 import json
 import random
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import recorded
 from truth_server import WORDS, Reply
 
 from tui.remote import loadgen
-
-RECORDED = Path(__file__).parents[1] / "data" / "http"
 
 
 class Holder(loadgen.Owner):
@@ -71,8 +69,8 @@ REPLIES = {
     "comments": order("tokens=7 comments=1"),
     "counted": order("tokens=7 body=counted"),
     "spaces": order("tokens=7 chunk=2 spaces=1"),
-    "chat": order("tokens=9", "chat", **USAGE),
-    "chat, counted as it goes": order("tokens=20 chunk=3 cached=2", "chat", **CONTINUOUS),
+    "chat": order("tokens=9 reasons=2", "chat", **USAGE),
+    "chat, counted as it goes": order("tokens=20 chunk=3 cached=2 reasons=2", "chat", **CONTINUOUS),
     "chat of vLLM": order("tokens=9 chunk=2 dialect=vllm", "chat", **USAGE),
     "chat of vLLM, counted as it goes": order("tokens=9 chunk=2 dialect=vllm", "chat", **CONTINUOUS),
     "chat, speculation": order(
@@ -220,6 +218,16 @@ def test_closed_in_the_middle(cut):
     assert wire.end_of_file().startswith("closed")
 
 
+def test_what_a_reply_said_before_it_broke_off():
+    for reply in (REPLIES["three a chunk"], REPLIES["chat of vLLM, counted as it goes"]):
+        wire = Wire(path_of(reply))
+        *parts, _, _, _, _ = [reply.part(reply.event(frame)) for frame in reply.frames()]
+        exchange = wire.take(reply.head(), *parts)
+        exchange.end("reset")
+        row = exchange.row(0.0)
+        assert row["out"] == row["k1"] + sum(row["toks"]) > 2
+
+
 def test_continue_before_the_head():
     reply = order("tokens=5")
     right(Wire().take(b"HTTP/1.1 100 Continue\r\n\r\n" + reply.whole()), reply)
@@ -349,28 +357,36 @@ def test_random_bytes_do_no_harm():
             pass
 
 
-@pytest.mark.parametrize(
-    "name", ["generate_stream", "spec_eagle3_generate_stream", "chat_stream", "spec_eagle3_chat_stream"]
-)
+@pytest.mark.parametrize("name", recorded.NAMES)
 def test_replies_of_a_real_server(name):
-    """Recorded from SGLang 0.5.23 with `curl -i`, which takes HTTP's own chunks off."""
-    head, _, body = (RECORDED / f"{name}.txt").read_bytes().partition(b"\r\n\r\n")
-    events = [
-        b"data: " + part.partition(b"data: ")[2] + b"\n\n" for part in body.split(b"\n\n") if part.strip()
-    ]
-    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
-    wire = Wire("/generate" if "generate" in name else "/v1/chat/completions")
-    row = wire.take(head + b"\r\n\r\n", *chunks, b"0\r\n\r\n").row(0.0)
-    assert row["err"] is None
-    assert (row["out"], row["finish"]) == (8, "length")
-    assert row["in"] == (4 if "generate" in name else 16)
-    if name == "generate_stream":
-        assert (row["k1"], row["toks"], row["cached"], row["verify_ct"]) == (1, [1] * 7, 3, None)
-    elif name == "spec_eagle3_generate_stream":
-        assert (row["k1"], row["toks"], row["cached"]) == (1, [2, 2, 2, 1], 2)
-        assert (row["verify_ct"], row["correct_drafts"], row["proposed_drafts"]) == (4, 4, 12)
-    else:
-        assert (row["k1"], row["toks"], row["chunks"]) == (None, None, 8 if name == "chat_stream" else 7)
+    """However its bytes are cut, the tokens of a chunk are those that its event counts."""
+    for recording in recorded.recordings(name):
+        wire = recording.wire
+        events = [piece for piece in recorded.pieces(wire) if isinstance(piece, dict)]
+        said = [event["meta_info"] if "meta_info" in event else event.get("usage") or {} for event in events]
+        counts = [0, *(each["completion_tokens"] for each in said if each)]
+        texts = [event["choices"][0]["delta"].get("content") for event in events if event.get("choices")]
+        details = [event["sglext"]["spec_tokens_details"] for event in events if "sglext" in event]
+        for reads in (
+            [data for _, data in recording.reads],
+            [wire],
+            [wire[i : i + 1] for i in range(len(wire))],
+        ):
+            row = Wire(recording.path).take(*reads).row(0.0)
+            assert row["err"] is None
+            assert (row["in"], row["out"]) == (said[-1]["prompt_tokens"], counts[-1])
+            if "usage_last" in name:
+                assert (row["k1"], row["toks"], row["chunks"]) == (None, None, len([*filter(None, texts)]))
+            else:
+                grown = [b - a for a, b in itertools.pairwise(counts) if b > a]
+                assert [row["k1"], *row["toks"]] == grown
+            spec = (details or said)[-1]
+            assert row["verify_ct"] == spec.get("spec_verify_ct")
+            assert row["correct_drafts"] == spec.get("spec_num_correct_drafts")
+            if texts:
+                assert "".join(row["texts"]) == "".join(filter(None, texts))
+            elif "incremental" not in name:
+                assert row["ids"] == events[-1]["output_ids"]
 
 
 # --- when a warm-up is enough -------------------------------------------------------------------------------------

@@ -137,6 +137,11 @@ def test_a_reply_of_one_chunk_that_was_counted_at_its_end_holds_all_its_tokens()
     assert figures([row() | {"k1": None, "toks": None, "out": 3}], meta()).counts.tokens_in_window == 3
 
 
+def test_a_reply_that_broke_off_before_it_was_counted_has_a_token_a_chunk():
+    broken = row(gaps_ms=[20, 20], err="reset") | {"k1": None, "toks": None, "out": None}
+    assert figures([broken], meta()).counts.tokens_in_window == 3
+
+
 # -- latencies ----------------------------------------------------------------------------------------------------------
 
 

@@ -7,17 +7,19 @@ belongs to the whole server:
     tokens      the reply's length (default: what the request allows); it then ends by "stop", else by "length"
     chunk       tokens a chunk (1); with `speculate`, steps accept 1, 2, ... chunk tokens in turn, after a first chunk of one
     speculate   1: verify steps are counted, as by EAGLE-3 with 3 drafts a step
-    tick_ms     between two chunks (1); first_ms before the first (0)
+    tick_ms     between two chunks (1); first_ms before the first (0); pause_ms more before the chunk pause_at
     cached      prompt tokens that are said to come from the cache (0); silent=1: chat does not say it
+    reasons     chunks of SGLang's chat that are reasoning, before the others (0)
     body        chunked, counted, close (until the connection closes), http10
     lines       lf, crlf, cr: how lines of the event stream end
     pack        chunks of the reply that are written together (1), in one HTTP chunk (pack=3) or one each (pack=-3)
-    split       1: every byte is written on its own
+    split       1: every byte is written on its own; cut=1: each write in two halves, cut_ms (0.5) between them
     comments    1: comments, ids and a retry between the events
     spaces      1: JSON with spaces behind commas and colons
-    fault       reset, cut, stall, endless (after its end), babble (tokens without end), huge (an event without end), 503,
-                slow_head, garbage, bad_size, bad_json, plain (JSON instead of a stream), no_finish, abort, error, no_tokens,
-                no_count, drop (closes the connection after the reply, unannounced), bye (says that it does)
+    fault       reset, cut, early (the body ends in mid-reply), stall, endless (after its end), babble (tokens without
+                end), huge (an event without end), 503, slow_head, garbage, bad_size, bad_json, plain (JSON instead of a
+                stream), no_finish, abort, error, no_tokens, no_count, drop (closes the connection after the reply,
+                unannounced), bye (says that it does)
 
     dialect     sglang, vllm          api_key   asked for where given
     refuses     names of request members that get a 400
@@ -25,10 +27,13 @@ belongs to the whole server:
     metrics     0: no /metrics        flush     1, 0: no such endpoint, -1: always refused
     incremental 1: /generate sends only the new text
     tokenizer   path that /model_info tells
+    stall_s     once, stall_at_s after its start, the whole server stands still for so long
 
 GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
-"connection": its number, "in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish",
-"fault", "whole": it was sent in full}.
+"connection": its number, "at": when it was read, "sends": [(when a chunk was handed to the socket, tokens so far)],
+"in", "out", "chunks": [tokens of each], "verify", "correct", "proposed", "cached", "finish", "fault", "whole": it was
+sent in full}. Times are of CLOCK_MONOTONIC, as the load generator's. Frames, and what is in a write of its own, are those
+of the recordings in tests/data/http; vLLM's are made after its documentation.
 """
 
 import asyncio
@@ -38,6 +43,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,9 +52,10 @@ WORDS = (
     " plain", '"completion_tokens":987654', "data: [DONE]\n\n", "é", "\\", "😀", '\\"content":"', "\r\n\r\n", "}]}",
     '{"meta_info":{"completion_tokens":5}}', "finish_reason", " \u2028",
 )  # fmt: skip
+clock = time.perf_counter  # the load generator's own, comparable between the processes of a machine
 DEFAULTS: dict[str, Any] = {
     "chunk": 1, "tick_ms": 1, "first_ms": 0, "cached": 0, "body": "chunked", "lines": "lf", "pack": 1, "dialect": "sglang",
-    "counts": 1, "lag_ms": 0, "metrics": 1, "flush": 1, "refuses": [],
+    "counts": 1, "lag_ms": 0, "metrics": 1, "flush": 1, "refuses": [], "pause_ms": 0, "cut_ms": 0.5, "stall_s": 0,
 }  # fmt: skip
 ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 
@@ -119,71 +126,111 @@ class Reply:
                 "id": "6683808ea64e432985409d39b598eb5e",
                 "finish_reason": None,
                 "prompt_tokens": truth["in"],
+                "weight_version": "default",
+                "num_retractions": 0,
+                "storage_prefetch_wait": 0.0,
+                "storage_staging_wait": 0.0,
+                "forward_entry_time": 1796019263.5165606,
+                "prefill_finished_time": 1796019263.527727,
+                "queue_time": 0.0003,
+                "reasoning_tokens": 0,
                 "completion_tokens": sent,
                 "cached_tokens": truth["cached"],
+                "cached_tokens_details": {"device": truth["cached"], "host": 0} if truth["cached"] else None,
                 "dp_rank": None,
             }
             if last and self.fault != "no_finish":
-                meta["finish_reason"] = {"type": truth["finish"], "length": sent}
-                if self.fault == "abort":
-                    meta["finish_reason"] = {"type": "abort", "message": "out of\nmemory", "status_code": 500}
-                if truth["verify"]:
-                    meta["spec_accept_length"] = 1.0
-                    meta["spec_num_correct_drafts"] = truth["correct"]
-                    meta["spec_num_proposed_drafts"] = truth["proposed"]
-                    meta["spec_verify_ct"] = truth["verify"]
-                meta["e2e_latency"] = 0.5
+                meta = self._final(meta)
+            elif not number:
+                meta["response_sent_to_client_ts"] = 1796019263.5291934
             ids = list(range(sent - size if self.options.get("incremental") else 0, sent))
             yield {"text": text, "output_ids": ids, "meta_info": meta}
+
+    def _final(self, meta: dict[str, Any]) -> dict[str, Any]:
+        """What the last event of /generate says, from what the others do."""
+        truth = self.truth
+        kind, out = truth["finish"], truth["out"]
+        meta["finish_reason"] = {"type": kind, **({"matched": 2} if kind == "stop" else {"length": out})}
+        if self.fault == "abort":
+            meta["finish_reason"] = {"type": "abort", "message": "out of\nmemory", "status_code": 500}
+        found: dict[str, Any] = {}
+        for name, value in meta.items():
+            if name == "cached_tokens_details":
+                found["weight_versions"] = [{"version": "default", "start": 0, "end": out}]
+            found[name] = value
+        found["e2e_latency"] = 0.5
+        if truth["verify"]:
+            found |= self._speculation()
+        for name in ("request_received_ts", "first_token_latency", "api_server_dispatch_finish_ts",
+                     "response_sent_to_client_ts", "request_finished_ts", "decode_throughput"):  # fmt: skip
+            found[name] = 1.5
+        return found
+
+    def _speculation(self) -> dict[str, Any]:
+        truth = self.truth
+        capped = {"spec_cap_length": 0.0, "spec_block_accept_length": 0.0} if self.api == "chat" else {}
+        return {
+            "spec_accept_rate": 0.5,
+            "spec_accept_length": 1.0,
+            **capped,
+            "spec_num_correct_drafts": truth["correct"],
+            "spec_num_proposed_drafts": truth["proposed"],
+            "spec_verify_ct": truth["verify"],
+            "spec_correct_drafts_histogram": [5, 8, 1],
+            **({"spec_cap_lens_histogram": []} if capped else {}),
+        }
 
     def _chat(self) -> Iterator[dict[str, Any]]:
         truth, sent = self.truth, 0
         asked = self.request.get("stream_options") or {}
         vllm = self.options["dialect"] == "vllm"
+        continuous, whole = asked.get("continuous_usage_stats"), asked.get("include_usage")
 
-        def frame(delta: dict[str, Any] | None, finish: str | None = None) -> dict[str, Any]:
-            choices = (
-                []
-                if delta is None
-                else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-            )
-            document: dict[str, Any] = {
-                "id": "chatcmpl-1",
-                "object": "chat.completion.chunk",
-                "choices": choices,
+        def usage() -> dict[str, Any]:
+            details = None if self.options.get("silent") else {"cached_tokens": truth["cached"]}
+            found = {
+                "prompt_tokens": truth["in"],
+                "total_tokens": truth["in"] + sent,
+                "completion_tokens": sent,
             }
-            if asked.get("continuous_usage_stats") or (delta is None and asked.get("include_usage")):
-                document["usage"] = {
-                    "prompt_tokens": truth["in"],
-                    "total_tokens": truth["in"] + sent,
-                    "completion_tokens": sent,
-                    "prompt_tokens_details": None
-                    if self.options.get("silent")
-                    else {"cached_tokens": truth["cached"]},
-                }
-            elif vllm:
-                document["usage"] = None
-            return document
+            found["prompt_tokens_details"] = details
+            return found if vllm else {**found, "reasoning_tokens": 0, "completion_tokens_details": None}
 
-        yield frame({"role": "assistant", "content": ""})
+        def frame(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            if not vllm:
+                choice["delta"] = {"reasoning_content": None, **(delta or {})}
+                choice["matched_stop"] = 2 if finish == "stop" else None
+            elif whole and not more:
+                more = {"usage": None}
+            return {
+                "id": "a675b8749d1a4efcb65bfae41f0c2837",
+                "object": "chat.completion.chunk",
+                "created": 1796019064,
+                "model": "truth",
+                "choices": [] if delta is None else [choice],
+                **more,
+            }
+
+        # vLLM counts in every event, SGLang in those with text alone.
+        counted = (lambda: {"usage": usage()}) if continuous else dict
+        yield frame({"role": "assistant", "content": ""}, **(counted() if vllm else {}))
         for number, size in enumerate(truth["chunks"]):
             text = "".join(WORDS[(sent + i) % len(WORDS)] for i in range(size))
             sent += size
             last = number == len(truth["chunks"]) - 1
-            # vLLM puts the finish reason on the last text, SGLang in a frame of its own; text may come as reasoning first.
-            kind = "reasoning_content" if number < 2 and not vllm else "content"
+            kind = "reasoning_content" if number < self.options.get("reasons", 0) else "content"
+            # vLLM puts the finish reason on the last text, SGLang in an event of its own.
             finish = truth["finish"] if vllm and last and self.fault != "no_finish" else None
-            yield frame({"reasoning_content": None, kind: text} if not vllm else {kind: text}, finish)
+            yield frame({kind: text}, finish, **counted())
         if self.fault == "no_finish":
             return
         if not vllm or not truth["chunks"]:
             yield frame({}, truth["finish"])
         if self.request.get("return_spec_tokens_details") and truth["verify"]:
-            spec = {"spec_verify_ct": truth["verify"], "spec_num_correct_drafts": truth["correct"]}
-            spec["spec_num_proposed_drafts"] = truth["proposed"]
-            yield {"choices": [], "sglext": {"spec_tokens_details": spec}}
-        if asked.get("include_usage") and self.fault != "no_count":
-            yield frame(None)
+            yield frame(None, usage=None, sglext={"spec_tokens_details": self._speculation()})
+        if whole and self.fault != "no_count":
+            yield frame(None, usage=usage())
 
     def event(self, frame: bytes) -> bytes:
         """An event of the stream."""
@@ -231,6 +278,8 @@ class TruthServer:
         self.running = 0
         self.connections = 0
         self.tasks: set[asyncio.Task[None]] = set()
+        self.began = clock()
+        self.stall_s = self.settings["stall_s"]
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests on one connection, one after another."""
@@ -250,6 +299,7 @@ class TruthServer:
         path = target.partition("?")[0]
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
         body = await reader.readexactly(int(fields.get("content-length", 0)))
+        at = clock()
         key = self.settings.get("api_key")
         if (
             key
@@ -259,7 +309,7 @@ class TruthServer:
             return self._answer(writer, 401, {"error": "Unauthorized"})
         api = {"/generate": "generate", "/v1/chat/completions": "chat"}.get(path)
         if method == "POST" and api and not (api == "generate" and self.settings["dialect"] == "vllm"):
-            return await self._reply(reader, writer, json.loads(body), api, number)
+            return await self._reply(reader, writer, json.loads(body), api, number, at)
         if path == "/truth":
             return self._answer(writer, 200, self.events)
         self.events.append({"what": path})
@@ -323,6 +373,7 @@ class TruthServer:
         request: dict[str, Any],
         api: str,
         number: int,
+        at: float,
     ) -> bool:
         for name in self.settings["refuses"]:
             if name in request or name in (request.get("stream_options") or {}):
@@ -331,7 +382,7 @@ class TruthServer:
                     writer, 400, {"object": "error", "message": f"unknown field {name}", "code": 400}
                 )
         reply = Reply(request, self.settings, api)
-        event = {"what": api, "body": request, "connection": number, **reply.truth}
+        event = {"what": api, "body": request, "connection": number, "at": at, "sends": [], **reply.truth}
         self.events.append(event)
         self.running += 1
         try:
@@ -353,17 +404,35 @@ class TruthServer:
             self.counted[name] += truth[key] or 0
         self.counted["requests"] += 1
 
+    async def _pace(self, options: dict[str, Any], chunk: int) -> None:
+        """The time before a chunk, all that holds it up included."""
+        await asyncio.sleep(options["tick_ms"] / 1000)
+        if chunk == options.get("pause_at"):
+            await asyncio.sleep(options["pause_ms"] / 1000)
+        if self.stall_s and clock() - self.began >= self.settings["stall_at_s"]:
+            stall_s, self.stall_s = self.stall_s, 0
+            time.sleep(stall_s)  # noqa: ASYNC251 - nothing else is served meanwhile
+
     async def _send(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, event: dict[str, Any]
     ) -> bool:
         options, fault = reply.options, reply.fault
 
-        async def write(data: bytes) -> None:
-            for piece in [data[i : i + 1] for i in range(len(data))] if options.get("split") else [data]:
+        async def write(data: bytes) -> float:
+            """Returns when the last of it went out."""
+            if options.get("split"):
+                parts = [data[i : i + 1] for i in range(len(data))]
+            elif options.get("cut"):
+                parts = [data[: len(data) // 2], data[len(data) // 2 :]]
+            else:
+                parts = [data]
+            for piece in parts:
+                moment = clock()
                 writer.write(piece)
                 await writer.drain()
-                if options.get("split"):
-                    await asyncio.sleep(0)
+                if piece is not parts[-1]:
+                    await asyncio.sleep(options["cut_ms"] / 1000 if options.get("cut") else 0)
+            return moment
 
         if fault == "503":
             return self._answer(writer, 503, {"error": {"message": "the queue is full"}})
@@ -372,15 +441,24 @@ class TruthServer:
         if fault == "garbage":
             writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
             return True
-        await asyncio.sleep(options["first_ms"] / 1000)
+        # SGLang answers /generate at once, and a chat when it has its first token.
+        if reply.api == "chat":
+            await asyncio.sleep(options["first_ms"] / 1000)
         if fault == "slow_head":
             await write(reply.head()[:20])
             await reader.read()  # until the client has had enough
         await write(reply.head())
+        if reply.api == "generate":
+            await asyncio.sleep(options["first_ms"] / 1000)
         frames = list(reply.frames())
         middle = len(frames) // 2
         pack, held = options["pack"], []
+        before = 0 if reply.api == "generate" else 1  # events before those with tokens
+        tokens, waiting = 0, []
         for number, frame in enumerate(frames):
+            chunk = number - before
+            if 0 < chunk < len(reply.truth["chunks"]) or fault == "babble":
+                await self._pace(options, chunk)
             if number == middle:
                 if fault == "reset":
                     linger = struct.pack("ii", 1, 0)
@@ -389,6 +467,9 @@ class TruthServer:
                     return False
                 if fault == "cut":
                     return False
+                if fault == "early":
+                    await write(reply.end())
+                    return True
                 if fault == "stall":
                     await reader.read()
                 if fault == "error":
@@ -410,11 +491,15 @@ class TruthServer:
                     number += 1
                     await asyncio.sleep(0)
             held.append(reply.event(frame))
+            if 0 <= chunk < len(reply.truth["chunks"]):
+                tokens += reply.truth["chunks"][chunk]
+                waiting.append(tokens)
             if len(held) >= abs(pack) or number == len(frames) - 1:
-                await write(reply.part(b"".join(held)) if pack > 0 else b"".join(map(reply.part, held)))
-                held = []
-                if options["tick_ms"]:
-                    await asyncio.sleep(options["tick_ms"] / 1000)
+                moment = await write(
+                    reply.part(b"".join(held)) if pack > 0 else b"".join(map(reply.part, held))
+                )
+                event["sends"] += [(moment, count) for count in waiting]
+                held, waiting = [], []
         while fault == "endless":
             await write(reply.part(b": still here\n\n"))
             await asyncio.sleep(0.01)

@@ -415,7 +415,16 @@ class Api:
             exchange.begin_stream()
             await asyncio.gather(
                 *(
-                    self._stream(exchange, r, _Native(r, at if batch else None, exchange))
+                    self._stream(
+                        exchange,
+                        r,
+                        _Native(
+                            r,
+                            at if batch else None,
+                            exchange,
+                            incremental=self.args["incremental_streaming_output"],
+                        ),
+                    )
                     for at, r in enumerate(requests)
                 )
             )
@@ -567,32 +576,40 @@ def _meta(request: Request) -> dict[str, Any]:
 
 
 def _final_meta(request: Request, received: float) -> dict[str, Any]:
-    meta = _meta(request)
     count = len(request.output_ids)
-    meta["weight_versions"] = [{"version": "default", "start": 0, "end": count}]
+    meta: dict[str, Any] = {}
+    for name, value in _meta(request).items():
+        if name == "cached_tokens_details":
+            meta["weight_versions"] = [{"version": "default", "start": 0, "end": count}]
+        meta[name] = value
     meta["e2e_latency"] = request.finished - received
     if request.verify_steps:
-        histogram = list(request.histogram)
-        while histogram and not histogram[-1]:
-            histogram.pop()
-        meta |= {
-            "spec_accept_rate": request.correct_drafts / max(1, request.proposed_drafts),
-            "spec_accept_length": count / request.verify_steps,
-            "spec_num_correct_drafts": request.correct_drafts,
-            "spec_num_proposed_drafts": request.proposed_drafts,
-            "spec_verify_ct": request.verify_steps,
-            "spec_correct_drafts_histogram": histogram,
-        }
+        meta |= _speculation(request)
     meta |= {
         "request_received_ts": received,
         "first_token_latency": request.first_token - received,
         "api_server_dispatch_finish_ts": received + 0.0006,
-        "request_finished_ts": request.finished,
         "response_sent_to_client_ts": time.time(),
+        "request_finished_ts": request.finished,
     }
     if count > 1 and request.finished > request.first_token:
         meta["decode_throughput"] = (count - 1) / (request.finished - request.first_token)
     return meta
+
+
+def _speculation(request: Request, **capped: float) -> dict[str, Any]:
+    histogram = list(request.histogram)
+    while histogram and not histogram[-1]:
+        histogram.pop()
+    return {
+        "spec_accept_rate": request.correct_drafts / max(1, request.proposed_drafts),
+        "spec_accept_length": len(request.output_ids) / request.verify_steps,
+        **capped,
+        "spec_num_correct_drafts": request.correct_drafts,
+        "spec_num_proposed_drafts": request.proposed_drafts,
+        "spec_verify_ct": request.verify_steps,
+        "spec_correct_drafts_histogram": histogram,
+    }
 
 
 def _dump(value: object) -> str:
@@ -610,10 +627,16 @@ def native_answer(request: Request, received: float) -> bytes:
 
 
 class _Native:
-    """Frames of /generate: each holds everything so far, so text and ids are kept as JSON that only grows."""
+    """Frames of /generate: each holds everything so far, so text and ids are kept as JSON that only grows.
 
-    def __init__(self, request: Request, index: int | None, exchange: Exchange) -> None:
-        self.request, self.index, self.exchange = request, index, exchange
+    Args:
+        incremental: each holds what is new.
+    """
+
+    def __init__(
+        self, request: Request, index: int | None, exchange: Exchange, *, incremental: bool = False
+    ) -> None:
+        self.request, self.index, self.exchange, self.incremental = request, index, exchange, incremental
         self.sent = 0
         self.text = ""
         self.ids = ""
@@ -622,6 +645,8 @@ class _Native:
     def send(self) -> None:
         request = self.request
         first = self.sent == 0
+        if self.incremental:
+            self.text = self.ids = ""
         for word in request.words[self.sent :]:
             self.text += _dump(word)[1:-1]
         if len(request.output_ids) > self.sent:
@@ -695,7 +720,8 @@ class _OpenAI:
         request = self.request
         text = "".join(request.words[self.sent :])
         self.sent = len(request.output_ids)
-        usage: object = self._usage() if self.continuous else ("absent" if self.chat else None)
+        absent: object = "absent" if self.chat else None
+        usage = self._usage() if self.continuous else absent
         reason = (request.finish or {}).get("type")
         matched = (request.finish or {}).get("matched")
         if not self.chat:
@@ -704,18 +730,19 @@ class _OpenAI:
         if not self.begun:
             self.begun = True
             opening = {"delta": {"reasoning_content": None, "role": "assistant", "content": ""}}
-            self._frame(self._choice(opening), usage)
+            self._frame(self._choice(opening))  # with text alone it is counted
         if text:
             self._frame(self._choice({"delta": {"reasoning_content": None, "content": text}}), usage)
         if reason:
-            self._frame(self._choice({"delta": {"reasoning_content": None}}, reason, matched), usage)
+            self._frame(self._choice({"delta": {"reasoning_content": None}}, reason, matched))
 
     def end(self) -> None:
         """The frames behind the text, where they were asked for: speculation, usage."""
         if self.spec_details and self.request.verify_steps:
-            meta = _final_meta(self.request, self.exchange.query.received)
-            details = {key: value for key, value in meta.items() if key.startswith("spec_")}
-            frame: dict[str, Any] = {**self.head, "choices": [], "sglext": {"spec_tokens_details": details}}
+            details = _speculation(self.request, spec_cap_length=0.0, spec_block_accept_length=0.0)
+            details["spec_cap_lens_histogram"] = []
+            extension = {"spec_tokens_details": details}
+            frame: dict[str, Any] = {**self.head, "choices": [], "usage": None, "sglext": extension}
             self.exchange.chunk(f"data: {_dump(frame)}\n\n".encode())
         if self.usage:
             self._frame(None, self._usage())

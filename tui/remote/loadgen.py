@@ -522,6 +522,7 @@ class Exchange:
         if not self.over:
             self.over = True
             self.error = self.error or error
+            self._read_last()  # what it said before it broke off
             self.owner.ended(self)
 
     def row(self, zero: float) -> dict[str, Any]:

@@ -149,11 +149,12 @@ def chunk_tokens(row: Row) -> tuple[float, Sequence[float]]:
     """Tokens of the first chunk, and of each later one.
 
     Where the server counts only at the end the first chunk has one, which prefill makes alone, and the others are spread
-    evenly over the later chunks.
+    evenly over the later chunks; of a reply that broke off before its count, each chunk has one.
     """
     if row["toks"] is not None and row["k1"] is not None:
         return row["k1"], row["toks"]
-    out, later = row["out"] or 0, len(row["gaps_us"] or ())
+    later = len(row["gaps_us"] or ())
+    out = row["out"] if row["out"] is not None else later + 1
     if not later:
         return out, ()
     first = min(1, out)
