@@ -22,6 +22,9 @@ from pathlib import Path
 import pytest
 from truth_server import truth_server
 
+from tui.core.measure import metrics
+from tui.core.measure.guards import ServerChecks, judge
+from tui.core.measure.model import GuardStatus
 from tui.remote import loadgen
 
 LOADGEN = Path(loadgen.__file__)
@@ -722,6 +725,45 @@ def start_truth(**settings):
         [sys.executable, str(program), json.dumps(settings)], stdout=subprocess.PIPE, text=True
     )
     return server, int(server.stdout.readline())
+
+
+def test_another_server_on_the_port_in_mid_bench(bench):
+    """Run 1 loses its server, run 2 is of the other one: neither counts."""
+    server, port = start_truth(tokens=40, tick_ms=2)
+    under_way = bench(plan(port, "one", runs=2, duration_s=3))
+    under_way.until(lambda event: event.get("phase") == "window" and event["completed"] > 5)
+    server.kill()
+    server.wait()
+    other, _ = start_truth(tokens=40, tick_ms=2, model="other", seed=2, port=port)
+    try:
+        assert under_way.end() == 0
+    finally:
+        other.kill()
+        other.wait()
+
+    def failed(run):
+        rows, meta = under_way.rows(run), under_way.meta(run)
+        guards = judge(rows, meta, metrics.figures(rows, meta), ServerChecks()).guards
+        return {guard.id: guard.text for guard in guards if guard.status is GuardStatus.FAILED}
+
+    assert {"errors", "tokens", "server"} <= set(failed(1))
+    second = failed(2)
+    assert set(second) <= {"server", "window", "client_lag"}
+    assert second["server"] == (
+        "another server answered after the run than at the start of the bench: its model truth became other"
+    )
+
+
+def test_a_slow_server_is_given_the_time_that_figures_need(bench):
+    """One user whose replies take 0.3 s: until five of them began, but no longer than allowed."""
+    with truth_server(tokens=60, tick_ms=5) as (port, _):
+        slow = {"points": [{"concurrency": 1}], "duration_s": 0.2, "needs": {"tokens": 200, "replies": 5}}
+        grown = done(bench(plan(port, "one", **slow, duration_max_s=30))).meta(label="c1")["window"]
+        bound = done(bench(plan(port, "one", **slow, duration_max_s=0.9))).meta(label="c1")["window"]
+        least = done(bench(plan(port, "one", **slow))).meta(label="c1")["window"]
+    assert 1.2 < grown[1] - grown[0] < 30
+    assert bound[1] - bound[0] == pytest.approx(0.9, abs=0.2)
+    assert least[1] - least[0] == pytest.approx(0.2, abs=0.15)
 
 
 def test_a_server_that_dies(bench):

@@ -26,7 +26,7 @@ belongs to the whole server:
     counts      factor on the counters: 1.1 is a server that counts wrong; lag_ms: how late they are
     metrics     0: no /metrics        flush     1, 0: no such endpoint, -1: always refused
     incremental 1: /generate sends only the new text
-    tokenizer   path that /model_info tells
+    model       "truth"; seed: of its random numbers, as /server_info tells it (1); tokenizer: path that /model_info tells
     stall_s     once, stall_at_s after its start, the whole server stands still for so long
 
 GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
@@ -55,7 +55,7 @@ WORDS = (
 clock = time.perf_counter  # the load generator's own, comparable between the processes of a machine
 DEFAULTS: dict[str, Any] = {
     "chunk": 1, "tick_ms": 1, "first_ms": 0, "cached": 0, "body": "chunked", "lines": "lf", "pack": 1, "dialect": "sglang",
-    "counts": 1, "lag_ms": 0, "metrics": 1, "flush": 1, "refuses": [], "pause_ms": 0, "cut_ms": 0.5, "stall_s": 0,
+    "counts": 1, "lag_ms": 0, "metrics": 1, "flush": 1, "refuses": [], "model": "truth", "seed": 1, "pause_ms": 0, "cut_ms": 0.5, "stall_s": 0,
 }  # fmt: skip
 ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 
@@ -330,13 +330,22 @@ class TruthServer:
         if path == "/metrics" and self.settings["metrics"]:
             return 200, self._metrics()
         if path == "/v1/models":
-            return 200, {"object": "list", "data": [{"id": "truth", "object": "model"}]}
+            return 200, {"object": "list", "data": [{"id": self.settings["model"], "object": "model"}]}
         if sglang and path == "/server_info":
             command = "python -m sglang.launch_server --api-key hush-hush --tp 8"
-            return 200, {"version": "0.5.23", "api_key": "hush-hush", "tp_size": 8, "launch_command": command}
+            info = {
+                "version": "0.5.23",
+                "model_path": self.settings["model"],
+                "random_seed": self.settings["seed"],
+            }
+            return 200, {**info, "api_key": "hush-hush", "tp_size": 8, "launch_command": command}
         if sglang and path == "/model_info":
             tokenizer = self.settings.get("tokenizer")
-            return 200, {"model_path": "truth", "tokenizer_path": tokenizer, "is_generation": True}
+            return 200, {
+                "model_path": self.settings["model"],
+                "tokenizer_path": tokenizer,
+                "is_generation": True,
+            }
         if not sglang and path == "/version":
             return 200, {"version": "0.33.0"}
         if path == ("/flush_cache" if sglang else "/reset_prefix_cache") and self.settings["flush"]:
