@@ -362,7 +362,12 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
         await pilot.press(*["j"] * ((names.index("random") - dialog.at) % len(names)))
         await shows(pilot, "random tokens with speculation", "about 3 min")
         await pilot.press(*["j"] * ((names.index("users") - dialog.at) % len(names)))
-        await shows(pilot, "concurrency 1, 4", "2 runs of 20 s at each load, up to 100 s each where the server is slow", "about 2 min")
+        await shows(
+            pilot,
+            "concurrency 1, 4",
+            "2 runs of 20 s at each load, up to 100 s each where the server is slow",
+            "about 2 min",
+        )
         await pilot.press("enter")
         await until(pilot, lambda: asked == [("users", "http://127.0.0.1:30000")])
         await shows(pilot, "kimi-k2.5-eagle3-mem088 ─", "◐ RUNNING", "S stop")
