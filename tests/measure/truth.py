@@ -1,7 +1,7 @@
 """Benches of the load generator against the truth server, and their figures by the moments of the server's own sends.
 
 `CASES` is every dialect with one, 16 and 64 users, closed and open loop, and what goes wrong on a server. `run` measures a
-case, `compare` holds the product's figures against the truth. `test_truth.py` runs some of them, `benchmarks/numbers.py` all.
+case, `compare` holds the product's figures against the truth. `test_truth.py` runs some of them, `benchmarks/true_figures.py` all.
 """
 
 import gzip

@@ -1,6 +1,6 @@
 """The figures of a bench against a server that knows the moments of its sends, in every dialect and whatever goes wrong.
 
-    .venv/bin/python benchmarks/numbers.py [--smoke] [--duration 12] [--only WORDS]
+    .venv/bin/python benchmarks/true_figures.py [--smoke] [--duration 12] [--only WORDS]
 
 The cases are those of tests/measure/truth.py: each dialect of /generate and of SGLang's and vLLM's chat, an event a write,
 several a write, events cut in two, with 1, 16 and 64 users; then open loops, stalls, retraction, errors and early stops. A
