@@ -346,6 +346,28 @@ async def test_average_step_is_the_models_whatever_the_event_loop_does(tmp_path:
     assert (dues[-1] - dues[0]) / 999 == pytest.approx(config.decode_step_s(1) * engine.factor, rel=0.002)
 
 
+async def test_wrong_drafts_change_the_text_from_some_token_on(tmp_path: Path) -> None:
+    said = []
+    for wrong in (0.0, 0.02, 0.02):
+        config = model.Config(
+            True, 8, 0.88, 48, speculative=True, steps=3, draft_tokens=4, wrong_drafts=wrong
+        )
+        engine = Engine(config, _Silent(8, tmp_path), seed=1, configuration="x", launch=len(said))
+        engine._until = lambda due: asyncio.sleep(0, due)  # type: ignore[method-assign]
+        done = asyncio.Event()
+        request = Request("r", PROMPT, 24, 400, ignore_eos=True, stream=False)
+        request.notify = lambda done=done, request=request: done.set() if request.finish else None  # type: ignore[misc]
+        engine.submit(request)
+        task = asyncio.create_task(engine.run())
+        await asyncio.wait_for(done.wait(), 60)
+        task.cancel()
+        said.append(request.output_ids)
+    right, one, other = said
+    assert one == other
+    assert right[0] == one[0]
+    assert right != one
+
+
 async def test_a_full_pool_makes_requests_wait(tmp_path: Path) -> None:
     config = model.Config(True, 8, 0.84, 128, max_total_tokens=512)
     engine = Engine(config, _Silent(8, tmp_path), seed=1, configuration="x", launch=1)

@@ -4,10 +4,13 @@ Speeds mean nothing on a CPU that server and client share; tokens, acceptance an
 """
 
 import contextlib
+import gzip
 import json
 import subprocess
 
 import pytest
+
+from tui.core.decide.same_text import Reply, replies, same_text
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -130,3 +133,24 @@ def test_the_baseline_with_fixed_lengths(host, launched):
     assert record["speculation"] is None
     assert record["tool"]["backend"] == "generate"
     assert said["guards"]["server"] == "ok"
+
+
+def test_greedy_verification_changes_no_text(host, launched):
+    """By chat, and token by token by /generate; at one user and with the same kernels."""
+    exact = {"dtype": "float32"}  # in bfloat16 a step of four tokens rounds otherwise than a step of one
+    amx = {"prefill_attention_backend": "intel_amx", "decode_attention_backend": "intel_amx"}
+    random_ids = ("--set", "dataset=random-ids", "--set", "input_len=32")
+    answered: dict[tuple[str, ...], list[list[Reply]]] = {(): [], random_ids: []}
+    for name, options in (("tiny-drafted", exact), ("tiny-alone", {"eagle3": False, **amx, **exact})):
+        run = launched(name, **options)
+        for asked, found in answered.items():
+            words = ("bench", "cpu-bench", "--run", run, "--set", "concurrency=1", *asked)
+            said = host.eagletui.json(*words, code=None, timeout=300)
+            (rows,) = host.eagletui.home.rglob(f"{said['results'][0]['result']}.rows.jsonl.gz")
+            with gzip.open(rows) as lines:
+                found.append(list(replies(lines)))
+        host.eagletui.json("stop", run, "--yes")
+    for drafted, alone in answered.values():
+        found = same_text([[alone]], [[drafted]])
+        assert found.between.replies >= 4
+        assert found.between.differ == 0, found.examples

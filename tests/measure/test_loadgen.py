@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from truth_server import truth_server
 
+from tui.core.decide import same_text
 from tui.core.measure import metrics
 from tui.core.measure.guards import ServerChecks, judge
 from tui.core.measure.model import GuardStatus
@@ -214,6 +215,25 @@ def test_every_figure_is_the_servers(bench, python):
     hello = under_way.events[0]
     assert hello["sha256"] == hashlib.sha256(LOADGEN.read_bytes()).hexdigest()
     assert bool(hello["uvloop"]) == ("sglang" in python)
+
+
+@pytest.mark.parametrize("python", list(pythons()))
+@pytest.mark.parametrize("api", ["generate", "chat"])
+def test_rows_are_read_as_replies(bench, api, python):
+    """By bytes, as they are written here, whatever a text holds."""
+    with truth_server() as (port, _):
+        under_way = done(bench(plan(port, *SHAPES, api=api), python))
+    with gzip.open(under_way.directory / "c3-1.rows.jsonl.gz", "rb") as lines:
+        found = list(same_text.replies(lines))
+    rows = under_way.rows()
+    assert len(rows) > len(SHAPES)
+    assert [(one.prompt, one.item, one.capped, one.first) for one in found] == [
+        (row["prompt"], row["item"], row["finish"] == "length", row["k1"]) for row in rows
+    ]
+    if api == "generate":
+        assert [json.loads(b"[%b]" % one.ids) for one in found] == [row["ids"] for row in rows]
+    else:
+        assert [same_text._decoded(one) for one in found] == ["".join(row["texts"]) for row in rows]
 
 
 def test_times_are_in_order(bench):

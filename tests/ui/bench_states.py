@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tui.core.measure.model import (
+    Alike,
     ArmFigure,
     ArmState,
     ArmStatus,
@@ -19,8 +20,10 @@ from tui.core.measure.model import (
     LoadPoint,
     MeasuredServer,
     Result,
+    SameText,
     SpecConfig,
     Speculation,
+    TextExample,
     Throughput,
     Tool,
     Verdict,
@@ -178,6 +181,16 @@ C_SLOWER = verdict(
 D_SLOWER = verdict(
     "D", VerdictKind.SLOWER, 0.822, (0.811, 0.833),
     "D is 17.8 % slower than B   (95 % CI 16.7 … 18.9, 3 launch pairs, paired ABBA)   89.5 → 73.6 tok/s",
+)  # fmt: skip
+C_CHANGES = verdict(
+    "C", VerdictKind.INDISTINCT, 1.003, (0.996, 1.011),
+    "B and C: not distinguishable (−0.4 … +1.1 %, 3 pairs). To see 1 % you need 5 pairs (~50 min). · C changes the text",
+    reasons=("C changes the text: 120 of 240 replies differ, B against itself 0 of 230 (p < 0.001, over prompts)",),
+    facts=("replies: 120 of 240 differ (B against itself: 0 of 230), first at token 3, median 41",),
+    same_text=SameText(
+        Alike(240, 120, 80, 40, 3, 41.0), Alike(230, 0, 78, 0), "launches", 0.0001, True,
+        (TextExample(12, 3, "is the answer", "was\x1b[31m the answer"),),
+    ),
 )  # fmt: skip
 INDISTINCT = verdict(
     "B", VerdictKind.INDISTINCT, 1.003, (0.996, 1.011),

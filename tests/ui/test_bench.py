@@ -21,6 +21,7 @@ from tui.core.experiment import runner as experiment
 from tui.core.log.diagnosis import Diagnosis
 from tui.core.measure.model import ArmStatus, ExperimentState, LoadPoint, VerdictKind
 from tui.core.results import store
+from tui.screens.bench_details import text_of, verdict_lines
 from tui.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
 from tui.screens.dialogs import Confirm, Facts
 from tui.widgets.bench.arm_card import ratio_color
@@ -329,6 +330,19 @@ async def test_v_shows_the_verdict_with_what_it_rests_on_and_why_a_cycle_is_dear
         )  # fmt: skip
         await pilot.press("y", "escape")
         await until(pilot, lambda: pilot.app.screen.NAME == "Bench")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_draft_that_changes_the_text_is_said_at_every_size(size):
+    state = bench_states.finished(verdicts=(bench_states.B_FASTER, bench_states.C_CHANGES))
+    async with panel().run_test(size=size) as pilot:
+        await on_bench(pilot, state)
+        await pilot.press("right", "right")  # the row of the selected arm stays where rows are few
+        await shows(pilot, "B and C: not distinguishable", "· C changes the text")
+    comparison = compare(state)
+    details = text_of(verdict_lines(comparison, comparison.arm("C"), 70))
+    assert "replies: 120 of 240 differ (B against itself: 0 of 230)" in details
+    assert "token 3 of the reply to item 12\n  B  is the answer\n  C  was the answer" in details
 
 
 async def test_enter_shows_every_run_with_all_guards():

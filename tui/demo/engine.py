@@ -60,7 +60,9 @@ class Request:
     finish: dict[str, object] | None = None
     aborted: bool = False
     notify: Callable[[], None] = lambda: None  # called after every step that brought tokens, and at the end
+    # Both are seeded by the prompt alone: at temperature 0 every server answers alike.
     text_rng: random.Random = field(default_factory=random.Random)
+    draft_rng: random.Random = field(default_factory=random.Random)
 
     @property
     def reserved(self) -> int:
@@ -171,7 +173,7 @@ class Engine:
         """Queues a request."""
         request.queued = time.monotonic()
         digest = hashlib.sha256(request.prompt.encode()).digest()
-        request.text_rng = random.Random(digest)
+        request.text_rng, request.draft_rng = random.Random(digest), random.Random(digest[::-1])
         request.natural_length = 120 + int(request.text_rng.gammavariate(2.2, 170.0))
         spread = model.PROMPT_ACCEPT_SPREAD * model.unit_normal("prompt", digest.hex())
         request.accept_scale = model.RANDOM_PROMPT_ACCEPT if request.random_prompt else 1.0 + spread / 3
@@ -360,6 +362,8 @@ class Engine:
                 self.running.remove(request)
                 self._finish(request, {"type": "stop", "matched": MATCHED_STOP})
                 return added
+            if self.config.speculative and request.draft_rng.random() < self.config.wrong_drafts:
+                request.text_rng.random()  # from here on it is another text
             token = request.text_rng.randrange(len(VOCABULARY))
             request.output_ids.append(1000 + token)
             request.words.append(VOCABULARY[token])

@@ -139,6 +139,7 @@ class Config:
     topk: int = 1
     matching_draft: bool = True  # an EAGLE-3 draft under the algorithm EAGLE is accepted but never agrees
     simulated_accept: float | None = None
+    wrong_drafts: float = 0.0  # chance of a token to be a draft that was accepted although it is wrong
     custom_allreduce: bool = False
     context_len: int = CONTEXT_LEN
     kv_fp8: bool = False

@@ -28,6 +28,7 @@ from tui.demo.startup import SLOW_TOKENIZER, SchedulerFailed, Startup, failure_l
 ROOT = "EAGLETUI_DEMO_ROOT"  # the simulated host's directory; also says that this is the simulated host
 HOST = "EAGLETUI_DEMO_HOST"  # "pid start" of the process behind which this host ends
 SPEED, SEED = "EAGLETUI_DEMO_SPEED", "EAGLETUI_DEMO_SEED"
+WRONG_DRAFTS = "EAGLETUI_DEMO_WRONG_DRAFTS"  # share of tokens that a broken verification lets through
 BIND_FAILED = 3
 IDLE_AFTER_S = 0.4  # GPUs are told of an idle server only then: pauses between requests are no idle time
 TOKENIZER_WARNING_S = 20.0  # model seconds; never more often than once in two real seconds
@@ -587,6 +588,7 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
     try:
         speed = number(env, SPEED, 20.0)
         seed = int(number(env, SEED, 1.0))
+        wrong_drafts = number(env, WRONG_DRAFTS, 0.0)
     except ValueError as error:
         out.raw(f"{arguments.PROG}: error: {error}\n")
         return 2
@@ -618,7 +620,8 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
     _pause(began, model.LAUNCH_S, speed)
     now = gpus.read(root / "gpu")
     taken = [max(0.0, now[gpu].memory_used_mib / 1024 - 0.01) for gpu in gpu_of_rank]
-    config = replace(config, free_gib=model.FREE_BEFORE_LOAD_GIB - max(taken))
+    free_gib = model.FREE_BEFORE_LOAD_GIB - max(taken)
+    config = replace(config, free_gib=free_gib, wrong_drafts=wrong_drafts)
     server = Server(
         args,
         config,

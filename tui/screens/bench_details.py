@@ -85,6 +85,13 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
             lines += [[], [(title, "strong!")]]
             for text in texts:
                 lines += _paragraph(one_line(text), width)
+    if verdict.same_text is not None and verdict.same_text.examples:
+        lines += [[], [("Where replies part", "strong!")]]
+        for example in verdict.same_text.examples:
+            item = "" if example.item is None else f" of the reply to item {example.item}"
+            lines.append([(f"token {example.token:,}{item}", "muted")])
+            for figure, text in ((verdict.a, example.a), (verdict.b, example.b)):
+                lines.append([(f"  {figure.ref}  ", "muted"), (one_line(text), "text")])
     return lines
 
 

@@ -20,6 +20,7 @@ from tui.core.errors import UsageError
 from tui.core.measure import allreduce
 from tui.core.measure.model import ArmFigure, LoadPoint, Verdict, VerdictKind
 from tui.core.results import store
+from tui.core.results.codec import to_json
 from tui.output import emit, say
 
 _NAMES = string.ascii_uppercase
@@ -106,6 +107,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "mde": verdict.mde,
         "by_chance": verdict.by_chance,
         "noise_floor": verdict.noise_floor,
+        "same_text": to_json(verdict.same_text),
         "results": list(verdict.result_ids),
         "error": "invalid" if verdict.verdict is VerdictKind.INVALID else None,
     }

@@ -17,6 +17,7 @@ from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import comparisons, is_over, measured, plan_of, side_of_arm
 from tui.core.measure.model import Result, Verdict
+from tui.core.results.replies import with_replies
 
 Records = Callable[[str], ExperimentRecord | None]
 _Question = tuple[str, frozenset[str]]  # an experiment, and two letters
@@ -67,7 +68,8 @@ def verdicts(
                 others |= _compared(case, newest)
         cases.append(case)
     shares = [case for question, case in others.items() if question not in questions]
-    return judge_all([*cases, *shares])[: len(cases)]
+    judged = judge_all([*cases, *shares])[: len(cases)]
+    return tuple(with_replies(verdict, case.a, case.b) for verdict, case in zip(judged, cases, strict=True))
 
 
 def _measured(record: ExperimentRecord, stored: Sequence[Result], like: Setting) -> _Experiment:

@@ -23,6 +23,7 @@ from tui.core.measure.model import (
 )
 from tui.core.records import LaunchRecord
 from tui.core.results import store
+from tui.core.results.replies import with_replies
 
 _MAY_PASS = frozenset(["client_cpu", "client_lag", "steady", "foreign", "clocks", "errors"])  # guards
 _MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
@@ -54,7 +55,7 @@ def verdicts_of(
             statistics.median(took) if took else None,
             record.profile.margin,
         )
-        judged = judge_all(
+        cases = [
             replace(
                 case,
                 a=side_of_arm(record, a, here),
@@ -62,8 +63,11 @@ def verdicts_of(
                 plan=plan_of(record, (a, b), here, chosen, over=over),
             )
             for a, b in comparisons(record)
-        )
-        found += [replace(verdict, point=verdict.point or point) for verdict in judged]
+        ]
+        found += [
+            replace(with_replies(verdict, case.a, case.b), point=point)
+            for verdict, case in zip(judge_all(cases), cases, strict=True)
+        ]
     return tuple(found)
 
 

@@ -335,6 +335,40 @@ class ArmFigure:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Replies to equal prompts, held against each other."""
+
+    replies: int  # compared
+    differ: int  # of them
+    prompts: int
+    prompts_differ: int  # whose first comparison differs
+    first_token: int | None = None  # the earliest that differs, counted from 1
+    median_token: float | None = None  # over the replies that differ
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """Where two replies part: what both say there, or their token ids."""
+
+    item: int | None  # of the dataset
+    token: int
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class SameText:
+    """Whether B answers as A does at temperature 0, and A as A does."""
+
+    between: Alike  # B against A
+    own: Alike | None  # A against itself
+    own_of: str | None  # launches, runs (of one launch): what `own` compares
+    p: float | None  # that B differs so much by chance, as A differs from itself
+    changes: bool | None  # more than A by itself; None: nothing says how much that is
+    examples: tuple[TextExample, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """B against A: the level of replication is always stated."""
 
@@ -355,6 +389,7 @@ class Verdict:
     by_chance: float | None = None  # of a screening: how often two of the same would look different, at most
     facts: tuple[str, ...] = ()  # what was measured and how, one line each
     result_ids: tuple[str, ...] = ()
+    same_text: SameText | None = None  # None: no replies that can be compared
 
 
 # --- live -----------------------------------------------------------------------------------------------------------

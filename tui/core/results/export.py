@@ -18,6 +18,7 @@ import tui
 from tui.core.decide import planned, stats
 from tui.core.decide.pairing import Launch, Setting, Side, configuration, launches, setting
 from tui.core.decide.phrases import count, load_words, sets_words
+from tui.core.decide.same_text import fact
 from tui.core.decide.verdicts import screened_words
 from tui.core.decide.yardsticks import DEFAULT, metric
 from tui.core.errors import UsageError
@@ -233,7 +234,10 @@ def _verdicts(groups: Sequence[_Group], stored: tuple[Result, ...]) -> list[str]
         except UsageError as error:  # a launch is on both sides
             said.append(f"no verdict: {error.message}")
             continue
-        said += [verdict.text for verdict in verdicts]
+        for verdict in verdicts:
+            said.append(verdict.text)
+            if verdict.same_text is not None:
+                said.append(f"{verdict.b.ref} against {first.name}, {fact(verdict.same_text, first.name)}")
         if screened := screened_words(verdicts):
             said.append(screened)
     for group in groups:

@@ -13,7 +13,7 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,12 @@ _ROWS_LIMIT = 1 << 30  # bytes of rows, unpacked
 _STALE_S = 3600.0  # a temporary file this old belongs to a process that was killed
 
 
+Stamp = tuple[int, int, int]  # time, size and inode of a file: others where it was replaced
+
+
 @dataclass(frozen=True)
 class _Seen:
-    stamp: tuple[int, int, int]
+    stamp: Stamp
     result: Result | None  # None: cannot be read
 
 
@@ -134,6 +137,10 @@ def _load(path: Path) -> Result | None:
     return result if result.result_id == path.stem else None
 
 
+def _stamp(info: os.stat_result) -> Stamp:
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
 def _seen(path: Path) -> _Seen | None:
     """The record at `path`, read again only where the file is another; None where there is none."""
     try:
@@ -141,7 +148,7 @@ def _seen(path: Path) -> _Seen | None:
     except OSError:
         _index.pop(path, None)
         return None
-    stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
+    stamp = _stamp(info)
     known = _index.get(path)
     if known is None or known.stamp != stamp:
         whole = stat.S_ISREG(info.st_mode) and info.st_size <= _RECORD_LIMIT
@@ -175,6 +182,25 @@ def unreadable() -> int:
     return sum(known.result is None for known in _all_seen())
 
 
+def rows_stamp(result_id: str) -> Stamp | None:
+    """What changes when the rows of a result do; None where none were stored."""
+    try:
+        return _stamp(os.stat(_rows_path(result_id)))
+    except OSError:
+        return None
+
+
+def row_lines(result_id: str) -> Iterator[bytes]:
+    """The file of raw rows, a line at a time, the one of meta first; errors as of `rows`."""
+    try:
+        with gzip.open(_rows_path(result_id), "rb") as file:
+            yield from file
+    except FileNotFoundError:
+        return
+    except (OSError, EOFError, zlib.error):
+        raise _damaged(result_id) from None
+
+
 def rows(result_id: str) -> list[dict[str, Any]]:
     """The raw rows, one request each; empty where none were stored. Raises EagletuiError where they are damaged."""
     return raw(result_id)[1]
@@ -194,14 +220,18 @@ def raw(result_id: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     except (OSError, EOFError, ValueError, zlib.error, RecursionError):
         found = [None]
     if not all(isinstance(row, dict) for row in found):
-        raise EagletuiError(
-            f"the rows of {result_id} are damaged: {path}",
-            "its stored figures stand, they only cannot be computed anew",
-            slug="broken_rows",
-        )
+        raise _damaged(result_id)
     if found and isinstance(meta := found[0].get("meta"), dict):
         return meta, found[1:]
     return None, found
+
+
+def _damaged(result_id: str) -> EagletuiError:
+    return EagletuiError(
+        f"the rows of {result_id} are damaged: {_rows_path(result_id)}",
+        "its stored figures stand, they only cannot be computed anew",
+        slug="broken_rows",
+    )
 
 
 def recompute(result: Result) -> Result | None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.comparison import ArmView, Comparison
+from tui.core.decide.same_text import mark
 from tui.core.measure.model import ArmStatus, VerdictKind
 from tui.core.text import one_line
 from tui.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of, words
@@ -47,7 +48,12 @@ def verdict_runs(view: ArmView, pairs: int, width: int) -> list[Run]:
     """What there is to say of an arm against another, in at most `width` cells."""
     if view.verdict is not None:
         glyph, color = ("◐", "accent") if view.waiting else GLYPHS[view.verdict.verdict]
-        return sentence_runs((f"{glyph} ", color), view.verdict.text, width)
+        found, text = view.verdict.same_text, view.verdict.text
+        if found is None or not found.changes:
+            return sentence_runs((f"{glyph} ", color), text, width)
+        warning: Run = (mark(view.letter), "warn!")
+        said = sentence_runs((f"{glyph} ", color), text.removesuffix(warning[0]), width - cells(warning[0]))
+        return [*said, warning]
     if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED):
         glyph, color = ("✗", "err") if view.arm.status is ArmStatus.FAILED else ("–", "muted")
         why = one_line(view.arm.reason or (view.arm.cause or "").replace("_", " "))
