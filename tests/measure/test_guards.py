@@ -135,6 +135,12 @@ def test_a_good_run_counts_and_every_condition_says_its_figure():
             "stood still for 0.50% of the window (limit 0.5%), for 64 ms at most",
         ),
         (
+            "client_lag",  # many small ones, on both ends of replies of 0.4 s
+            None,
+            steady_meta(client={"cpu_fraction": 0.1, "lost_s": 0.0, "late_mean_ms": 2.01}),
+            "chunks were stamped 2.01 ms late on average (limit 2.00 ms, 0.5% of a reply)",
+        ),
+        (
             "client_lag",  # a freeze is one sample of the loop's lag, and is seen all the same
             None,
             steady_meta(client={"cpu_fraction": 0.1, "lost_s": 2.0, "loop_lag_p99_ms": 1.0, "loop_lag_max_ms": 2005.0}),
@@ -216,7 +222,7 @@ def test_heat_and_supply_slow_a_run_down_and_the_power_cap_is_told(mask):
 def test_limits_are_not_crossed_by_what_is_just_on_them():
     told = steady_meta(
         window=[0.2, 10.2],
-        client={"cpu_fraction": 0.8, "lost_s": 0.05, "loop_lag_max_ms": 55.0},
+        client={"cpu_fraction": 0.8, "lost_s": 0.05, "late_mean_ms": 1.99, "loop_lag_max_ms": 99.0},
         graph={"on": 99, "off": 1},
         counters=counters({"sglang:generation_tokens_total": 824}),  # 0.485 %
     )
@@ -225,7 +231,7 @@ def test_limits_are_not_crossed_by_what_is_just_on_them():
     assert found.valid
     assert "became 1.9% longer" in guard_of(found, "steady").text
     assert found.suspicious[-1] == (
-        "the load generator was late by 55 ms once: a tail of the latencies may be its own"
+        "the load generator was late by 99 ms once: a tail of the latencies may be its own"
     )
 
 

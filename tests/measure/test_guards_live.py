@@ -61,9 +61,9 @@ class Setting:
 
 
 # What a limit lets pass, and what it does not: 0.5 %, (cached - 64) of 201 tokens, 2 %, 50 ms, 80 %, 1 %.
-INSIDE = Setting(counts=1.0045, cached=66, slower=1.005, freeze_s=0.03, cpu_share=0.795, eager=1)
+INSIDE = Setting(counts=1.0045, cached=66, slower=1.005, freeze_s=0.08, cpu_share=0.795, eager=1)
 OUTSIDE = Setting(
-    counts=1.012, cached=67, slower=1.3, freeze_s=0.2, cpu_share=0.805, eager=2, mask="0x44", foreign=True, forced="2.5",
+    counts=1.012, cached=67, slower=1.3, freeze_s=0.3, cpu_share=0.805, eager=2, mask="0x44", foreign=True, forced="2.5",
     duration_s=9.9, restarted=True, lies=True, fails=True,
 )  # fmt: skip
 GUARDS = (

@@ -21,7 +21,8 @@ CLIENT_CPU = 0.8
 WINDOW_S = 10.0
 WINDOW_TOKENS = 500
 WINDOW_REPLIES = 5  # that TTFT and end-to-end times need (`yardsticks`); a rate needs none
-LOST_SHARE = 0.005
+LOST_SHARE = 0.005  # of the window, by freezes; of a reply's time, by stamps that are late
+LATE_ONCE_MS = 50.0
 SEND_LAG_MS = 2.0  # that an open loop may send late by on average, on any machine
 SEND_LAG_SHARE = 0.02  # of the mean TTFT
 TAIL_SHARE = 0.05  # of the longest TTFT: a client that was later once may be in a tail
@@ -71,7 +72,7 @@ def judge(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerChecks)
             _chunks(rows),
             _cache(rows, meta, found),
             _client_cpu(found),
-            _client_lag(found),
+            _client_lag(rows, found),
             _steady(meta, found),
             _overload(meta, found),
             _foreign(meta),
@@ -214,7 +215,7 @@ def _client_cpu(found: Figures) -> Guard:
     return _guard("client_cpu", load > CLIENT_CPU, text, load, CLIENT_CPU)
 
 
-def _client_lag(found: Figures) -> Guard:
+def _client_lag(rows: Sequence[Row], found: Figures) -> Guard:
     """What the generator missed while it did not run: freezes of any length count by their length, and nothing else."""
     client, window = found.client, found.window
     if client is None or client.lost_s is None or window is None:
@@ -223,12 +224,20 @@ def _client_lag(found: Figures) -> Guard:
     text = f"the load generator stood still for {share:.2%} of the window (limit {LOST_SHARE:.1%})"
     if client.loop_lag_max_ms is not None and client.lost_s:
         text += f", for {client.loop_lag_max_ms:.0f} ms at most"
-    sent, ttft = client.send_lag_mean_ms, found.latencies.ttft
-    if share <= LOST_SHARE and found.backlog is not None and sent is not None and ttft and ttft.mean:
+    if share > LOST_SHARE:
+        return _guard("client_lag", True, text, share, LOST_SHARE)
+    took = [row["t_last"] - row["t_first"] for row in rows if not row["err"] and row["gaps_us"]]
+    late_ms, sent_ms, ttft = client.late_mean_ms, client.send_lag_mean_ms, found.latencies.ttft
+    if late_ms is not None and took:
+        limit = LOST_SHARE * 1000 * sum(took) / len(took)
+        if late_ms > limit:
+            text = f"chunks were stamped {late_ms:.2f} ms late on average (limit {limit:.2f} ms, {LOST_SHARE:.1%} of a reply)"
+            return _guard("client_lag", True, text, late_ms, limit)
+    if found.backlog is not None and sent_ms is not None and ttft and ttft.mean:
         limit = max(SEND_LAG_MS, SEND_LAG_SHARE * ttft.mean)
-        text += f"; requests were sent {sent:.1f} ms late on average (limit {limit:.1f} ms)"
-        return _guard("client_lag", sent > limit, text, sent, limit)
-    return _guard("client_lag", share > LOST_SHARE, text, share, LOST_SHARE)
+        text += f"; requests were sent {sent_ms:.1f} ms late on average (limit {limit:.1f} ms)"
+        return _guard("client_lag", sent_ms > limit, text, sent_ms, limit)
+    return _guard("client_lag", False, text, share, LOST_SHARE)
 
 
 def _steady(meta: Meta, found: Figures) -> Guard:
@@ -376,7 +385,7 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
     if (meta.get("counters") or {}).get("after") and not meta["counters"].get("idle", True):
         said.append("the server was not idle before and after the run")
     lag, ttft = found.client.loop_lag_max_ms if found.client else None, found.latencies.ttft
-    if lag and ttft and ttft.max and lag > max(5.0, TAIL_SHARE * ttft.max):
+    if lag and ttft and ttft.max and lag > max(LATE_ONCE_MS, TAIL_SHARE * ttft.max):
         said.append(
             f"the load generator was late by {lag:.0f} ms once: a tail of the latencies may be its own"
         )

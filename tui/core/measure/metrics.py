@@ -356,6 +356,7 @@ def _client(meta: Meta) -> ClientLoad | None:
     return ClientLoad(
         cpu_fraction=client.get("cpu_fraction"),
         lost_s=client.get("lost_s"),
+        late_mean_ms=client.get("late_mean_ms"),
         loop_lag_p99_ms=client.get("loop_lag_p99_ms"),
         loop_lag_max_ms=client.get("loop_lag_max_ms"),
         send_lag_mean_ms=client.get("send_lag_mean_ms"),

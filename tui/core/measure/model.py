@@ -234,9 +234,9 @@ class ClientLoad:
     """Whether the load generator itself was the bottleneck."""
 
     cpu_fraction: float | None = None  # of one core
-    lost_s: float | None = (
-        None  # in the window: the sum of what its loop was late by, 5 ms each time left out
-    )
+    # In the window: the sum of what its loop was late by, 50 ms each time left out.
+    lost_s: float | None = None
+    late_mean_ms: float | None = None  # of the stamp of a chunk at any moment of the window
     loop_lag_p99_ms: float | None = None
     loop_lag_max_ms: float | None = None
     send_lag_mean_ms: float | None = None  # from when a request was due to when it was sent
