@@ -492,10 +492,10 @@ def experiment(
 @click.argument("refs", nargs=-1, required=True, metavar="A B [C]...")
 @click.option(
     "--metric",
-    default="per_user_tok_s",
-    show_default=True,
+    default=None,
+    show_default="per_user_tok_s, of searches what they found",
     metavar="M",
-    help="Also output_tok_s, ttft_ms, p99_itl_ms, …",
+    help="Also output_tok_s, goodput_req_s, ttft_ms, p99_itl_ms, …",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 @click.option("--rate", type=_Above(), metavar="R", help="At so many requests a second alone.")
@@ -509,7 +509,7 @@ def experiment(
 @json_option
 def compare(
     refs: tuple[str, ...],
-    metric: str,
+    metric: str | None,
     concurrency: int | None,
     rate: float | None,
     margin: float | None,

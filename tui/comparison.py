@@ -14,7 +14,7 @@ from tui.core.decide.economics import Economics
 from tui.core.decide.pairing import Side, pair_up
 from tui.core.decide.pairing import launches as measured_launches
 from tui.core.decide.payoff import payoff
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.yardsticks import Metric, default_for, metric
 from tui.core.errors import UsageError
 from tui.core.measure.model import (
     ArmState,
@@ -22,6 +22,7 @@ from tui.core.measure.model import (
     ExperimentState,
     Guard,
     GuardStatus,
+    Held,
     LiveRun,
     LoadPoint,
     Result,
@@ -46,10 +47,10 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class RunMark:
-    """One run: whether it counts, and its per-user tok/s."""
+    """One run: whether it counts, and the figure that arms are compared by."""
 
     mark: Mark
-    tok_s: float | None = None
+    tok_s: float | None = None  # per-user tok/s; of a search, the highest load that holds
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,29 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class SearchedLoad:
+    """One load that searches of an arm measured, all of them together."""
+
+    load: float
+    results: tuple[Result, ...]
+
+    @property
+    def held(self) -> Held:
+        """Its replies against the limits."""
+        found = [result.slo for result in self.results if result.slo is not None]
+        return Held(found[0].limits, sum(one.replies for one in found), sum(one.met for one in found))
+
+
+@dataclass(frozen=True)
 class ArmView:
-    """One arm at one load."""
+    """One arm at one load, or with what its searches found."""
 
     arm: ArmState
     title: str
     changes: str  # what differs from its profile
     launches: tuple[Launch, ...]
-    tok_s: float | None = None
+    tok_s: float | None = None  # per-user tok/s; of searches, the highest load that holds
+    loads: tuple[SearchedLoad, ...] = ()  # of searches, growing
     ratio: float | None = None  # to the arm it is compared with
     pairs: int = 0  # complete ones
     verdict: Verdict | None = None
@@ -82,6 +98,13 @@ class ArmView:
     ttft_ms: float | None = None
     power_w: float | None = None
     memory_mib: float | None = None
+
+    @property
+    def knee(self) -> float | None:
+        """The highest load that holds, of all searches together; None before the first has its answer."""
+        fails = min((one.load for one in self.loads if not one.held.holds), default=math.inf)
+        holding = [one.load for one in self.loads if one.held.holds and one.load < fails]
+        return max(holding, default=None) if self.results else None
 
     @property
     def letter(self) -> str:
@@ -165,6 +188,11 @@ class Comparison:
     arms: tuple[ArmView, ...]
     economics: tuple[ArmEconomics, ...] = ()  # of the arms with speculation
 
+    @property
+    def metric(self) -> Metric:
+        """What the arms are compared by."""
+        return metric(default_for(self.point))
+
     def arm(self, letter: str | None) -> ArmView | None:
         """The arm of a letter."""
         return next((view for view in self.arms if view.letter == letter), None)
@@ -185,7 +213,7 @@ def compare(state: ExperimentState, point: LoadPoint | None = None) -> Compariso
     found = []
     for view in views.values():
         base = views.get(view.arm.against) if view.arm.against else None
-        ratio, pairs = (None, 0) if base is None else _so_far(base, view)
+        ratio, pairs = (None, 0) if base is None else _so_far(base, view, metric(default_for(at)))
         waiting = False
         if view.verdict is not None:
             ratio, pairs = view.verdict.ratio, view.verdict.n_pairs
@@ -193,13 +221,15 @@ def compare(state: ExperimentState, point: LoadPoint | None = None) -> Compariso
                 not state.finished and view.verdict.verdict is VerdictKind.INDISTINCT and pairs < state.pairs
             )
         found.append(replace(view, ratio=ratio, pairs=pairs, waiting=waiting, best=view.letter == best))
-    return Comparison(state, at, tuple(found), _economics(found))
+    # Two searches end at two loads: a cycle at one is no match for a step at the other.
+    return Comparison(state, at, tuple(found), _economics(found) if at.search is None else ())
 
 
 def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -> ArmView:
     results = [result for result in arm.results if result.point == point]
-    live = arm.live if arm.live is not None and arm.live.point == point else None
-    launches = _launches(state, arm, results, live)
+    live = arm.live if arm.live is not None and (point.search or arm.live.point == point) else None
+    yardstick = metric(default_for(point))
+    launches = _launches(state, arm, results, live, yardstick)
     valid = [result for result in results if result.valid]
     running = live if not results else None  # before its first run is done, an arm shows what is seen
     accept, cycle = _speculation(valid)
@@ -208,7 +238,8 @@ def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -
         title=title,
         changes=", ".join(f"{one_line(key, 60)} = {_word(value)}" for key, value in arm.sets.items()),
         launches=launches,
-        tok_s=_figure(launches),
+        tok_s=_figure(launches, yardstick),
+        loads=_searched(arm.results) if point.search else (),
         verdict=verdict_of(state, arm, point),
         live=live,
         accept=accept if running is None else running.accept_length,
@@ -229,6 +260,15 @@ def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -
     )
 
 
+def _searched(results: Sequence[Result]) -> tuple[SearchedLoad, ...]:
+    groups: dict[float, list[Result]] = {}
+    for result in results:
+        load = result.load.rate if result.load.concurrency is None else result.load.concurrency
+        if load is not None and result.slo is not None:
+            groups.setdefault(float(load), []).append(result)
+    return tuple(SearchedLoad(load, tuple(groups[load])) for load in sorted(groups))
+
+
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -236,7 +276,11 @@ def _word(value: object) -> str:
 
 
 def _launches(
-    state: ExperimentState, arm: ArmState, results: Sequence[Result], live: LiveRun | None
+    state: ExperimentState,
+    arm: ArmState,
+    results: Sequence[Result],
+    live: LiveRun | None,
+    yardstick: Metric,
 ) -> tuple[Launch, ...]:
     """Runs by launch, those to come too."""
     groups: dict[object, list[Result]] = {}
@@ -251,13 +295,13 @@ def _launches(
     for number in range(total):
         own = done[number] if number < len(done) else []
         marks = [
-            RunMark(Mark.MEASURED if result.valid else Mark.INVALID, result.throughput.per_user_tok_s)
-            for result in own
+            RunMark(Mark.MEASURED if result.valid else Mark.INVALID, yardstick.of(result)) for result in own
         ]
         complete = state.finished or number < arm.launches_done
         if not complete:
             if live is not None and under_way and number == arm.launches_done:
-                marks.append(RunMark(Mark.LIVE, per_user(live) if live.phase == "window" else None))
+                seen = live.phase == "window" and not yardstick.of_search
+                marks.append(RunMark(Mark.LIVE, per_user(live) if seen else None))
             later = Mark.SKIPPED if arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) else Mark.QUEUED
             marks += [RunMark(later)] * (runs - len(marks))
         launches.append(Launch(tuple(marks), tuple(own), complete and bool(own)))
@@ -271,22 +315,22 @@ def per_user(live: LiveRun) -> float | None:
     return live.tok_s / live.active if live.tok_s is not None and live.active else live.tok_s
 
 
-def launch_means(launches: Sequence[Launch]) -> list[float]:
-    """Mean of the logarithm of per-user tok/s over the runs of each launch that count."""
+def launch_means(launches: Sequence[Launch], yardstick: Metric) -> list[float]:
+    """Mean of the logarithm of the figure over the runs of each launch that count."""
     results = [result for launch in launches for result in launch.results]
-    return [launch.datum for launch in measured_launches(results, metric(DEFAULT))]
+    return [launch.datum for launch in measured_launches(results, yardstick)]
 
 
-def _figure(launches: Sequence[Launch]) -> float | None:
-    means = launch_means(launches)
+def _figure(launches: Sequence[Launch], yardstick: Metric) -> float | None:
+    means = launch_means(launches, yardstick)
     return math.exp(statistics.fmean(means)) if means else None
 
 
-def _so_far(base: ArmView, view: ArmView) -> tuple[float | None, int]:
+def _so_far(base: ArmView, view: ArmView, yardstick: Metric) -> tuple[float | None, int]:
     """Ratio of the complete launch pairs, and how many there are."""
     sides = [
         measured_launches(
-            [r for launch in side.launches if launch.complete for r in launch.results], metric(DEFAULT)
+            [r for launch in side.launches if launch.complete for r in launch.results], yardstick
         )
         for side in (base, view)
     ]

@@ -163,6 +163,13 @@ def plural(count: int, noun: str) -> str:
 
 def runs_words(bench: "BenchProfile") -> str:
     """`3 runs of 60 s, up to 300 s each where the server is slow`: what is known before a bench begins."""
+    if bench.search is not None:
+        searches = f"{bench.runs} {'search' if bench.runs == 1 else 'searches'}"
+        loads, longest = bench.search.most_points, bench.warmup_s + bench.duration_max_s
+        return (
+            f"{searches} of at most {loads} loads, {bench.duration_s:g} to {bench.duration_max_s:g} s each, "
+            f"at most {duration(bench.runs * loads * longest)} in all"
+        )
     words = f"{plural(bench.runs, 'run')} of {bench.duration_s:g} s"
     if len(bench.points) > 1:
         words += " at each load"

@@ -28,6 +28,7 @@ belongs to the whole server:
     incremental 1: /generate sends only the new text
     model       "truth"; seed: of its random numbers, as /server_info tells it (1); tokenizer: path that /model_info tells
     stall_s     once, stall_at_s after its start, the whole server stands still for so long
+    slots       replies that are generated at a time; others wait for their first token
 
 GET /truth is what happened, in order: {"what": "generate" | "chat" | the path of anything else, "body", and of a reply
 "connection": its number, "at": when it was read, "sends": [(when a chunk was handed to the socket, tokens so far)],
@@ -280,6 +281,7 @@ class TruthServer:
         self.tasks: set[asyncio.Task[None]] = set()
         self.began = clock()
         self.stall_s = self.settings["stall_s"]
+        self.slots = asyncio.Semaphore(int(settings.get("slots", 1_000_000)))
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Requests on one connection, one after another."""
@@ -395,7 +397,8 @@ class TruthServer:
         self.events.append(event)
         self.running += 1
         try:
-            goes_on = await self._send(reader, writer, reply, event)
+            async with self.slots:
+                goes_on = await self._send(reader, writer, reply, event)
         finally:
             self.running -= 1
         if event["whole"]:

@@ -1,7 +1,9 @@
 """Experiments as the bench screen sees them, with the figures of the motivating case."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from tui.core.measure.capacity import answer
 from tui.core.measure.model import (
     Alike,
     ArmFigure,
@@ -14,13 +16,16 @@ from tui.core.measure.model import (
     GpuUse,
     Guard,
     GuardStatus,
+    Held,
     Latencies,
+    Limits,
     LiveRun,
     Load,
     LoadPoint,
     MeasuredServer,
     Result,
     SameText,
+    Search,
     SpecConfig,
     Speculation,
     TextExample,
@@ -303,6 +308,39 @@ def one_arm(**changes: object) -> ExperimentState:
         verdicts=(), left_s=95.0,
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+SEARCH = Search(Limits(ttft_ms=500.0, tpot_ms=30.0), "concurrency", 1.0, 64.0)
+SHARES = {1: 100, 2: 100, 4: 99, 8: 41, 6: 98, 7: 94}  # of 100 replies, in the order measured
+
+
+def searched(letter: str = "A", shares: Mapping[int, int] = SHARES) -> tuple[Result, ...]:
+    """The loads of a search and its answer."""
+    base = result(letter, 1, 1, 80.0)
+    found = [
+        replace(
+            base,
+            result_id=f"bench-{letter}1-c{load}-1",
+            load=replace(base.load, concurrency=load),
+            slo=Held(SEARCH.limits, 100, met),
+            throughput=replace(base.throughput, per_user_tok_s=80.0 - load, goodput_req_s=met / 10),
+        )
+        for load, met in shares.items()
+    ]
+    return (*found, answer(found, SEARCH, f"bench-{letter}1-max-1"))
+
+
+def searching(*, over: bool = True) -> ExperimentState:
+    """A search for the highest load, over or in its third load."""
+    bench = replace(BENCH, name="capacity", points=(LoadPoint(search="concurrency"),), search=SEARCH, runs=1)
+    found = searched()
+    live = replace(LIVE, point=LoadPoint(concurrency=4), run_index=1)
+    server = arm(
+        "A", profile="kimi-k2.5-baseline", sets={}, launches_done=int(over), launches_total=1,
+        status=ArmStatus.MEASURED if over else ArmStatus.RUNNING,
+        results=found if over else found[:2], live=None if over else live,
+    )  # fmt: skip
+    return one_arm(bench=bench, name="capacity", arms=(server,), finished=over, left_s=None if over else 95.0)
 
 
 HOSTILE = "\x1b[31m[/bold]\x07\u202e名前 " + "x" * 200

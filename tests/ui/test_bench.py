@@ -27,7 +27,7 @@ from tui.screens.dialogs import Confirm, Facts
 from tui.widgets.bench.arm_card import ratio_color
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
-STATES = ("running", "launching", "failed", "finished", "undecided", "one_arm", "hostile")
+STATES = ("running", "launching", "failed", "finished", "undecided", "one_arm", "hostile", "searching")
 
 
 def panel(profiles: Path | None = None, scene: str = "ready", **more: object) -> EagleApp:
@@ -255,6 +255,53 @@ async def test_the_screen_goes_with_the_load_that_is_measured():
         assert pilot.app.screen.comparison.point == two
         await on_bench(pilot, replace(later, arms=(replace(arm, live=None),)))
         assert pilot.app.screen.comparison.point == two  # between two runs it does not jump back
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_search_shows_its_curve_and_the_knee(size):
+    said = "A holds 6 users at once, not 7"
+    async with panel().run_test(size=size) as pilot:
+        await on_bench(pilot, bench_states.searching(over=False))
+        await shows(
+            pilot, "◐ 4 users at once: window; 2 held so far", "What load does it hold?", "search 1 of 1 at 4"
+        )
+        await on_bench(pilot, bench_states.searching(over=True))
+        await shows(pilot, said, "95 %", "highest concurrency 1 … 64", "95 % of replies within")
+        rows = screen_text(pilot.app).split("\n")
+        plot = rows[next(i for i, row in enumerate(rows) if "What load does it hold?" in row) :]
+        assert "\n".join(plot).count("◆") == 1
+        assert [load for load in ("1", "2", "4", "6", "8") if load in plot[-3].split("  ")]
+        if size == (160, 48):
+            await shows(pilot, "◆ 6", "98.0 %", "9.80", "✓ holds", "✗ fails, just", "users")
+        await pilot.press("enter")
+        await shows(pilot, "holds 6 users at once, not 7")
+
+
+def test_two_searches_have_two_lines_and_no_economics():
+    state = bench_states.searching(over=True)
+    spec = bench_states.arm("C", against="A", results=bench_states.searched("C", {1: 100, 8: 99, 9: 10}))
+    found = compare(replace(state, arms=(*state.arms, spec)))
+    assert [view.tok_s for view in found.arms] == pytest.approx([6, 8])
+    assert [(view.knee, len(view.loads)) for view in found.arms] == [(6, 6), (8, 3)]
+    assert not found.economics
+
+
+async def test_the_dialog_of_a_search_says_how_much_it_measures_at_most(profiles):
+    (profiles / "aaa.toml").write_text(
+        'kind = "bench"\nslo = { ttft_ms = 500 }\nconcurrency = [2, 64]\nduration_s = 30\nruns = 2\n'
+    )
+    async with panel(profiles).run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: pilot.app.board.state is not None)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(pilot.app.screen, BenchDialog))
+        dialog = pilot.app.screen
+        dialog.at = next(at for at, entry in enumerate(dialog.entries()) if entry.name == "aaa")
+        dialog.moved()
+        dialog.show()
+        await shows(
+            pilot, "highest concurrency from 2 to 64", "95 % of replies within TTFT 500 ms",
+            "2 searches of at most 11 loads, 30 to 150 s each, at most 1 h 06 min in all",
+        )  # fmt: skip
 
 
 async def test_an_empty_screen_says_which_keys_fill_it():

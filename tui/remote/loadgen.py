@@ -12,7 +12,10 @@ bench.json
     model          name for "chat"; null: the first of /v1/models
     headers_env    null, or the name of the environment variable that holds the API key
     points         [{"concurrency": 4}, {"rate": 2.0}]: users at once, or requests a second (Poisson)
-    runs           measured runs at each point; run numbers begin at 1
+    search         instead of points: {"kind": "concurrency" | "rate", "low", "high", "ttft_ms", "tpot_ms", "e2e_ms": milliseconds
+                   or null, "share", "most"}: the highest load between low and high at which this share of the replies
+                   due in the window is within all limits, measured at most at so many points; a reply that failed is not
+    runs           measured runs at each point, or searches; run numbers begin at 1
     duration_s     length of the steady window of each run, at least
     duration_max_s, needs  optional: {"tokens": 500, "replies": 5}; the window goes on until so many tokens came and so many
                    replies began in it, duration_max_s at most (default: duration_s)
@@ -36,6 +39,9 @@ a first chunk (open loop: when the first request has ended) and lasts duration_s
 until max_requests leave a user idle.
 The items go round in an order of their own for each run; from the second round on, and where the cache can't be flushed,
 a short mark is put in front of a prompt so that the prefix cache does not answer.
+
+A search doubles the load from the lowest until one fails, then halves what lies between the highest that holds and the
+lowest that fails, until they are neighbours or within 5 %. Each point is a run with its files; the search itself leaves none.
 
 Files, each whole from the moment it has its name; LABEL is c4 or r2.5
     LABEL-RUN.rows.jsonl.gz   a request a line, in the order of `i`; times in seconds since the run began, null where it did
@@ -83,6 +89,8 @@ stdout: one JSON object a line, at most 4 a second
      far), "accept_length", "power_w" (sum), "memory_used_mib" (fullest GPU), "left_s" (of the whole bench)};
      "window" includes the ramp before it
     {"event": "run", "label", "point", "run", "meta": file, "rows": file, "sha256": {"meta", "rows"}}
+    {"event": "search", "kind", "run", "points": [{"label", "point", "replies", "met", "holds"}] in the order measured, "found", "fails_from":
+     the highest load that holds and the lowest that fails, or null}: after the points of each search
     {"event": "done"}
     {"event": "error", "slug", "text", "hint"}, then exit status 1; slugs: bad_plan, unreachable, unauthorized, no_endpoint,
      refused (the server takes no such request), server_lost, interrupted, disk, internal
@@ -210,7 +218,9 @@ class Plan:
             self.key = os.environ.get(variable)
             need(self.key, f"headers_env: {variable} is not set")
         self.points: list[dict[str, Any]] = document.get("points") or []
-        need(self.points, "no points")
+        search = document.get("search")
+        self.search: Search | None = Search(search) if search else None
+        need(self.points or self.search, "no points")
         for point in self.points:
             value = point.get("concurrency", point.get("rate"))
             need(len(point) == 1 and isinstance(value, (int, float)) and value > 0, f"bad point {point!r}")
@@ -277,6 +287,67 @@ class Plan:
 def label_of(point: dict[str, Any]) -> str:
     """c4 or r2.5."""
     return f"c{point['concurrency']}" if "concurrency" in point else f"r{point['rate']:g}"
+
+
+class Search:
+    """Which load to measure next, and what that says; a search begins with `restart`."""
+
+    WITHIN = 1.05  # how close the highest load that holds comes to the lowest that fails
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.kind: str = document["kind"]
+        self.low: float = document["low"]
+        self.high: float = document["high"]
+        self.share: float = document["share"]
+        self.limits = [
+            (name, document[name]) for name in ("ttft_ms", "tpot_ms", "e2e_ms") if document.get(name)
+        ]
+        self.most: int = document["most"]
+        if self.kind not in ("concurrency", "rate") or not 0 < self.low < self.high or not self.limits:
+            raise ValueError("search without a kind, bounds or limits")
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what was judged."""
+        self.found: float | None = None  # the highest load that holds
+        self.fails_from: float | None = None  # the lowest that fails
+        self.points: list[dict[str, Any]] = []
+
+    def next(self) -> float | None:
+        """The load to measure next; None at the end."""
+        found, fails, whole = self.found, self.fails_from, self.kind == "concurrency"
+        if fails is None:
+            if found is None:
+                return self.low
+            return min(2 * found, self.high) if found < self.high else None
+        if found is None or fails <= self.WITHIN * found or (whole and fails - found <= 1):
+            return None
+        return (found + fails) // 2 if whole else float(f"{(found * fails) ** 0.5:.3g}")
+
+    def judge(self, load: float, replies: int, met: int) -> None:
+        """Takes what was measured at a load: so many replies, so many of them within the limits."""
+        holds = replies > 0 and met >= self.share * replies
+        if holds:
+            self.found = load
+        else:
+            self.fails_from = load
+        point = {self.kind: load}
+        told = {"label": label_of(point), "point": point, "replies": replies, "met": met, "holds": holds}
+        self.points.append(told)
+
+    def met(self, row: dict[str, Any], begin: str) -> bool:
+        """Whether a reply is within all limits; the time to its first token counts from `begin`."""
+        if row["err"] or row["t_first"] is None:
+            return False
+        took = {
+            "ttft_ms": row["t_first"] - row[begin],
+            "e2e_ms": row["t_last"] - row[begin],
+            "tpot_ms": 0.0,
+        }
+        later = (row["out"] or 0) - (row["k1"] or 1)
+        if later > 0 and row["gaps_us"]:
+            took["tpot_ms"] = (row["t_last"] - row["t_first"]) / later
+        return all(round(took[name] * 1e3, 3) <= limit for name, limit in self.limits)
 
 
 class Workload:
@@ -1911,6 +1982,15 @@ class Load(Owner):
                 found[reason] = found.get(reason, 0) + 1
         return found
 
+    def held(self, search: Search) -> tuple[int, int]:
+        """Replies that were due in the window, and how many of them are within the limits; none without a window."""
+        zero, (begin, end) = self.zero, self.window or (1.0, 0.0)
+        # By the figures of the files, so that whoever reads them comes to the same.
+        begin, end = round(begin - zero, 6), round(end - zero, 6)
+        rows = [x.row(zero) for x in self.all if begin <= round(x.sched - zero, 6) <= end]
+        since = "t_sched" if self.rate is not None else "t_send"
+        return len(rows), sum(search.met(row, since) for row in rows)
+
     def rows(self) -> bytes:
         """rows.jsonl.gz"""
         text = b"".join(dumps(exchange.row(self.zero)) + b"\n" for exchange in self.all)
@@ -2017,8 +2097,8 @@ def hit_rate(
     return round(hits / asked, 6) if asked > 0 else None
 
 
-async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
-    """One measured run, from its warm-up to its files. Raises Stop."""
+async def measure(bench: Bench, point: dict[str, Any], run: int) -> Load:
+    """One measured run, from its warm-up to its files; its load, all replies in. Raises Stop."""
     plan, server = bench.plan, bench.server
     label = label_of(point)
     warmup = await warm_up(bench, point, run)
@@ -2073,16 +2153,44 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> None:
         sha256={"meta": sha, "rows": meta["rows_sha256"]},
     )
     judge(load)
+    return load
+
+
+async def search_once(bench: Bench, search: Search, run: int, later: float) -> None:
+    """One search, from its first point to its answer. Raises Stop.
+
+    Args:
+        later: seconds that the searches after this one take at most.
+    """
+    plan = bench.plan
+    each = plan.warmup_s + plan.duration_s
+    search.restart()
+    while (load := search.next()) is not None:
+        bench.left_s = later + (search.most - len(search.points)) * each - plan.warmup_s
+        measured = await measure(bench, {search.kind: load}, run)
+        search.judge(load, *measured.held(search))
+    say(
+        "search",
+        kind=search.kind,
+        run=run,
+        points=search.points,
+        found=search.found,
+        fails_from=search.fails_from,
+    )
 
 
 async def carry_out(bench: Bench) -> None:
-    """All points and runs. Raises Stop."""
+    """All points and runs, or searches. Raises Stop."""
     plan = bench.plan
     try:
         await bench.server.facts()
         await bench.server.negotiate()
         await bench.server.write()
         bench.left_s = len(plan.points) * (plan.warmup_s + plan.runs * plan.duration_s)
+        if plan.search is not None:
+            each = plan.search.most * (plan.warmup_s + plan.duration_s)
+            for run in range(1, plan.runs + 1):
+                await search_once(bench, plan.search, run, (plan.runs - run) * each)
         for point in plan.points:
             bench.left_s -= plan.warmup_s
             for run in range(1, plan.runs + 1):

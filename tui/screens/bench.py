@@ -14,6 +14,7 @@ from tui.core.measure.model import ExperimentState, LoadPoint
 from tui.screens.base import Mode
 from tui.screens.dialogs import Facts
 from tui.widgets.bench.arm_card import CARDS_FROM, Arms
+from tui.widgets.bench.capacity_plot import CapacityPlot
 from tui.widgets.bench.economics_plot import EconomicsPlot
 from tui.widgets.bench.head import BenchHead
 from tui.widgets.bench.live_plot import LivePlot
@@ -67,6 +68,7 @@ class Bench(Mode):
         yield Arms()
         yield VerdictStrip()
         with Horizontal(id="plots"):
+            yield CapacityPlot()
             yield RunDots()
             yield EconomicsPlot()
             yield LivePlot()
@@ -125,6 +127,7 @@ class Bench(Mode):
         self.query_one(Arms).show(comparison, self.selected)
         self.query_one(VerdictStrip).show(comparison, self.selected)
         self.query_one(RunDots).show(comparison)
+        self.query_one(CapacityPlot).show(comparison)
         self.query_one(EconomicsPlot).show(comparison)
         self.query_one(LivePlot).show(comparison)
 
@@ -141,11 +144,21 @@ class Bench(Mode):
             others.append(EconomicsPlot)
         if comparison.live is not None and comparison.live.live is not None:
             others.append(LivePlot)
-        if self.size.width < CARDS_FROM:
+        if comparison.point.search is not None:
+            if sum(len(view.results) for view in comparison.arms) > 1:
+                others.append(RunDots)
+            if self.size.width < CARDS_FROM:
+                others.insert(0, CapacityPlot)
+        elif self.size.width < CARDS_FROM:
             # the runs first, but of a single arm what it does now
             others.insert(1 if len(comparison.arms) == 1 and others else 0, RunDots)
         turn = self._plot % len(others) if others else 0
         return [*others[turn:], *others[:turn]]
+
+    @staticmethod
+    def _lead(comparison: Comparison | None) -> type[Painted]:
+        """The plot that has a place of its own on a wide screen."""
+        return CapacityPlot if comparison is not None and comparison.point.search else RunDots
 
     def give_heights(self) -> None:
         """Gives each part its rows; nothing is laid out anew while they stay the same."""
@@ -156,7 +169,7 @@ class Bench(Mode):
         start, plots = self.query_one(BenchStart), self.query_one("#plots")
         shown = self.plots()
         wide = width >= CARDS_FROM
-        visible = ([RunDots] if wide else []) + shown[:1]
+        visible = ([self._lead(comparison)] if wide else []) + shown[:1]
         rows = self._rows(width, height, comparison) if comparison is not None else (0, 0, 0, 0, 0)
         wanted = (comparison is None, tuple(visible), rows, width, height)
         if wanted == self._arrangement:
@@ -177,10 +190,14 @@ class Bench(Mode):
         plots.display = plot_rows >= _LEAST_PLOT
         plots.styles.height = max(1, plot_rows)
         plots.styles.margin = (gap, 1, 0, 1)
-        for kind in (RunDots, EconomicsPlot, LivePlot):
+        for kind in (RunDots, CapacityPlot, EconomicsPlot, LivePlot):
             self.query_one(kind).display = kind in visible
-        second = self.query_one(visible[1]) if len(visible) > 1 else None
-        self.query_one(RunDots).styles.margin = (0, 3 if second is not None else 0, 0, 0)
+            self.query_one(kind).styles.margin = (
+                0,
+                3 if kind is visible[0] and len(visible) > 1 else 0,
+                0,
+                0,
+            )
 
     def _rows(self, width: int, height: int, comparison: Comparison) -> tuple[int, int, int, int, int]:
         """Rows of head, gaps, arms, verdicts and plots."""

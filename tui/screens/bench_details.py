@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tui import format as fmt
 from tui.comparison import ArmEconomics, ArmView, Comparison
+from tui.core.measure.capacity import answer_words
 from tui.core.measure.model import GuardStatus, Result, Verdict
 from tui.core.text import one_line
 from tui.screens.dialogs import Line, facts_of
@@ -60,8 +61,10 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
         named = comparison.arm(figure.ref)
         title = f"{named.arm.profile}{', ' + named.changes if named.changes else ''}" if named else figure.ref
         counted = f"{fmt.plural(figure.launches, 'launch')[:-1] if figure.launches == 1 else f'{figure.launches} launches'}, {fmt.plural(figure.runs, 'run')}"
+        shown = comparison.metric
+        value = shown.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
         pairs.append(
-            (f"arm {figure.ref}", f"{fmt.tok_s(figure.tok_s)} tok/s from {counted}: {one_line(title, 160)}")
+            (f"arm {figure.ref}", f"{value} {comparison.metric.unit} from {counted}: {one_line(title, 160)}")
         )
     if verdict.ratio is not None:
         span = ""
@@ -164,6 +167,8 @@ def _run(view: ArmView, result: Result) -> list[Line]:
     glyph: Run = ("✓ ", "ok") if result.valid else ("✗ ", "err")
     latencies, use = result.latencies, result.gpu
     facts: list[list[Run]] = [[(fmt.tok_s(result.throughput.per_user_tok_s), "strong!"), (" tok/s", "muted")]]
+    if result.capacity is not None:
+        facts.insert(0, [(answer_words(result.capacity), "strong!")])
     if latencies.tpot:
         facts.append([("TPOT ", "muted"), (fmt.decimals(latencies.tpot.p50, 2), "text"), (" ms", "muted")])
     if latencies.ttft:

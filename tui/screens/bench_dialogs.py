@@ -14,6 +14,7 @@ from tui.board import run_name
 from tui.commands import panel_words
 from tui.core.errors import EagletuiError
 from tui.core.log.phases import Outcome
+from tui.core.measure.capacity import limits_words, search_words
 from tui.core.measure.model import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
 from tui.screens.dialogs import Dialog, Folded, Line, Lines, key_row
@@ -195,9 +196,12 @@ def bench_lines(bench: BenchProfile) -> list[Line]:
 
     word = load_words(bench.points[0])[0]
     loads = ", ".join(load_words(point)[1] for point in bench.points)
+    if bench.search is not None:
+        word, loads = search_words(bench.search), ""
     lengths = f", prompts of {bench.input_len} tokens" if bench.input_len else ""
     lines = [
         labelled("load", [(f"{word} {loads}", "text")]),
+        *([labelled("holds", [(limits_words(bench.search.limits), "text")])] if bench.search else ()),
         labelled("runs", [(fmt.runs_words(bench), "text")]),
         labelled(
             "workload",
@@ -435,7 +439,8 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         )
         order = f"{count} launches in {fmt.plural(profile.pairs, 'round')}, every second one mirrored: "
         loads = ", ".join(load_words(point)[1] for point in bench.points)
-        what = f"{load_words(bench.points[0])[0]} {loads}, {fmt.runs_words(bench)}"
+        load = search_words(bench.search) if bench.search else f"{load_words(bench.points[0])[0]} {loads}"
+        what = f"{load}, {fmt.runs_words(bench)}"
         length = "not known, as not every arm was started here before"
         if preview.length_s is not None:
             length = f"about {long_words(preview.length_s)}"

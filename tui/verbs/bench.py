@@ -14,7 +14,8 @@ from tui.core.host.runs import Run
 from tui.core.launch.profiles import load_bench
 from tui.core.link.transport import LinkState
 from tui.core.measure import allreduce, bench_run, target
-from tui.core.measure.model import BenchProfile, Guard, GuardStatus, LiveRun, Result
+from tui.core.measure.capacity import answer_words, limits_words
+from tui.core.measure.model import BenchProfile, Guard, GuardStatus, Limits, LiveRun, Result
 from tui.core.measure.target import Target
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
@@ -81,7 +82,7 @@ def bench_command(
             say(f"not all was measured: {failure.message}")
     if failure is not None:
         return failure.exit_code
-    return 0 if all(result.valid for result in found) else 1
+    return 0 if all(result.valid for result in _deciding(found)) else 1
 
 
 class Interrupted(EagletuiError):
@@ -185,8 +186,22 @@ def live_words(live: LiveRun, profile: BenchProfile) -> str:
 
 def _result_words(result: Result, profile: BenchProfile) -> str:
     text = f"{result.point.label} run {result.run_index} of {profile.runs}: "
-    text += f"{written.tok_s(result.throughput.per_user_tok_s)} tok/s a user"
+    text += figure_words(result)
     return text + (f" · does not count: {_why(result)}" if not result.valid else "")
+
+
+def figure_words(result: Result) -> str:
+    """What a run found, in a few words: of a search its answer, of a load with limits whether it holds them."""
+    if result.capacity is not None:
+        return answer_words(result.capacity)
+    if result.slo is not None:
+        return f"{_share(result)} within the limits, {'holds' if result.slo.holds else 'does not hold'}"
+    return f"{written.tok_s(result.throughput.per_user_tok_s)} tok/s a user"
+
+
+def _share(result: Result) -> str:
+    share = result.slo.share if result.slo is not None else None
+    return written.NONE if share is None else f"{share * 100:.1f} %"
 
 
 def _why(result: Result) -> str:
@@ -195,6 +210,11 @@ def _why(result: Result) -> str:
 
 
 # -- what was found ---------------------------------------------------------------------------------------------------
+
+
+def _deciding(results: Sequence[Result]) -> list[Result]:
+    """The results that say what was asked: the answers of searches where there are any, a load beyond the end is none."""
+    return [result for result in results if result.capacity is not None] or list(results)
 
 
 def _points(results: Sequence[Result]) -> list[list[Result]]:
@@ -221,10 +241,10 @@ def medians(results: Sequence[Result]) -> dict[str, object]:
 
 
 def document(results: Sequence[Result], failure: EagletuiError | None = None) -> dict[str, object]:
-    """What `--json` prints: the figures of the first load, and every run with its whole record."""
+    """What `--json` prints: the figures of the first load, or of what was found, and every run with its whole record."""
     guards = [guard for result in results for guard in result.guards]
     said = {
-        "valid": all(result.valid for result in results),
+        "valid": all(result.valid for result in _deciding(results)),
         "guards": {
             name: next(str(s) for s in _WORST if any(g.status is s for g in guards if g.id == name))
             for name in dict.fromkeys(guard.id for guard in guards)
@@ -234,21 +254,21 @@ def document(results: Sequence[Result], failure: EagletuiError | None = None) ->
     }
     if failure is not None:
         said |= {"message": failure.message, "hint": failure.hint}
-    return {**medians(_points(results)[0]), **said}
+    return {**medians(_points(_deciding(results))[0]), **said}
 
 
 _HEAD = ("load", "run", "tok/s user", "tok/s", "TTFT ms", "TPOT ms", "gap ms", "accept", "J/token", "")
 
 
 def summary(results: Sequence[Result], profile: BenchProfile) -> str:
-    """A table of every run with the medians of those that count, and why others do not."""
-    rows: list[tuple[str, ...]] = [_HEAD]
-    for group in _points(results):
+    """A table of every run with the medians of those that count, and why others do not; of a search, what it found."""
+    rows = [_HEAD] if profile.search is None else _search_rows(results, profile.search.limits)
+    for group in _points(results) if profile.search is None else ():
         rows += [_row(flat(result), str(result.run_index), _mark(result)) for result in group]
         counting = [result for result in group if result.valid]
         if len(counting) > 1:
             rows.append(_row(medians(counting), "median", ""))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = [
         "  ".join(
             [*(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]
@@ -256,12 +276,49 @@ def summary(results: Sequence[Result], profile: BenchProfile) -> str:
         for row in rows
     ]
     for result in results:
+        if result.capacity is not None:
+            limits = limits_words(result.capacity.search.limits)
+            lines.append(f"→ run {result.run_index}: {answer_words(result.capacity)}, with {limits}")
+        elif profile.search is not None:
+            continue  # its answer says what of it matters
         place = f"{result.point.label} run {result.run_index}"
         if not result.valid:
             lines.append(f"✗ {place} does not count: {_why(result)}")
         lines += [f"▲ {place}: {one_line(text, 200)}" for text in result.suspicious]
     lines += [f"not checked: {guard.text}" for guard in _unchecked(results)]
     return "\n".join(lines)
+
+
+def _search_rows(results: Sequence[Result], limits: Limits) -> list[tuple[str, ...]]:
+    """The loads of each search under their head, the knee marked: a row a load, growing."""
+    knees = {(r.capacity.found, r.run_index) for r in results if r.capacity is not None}
+    loads = [r for r in results if r.capacity is None and r.slo is not None]
+
+    def amount(result: Result) -> float:
+        return float(result.load.concurrency or result.load.rate or 0)
+
+    ends = (f"TTFT {limits.tail}", f"TPOT {limits.tail}", "")
+    rows: list[tuple[str, ...]] = [("load", "run", "within limits", "goodput/s", "tok/s user", *ends)]
+    for result in sorted(loads, key=lambda r: (r.run_index, amount(r))):
+        record, held = flat(result), result.slo
+        mark = "✓ holds" if held is not None and held.holds else "✗ fails"
+        if held is not None and not held.sure:
+            mark += ", just"
+        if (amount(result), result.run_index) in knees:
+            mark += "  ◀ highest that holds"
+        rows.append(
+            (
+                _load(record),
+                str(result.run_index),
+                _share(result),
+                _figure(record, "goodput_req_s", 2),
+                _figure(record, "per_user_tok_s", 1),
+                _figure(record, f"{limits.tail}_ttft_ms", 1),
+                _figure(record, f"{limits.tail}_tpot_ms", 2),
+                mark,
+            )
+        )
+    return rows
 
 
 def _unchecked(results: Sequence[Result]) -> list[Guard]:
@@ -275,20 +332,25 @@ def _mark(result: Result) -> str:
 
 
 def _row(record: dict[str, object], run: str, mark: str) -> tuple[str, ...]:
-    def figure(key: str, places: int) -> str:
-        value = record.get(key)
-        return written.decimals(value, places) if isinstance(value, int | float) else written.NONE
-
-    users, rate = record.get("max_concurrency"), record.get("request_rate")
     return (
-        f"{rate:g}/s" if isinstance(rate, int | float) else f"{users} at once",
+        _load(record),
         run,
-        figure("per_user_tok_s", 1),
-        figure("output_tok_s", 1),
-        figure("median_ttft_ms", 1),
-        figure("median_tpot_ms", 2),
-        figure("median_itl_ms", 2),
-        figure("accept_length", 2),
-        figure("joules_per_token", 2),
+        _figure(record, "per_user_tok_s", 1),
+        _figure(record, "output_tok_s", 1),
+        _figure(record, "median_ttft_ms", 1),
+        _figure(record, "median_tpot_ms", 2),
+        _figure(record, "median_itl_ms", 2),
+        _figure(record, "accept_length", 2),
+        _figure(record, "joules_per_token", 2),
         mark,
     )
+
+
+def _load(record: dict[str, object]) -> str:
+    users, rate = record.get("max_concurrency"), record.get("request_rate")
+    return f"{rate:g}/s" if isinstance(rate, int | float) else f"{users} at once"
+
+
+def _figure(record: dict[str, object], key: str, places: int) -> str:
+    value = record.get(key)
+    return written.decimals(value, places) if isinstance(value, int | float) else written.NONE

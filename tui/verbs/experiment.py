@@ -28,6 +28,7 @@ from tui.core.results.flat import flat
 from tui.core.session import HostSession
 from tui.core.text import one_line
 from tui.output import emit, run_async, say
+from tui.verbs.bench import figure_words
 from tui.verbs.servers import session
 
 _INTERRUPTED = 130
@@ -210,8 +211,7 @@ class _Narrator:
 
 
 def _run_words(result: Result, bench: BenchProfile) -> str:
-    speed = written.tok_s(result.throughput.per_user_tok_s)
-    text = f"run {result.run_index} of {bench.runs} at {result.point.label}: {speed} tok/s"
+    text = f"run {result.run_index} of {bench.runs} at {result.point.label}: {figure_words(result)}"
     if not result.valid:
         failed = [guard.text for guard in result.guards if guard.status == "failed"]
         text += f", does not count: {one_line('; '.join(failed) or '; '.join(result.notes), 200)}"

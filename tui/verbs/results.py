@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tui import format as written
 from tui.core.errors import EagletuiError, UsageError
+from tui.core.measure.capacity import answer_words
 from tui.core.measure.model import Distribution, Result
 from tui.core.results import store
 from tui.core.results.flat import flat
@@ -204,6 +205,8 @@ def _row(result: Result) -> tuple[str, ...]:
 
 def _load(result: Result) -> str:
     load = result.load
+    if result.capacity is not None:
+        return answer_words(result.capacity)
     if load.rate is not None:
         return f"{load.rate:g} req/s"
     if load.concurrency is not None:

@@ -15,7 +15,7 @@ from tui.core.decide.prediction import Prediction
 from tui.core.decide.sides import side_of
 from tui.core.decide.verdicts import screened_words
 from tui.core.decide.verify_cost import VerifyCost, Weight, verify_cost
-from tui.core.decide.yardsticks import METRICS, metric
+from tui.core.decide.yardsticks import METRICS, default_for, metric
 from tui.core.errors import UsageError
 from tui.core.measure import allreduce
 from tui.core.measure.model import ArmFigure, LoadPoint, Verdict, VerdictKind
@@ -35,7 +35,7 @@ def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
 
 def compare_command(
     refs: tuple[str, ...],
-    metric_name: str,
+    metric_name: str | None,
     concurrency: int | None,
     rate: float | None,
     margin: float | None,
@@ -54,7 +54,7 @@ def compare_command(
         raise UsageError(
             "a name is given twice", "name different runs, results or profiles", slug="same_launches"
         )
-    chosen, load = metric(metric_name), _point(concurrency, rate)
+    chosen, load = metric(metric_name) if metric_name is not None else None, _point(concurrency, rate)
     results, launched = store.read_all(), records.read_all()
     base, *others = (
         side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False)
@@ -70,8 +70,10 @@ def compare_command(
     launch_s = launch_seconds((base, *others), launched)
     verdicts = [
         verdict
-        for asked in at_load.values()
-        for verdict in planned.verdicts(asked, chosen, results, launch_s=launch_s, margin=margin)
+        for point, asked in at_load.items()
+        for verdict in planned.verdicts(
+            asked, chosen or metric(default_for(point)), results, launch_s=launch_s, margin=margin
+        )
     ]
     best = next((v for v in verdicts if v.verdict is not VerdictKind.INVALID), verdicts[0])
     if as_json:
@@ -199,6 +201,8 @@ def _breakeven_of_results(
                 "eagletui compare says how they failed",
                 slug="not_comparable",
             )
+    # The answer of a search is a load of its own on each side: a cycle is held against a step at one load.
+    sides = [replace(side, results=tuple(r for r in side.results if r.capacity is None)) for side in sides]
     if len(sides) == 1:
         estimates = predictions(_one_bench(sides[0], host), draft_ms, stored=results)
         wanted = [one for one in estimates if concurrency in (None, one.concurrency)]

@@ -30,6 +30,7 @@ from tui.core.decide.phrases import count, failure_words, sets_words
 from tui.core.decide.stats import Interval
 from tui.core.decide.yardsticks import METRICS, Metric
 from tui.core.errors import UsageError
+from tui.core.measure.capacity import answer_words
 from tui.core.measure.model import Noise, Result, VerdictKind
 from tui.core.text import one_line
 
@@ -145,10 +146,22 @@ class Case:
         """Of the mean log ratio, over pairs or over launches; None with fewer than two of them."""
         if self.n < 2:
             return None
-        if not self.unpaired:
-            return stats.paired(self.pairs.differences, self.alpha)
-        a, b = ([launch.datum for launch in side] for side in self.used)
-        return stats.welch(a, b, self.alpha)
+        if self.unpaired:
+            a, b = ([launch.datum for launch in side] for side in self.used)
+            found = stats.welch(a, b, self.alpha)
+        else:
+            found = stats.paired(self.pairs.differences, self.alpha)
+        more_a, more_b = self.within
+        return replace(found, low=found.low - more_a, high=found.high + more_b)
+
+    @property
+    def within(self) -> tuple[float, float]:
+        """By how much the truth of A and of B may be more than what was found, as a log; 0 but for a search."""
+        a, b = (
+            max((self.metric.within(result) for launch in side for result in launch.results), default=0.0)
+            for side in self.used
+        )
+        return a, b
 
     @property
     def spread(self) -> float:
@@ -184,7 +197,7 @@ class Case:
         interval = self.interval
         if self.unpaired and interval is not None and interval.low <= 0 <= interval.high:
             return False
-        return abs(self.difference) > self.least
+        return abs(self.difference) > self.least + max(self.within)
 
     @property
     def by_chance(self) -> float | None:
@@ -293,6 +306,8 @@ def _nothing(side: Side, metric: Metric) -> str:
     valid = [result for result in side.results if result.valid]
     if metric.needs and any(metric.of(result) is not None for result in valid):
         return f"n too small for {metric.title}: it needs {metric.needs:,} requests a run"
+    if answers := [result.capacity for result in valid if result.capacity is not None]:
+        return f"it {answer_words(answers[-1])}"
     others = [name for name in METRICS if all(METRICS[name].of(result) is not None for result in valid)]
     has = f"; there is {', '.join(others[:3])}" if others else ""
     return f"its runs have no {metric.name}{has}"

@@ -13,7 +13,7 @@ from tui.core.decide.pairing import noise_of, setting
 from tui.core.decide.phrases import load_words
 from tui.core.decide.stats import pairs_needed
 from tui.core.decide.verdicts import noise_floor
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.yardsticks import default_for, metric
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.measure.model import ArmStatus, LoadPoint, Noise, Result
 
@@ -58,7 +58,7 @@ def noise_report(record: ExperimentRecord, results: Iterable[Result]) -> tuple[N
     found = []
     for point in record.bench.points:
         here = [result for result in results if result.point == point and result.valid]
-        noise = noise_of(here, metric(DEFAULT), setting(here[0])) if here else None
+        noise = noise_of(here, metric(default_for(point)), setting(here[0])) if here else None
         if noise is None:
             continue
         sd = math.sqrt(2) * math.hypot(noise.launch_cv, (noise.run_cv or 0.0) / math.sqrt(record.bench.runs))

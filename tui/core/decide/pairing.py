@@ -11,7 +11,8 @@ from tui.core.decide.stats import components
 from tui.core.decide.yardsticks import Metric
 from tui.core.errors import UsageError
 from tui.core.measure import guards
-from tui.core.measure.model import GuardStatus, LoadPoint, Noise, Result
+from tui.core.measure.capacity import limits_words
+from tui.core.measure.model import GuardStatus, Limits, LoadPoint, Noise, Result
 from tui.core.records import LaunchRecord
 from tui.core.text import one_line
 
@@ -46,6 +47,7 @@ class Setting:
     ignore_eos: bool | None
     temperature: float | None
     tool: tuple[str, str | None]  # name, backend
+    limits: Limits | None = None
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
@@ -61,6 +63,7 @@ class Setting:
             ("ignore_eos", _known(self.ignore_eos)),
             ("temperature", _known(self.temperature)),
             ("tool", " ".join(filter(None, self.tool))),
+            ("limits", limits_words(self.limits) if self.limits else "none"),
         )
 
 
@@ -129,6 +132,11 @@ def setting(result: Result) -> Setting:
         ignore_eos=load.ignore_eos,
         temperature=load.temperature,
         tool=(result.tool.name, result.tool.backend),
+        limits=result.capacity.search.limits
+        if result.capacity
+        else result.slo.limits
+        if result.slo
+        else None,
     )
 
 
@@ -153,7 +161,7 @@ def matched(
 ) -> list[tuple[Side, Side]]:
     """Both sides cut to what can be compared: for each load they share, the runs of one setting; loads grow.
 
-    Where several settings are shared (another bench, other prompts), the one measured last counts.
+    Of a search that both have made, its answer is compared; the loads on its way where `point` names one. Where several settings are shared (another bench, other prompts), the one measured last counts.
 
     Raises:
         UsageError: nothing can be compared (slug not_comparable, says in what they differ), or several hosts can
@@ -174,6 +182,8 @@ def matched(
     by_point: dict[LoadPoint, Setting] = {}
     for key in sorted((key for key in shared if key.bench == bench), key=lambda key: shared[key]):
         by_point[key.point] = key
+    if any(at.search for at in by_point) and point is None:
+        by_point = {at: key for at, key in by_point.items() if at.search}
     points = sorted(by_point, key=lambda at: (at.concurrency or 0, at.rate or 0.0))
     return [(_only(a, by_point[at]), _only(b, by_point[at])) for at in points]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tui.core import records
 from tui.core.decide import planned
 from tui.core.decide.pairing import Side, configuration, launch_seconds, launches, setting, when
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.yardsticks import DEFAULT, default_for, metric
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.so_far import stored_state
 from tui.core.measure.model import (
@@ -131,10 +131,13 @@ def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
 
 
 def _bench(results: Sequence[Result]) -> BenchProfile:
-    """The bench as its results show it."""
+    """The bench as its results show it; of a search, its answer is what is asked for."""
     points = sorted(
         {result.point for result in results}, key=lambda at: (at.concurrency or 0, at.rate or 0.0)
     )
+    searches = [result.capacity.search for result in results if result.capacity is not None]
+    if searches:
+        points = [point for point in points if point.search is not None]
     last = results[-1]
     windows = [result.window.duration_s for result in results if result.window is not None]
     return BenchProfile(
@@ -144,6 +147,7 @@ def _bench(results: Sequence[Result]) -> BenchProfile:
         output_len=last.load.output_len or 0,
         duration_s=round(max(windows, default=0.0)),
         runs=max(result.run_index for result in results),
+        search=searches[-1] if searches else None,
     )
 
 
@@ -158,7 +162,7 @@ def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]
         return ()
     launch_s = launch_seconds(sides.values(), records.read_all())
     asked = [(base, other) for other in others]
-    return planned.verdicts(asked, metric(DEFAULT), store.read_all(), launch_s=launch_s)
+    return planned.verdicts(asked, metric(default_for(point)), store.read_all(), launch_s=launch_s)
 
 
 # -- what a live server is held against --------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ def ref_words(ref: str) -> str:
 
 def load_words(point: LoadPoint) -> str:
     """A load as a sentence says it."""
+    if point.search is not None:
+        return f"highest {point.search}"
     if point.concurrency is not None:
         return f"conc {point.concurrency}"
     return f"{point.rate:g} requests/s" if point.rate is not None else "load unknown"

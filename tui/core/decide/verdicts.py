@@ -181,7 +181,10 @@ def _decided(case: Case, a: ArmFigure, b: ArmFigure, basis: str) -> str:
     word = "faster" if case.kind in (VerdictKind.FASTER, VerdictKind.LOOKS_FASTER) else "slower"
     verb = "is" if case.decides else "looks"
     change = f"{percent(difference)} %"
-    if case.metric.higher_is_better:
+    if case.metric.of_search:
+        verb = "holds" if case.decides else "looks to hold"
+        said = f"{case.b.name} {verb} {change} {'more' if difference > 0 else 'less'} load than {case.a.name}"
+    elif case.metric.higher_is_better:
         said = f"{case.b.name} {verb} {change} {word} than {case.a.name}"
     else:
         way = _way(difference)
@@ -287,6 +290,8 @@ def _facts(case: Case) -> tuple[str, ...]:
     if case.noise is not None:
         first += f"; host noise floor ±{percent(noise_floor(case.noise, case.runs))} %"
     facts = [first]
+    if any(case.within):
+        facts.append(f"a search ends within {percent(math.expm1(max(case.within)))} %: the interval holds it")
     if case.questions > 1:
         facts.append(f"{case.questions} comparisons, held to 5 % together (Holm)")
     if case.plan is not None and case.plan.looks and case.n >= 2 and case.spread > 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tui.core.errors import UsageError
-from tui.core.measure.model import Distribution, Result
+from tui.core.measure.model import Distribution, LoadPoint, Result
 from tui.core.text import one_line
 
 DEFAULT = "per_user_tok_s"
@@ -27,11 +27,17 @@ class Metric:
     digits: int  # behind the decimal point, as shown
     read: Callable[[Result], float | None]
     needs: int = 0  # requests in a run, below which the figure is left out
+    within: Callable[[Result], float] = lambda _: 0.0  # by how much the truth may be more, as a log
 
     def of(self, result: Result) -> float | None:
         """The figure of one run; None where it is missing, or cannot be compared as a ratio (zero or less)."""
         value = self.read(result)
         return value if value is not None and math.isfinite(value) and value > 0 else None
+
+    @property
+    def of_search(self) -> bool:
+        """Whether it is what a search found: how much load something holds."""
+        return self.name.startswith("max_")
 
     def show(self, value: float) -> str:
         """A value without its unit."""
@@ -61,6 +67,22 @@ def _latency(attribute: str, point: str) -> Callable[[Result], float | None]:
     return read
 
 
+def _capacity(kind: str) -> Callable[[Result], float | None]:
+    """What a search found; where the highest load that was asked about holds, the figure is not known."""
+
+    def read(result: Result) -> float | None:
+        found = result.capacity
+        return found.found if found and found.search.kind == kind and not found.at_least else None
+
+    return read
+
+
+def _bracket(result: Result) -> float:
+    """A search leaves the load open between the highest that holds and the lowest that fails."""
+    found = result.capacity
+    return math.log(found.fails_from / found.found) if found and found.found and found.fails_from else 0.0
+
+
 def _all() -> dict[str, Metric]:
     found = [
         Metric(DEFAULT, "per-user tok/s", "tok/s", True, 1, _rate("per_user_tok_s")),
@@ -69,6 +91,17 @@ def _all() -> dict[str, Metric]:
         Metric("input_tok_s", "input tok/s", "tok/s", True, 1, _rate("input_tok_s")),
         Metric("total_tok_s", "total tok/s", "tok/s", True, 1, _rate("total_tok_s")),
         Metric("req_per_s", "requests a second", "requests/s", True, 2, _rate("req_s")),
+        Metric("goodput_req_s", "goodput", "requests/s", True, 2, _rate("goodput_req_s")),
+        Metric(
+            "max_concurrency",
+            "highest concurrency",
+            "users",
+            True,
+            0,
+            _capacity("concurrency"),
+            within=_bracket,
+        ),
+        Metric("max_rate", "highest rate", "requests/s", True, 2, _capacity("rate"), within=_bracket),
     ]
     latencies = (
         ("ttft", "ttft", "TTFT", 0),
@@ -89,6 +122,11 @@ def _all() -> dict[str, Metric]:
 
 
 METRICS: Mapping[str, Metric] = MappingProxyType(_all())
+
+
+def default_for(point: LoadPoint | None) -> str:
+    """The name of the metric that a load is compared by where nobody names another."""
+    return f"max_{point.search}" if point is not None and point.search is not None else DEFAULT
 
 
 def metric(name: str) -> Metric:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tui.core import records
 from tui.core.decide.pairing import Side, launches, noise_of, setting
 from tui.core.decide.verdicts import Case, Plan, judge_all
-from tui.core.decide.yardsticks import DEFAULT, Metric, metric
+from tui.core.decide.yardsticks import Metric, default_for, metric
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.state import knocked_out, results_of, state_of
@@ -40,11 +40,11 @@ def verdicts_of(
         over: no launch will follow, whatever `is_over` says.
     """
     stored = store.read_all()
-    chosen = metric(DEFAULT)
     over = over or is_over(record, results)
     took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found: list[Verdict] = []
     for point in record.bench.points:
+        chosen = metric(default_for(point))
         here = [result for result in measured(record, results) if result.point == point]
         like = next((setting(result) for result in here if result.valid), None)
         case = Case(

@@ -130,6 +130,8 @@ def knocked_out(record: ExperimentRecord, letter: str) -> Cell | None:
 
 def bench_length_s(bench: BenchProfile) -> float:
     """How long a bench takes, roughly: warm-up once a load, then each run with its ramp and drain."""
+    if bench.search is not None:
+        return bench.runs * bench.search.most_points * (10.0 + bench.duration_s + 4.0)
     return len(bench.points) * (10.0 + bench.runs * (bench.duration_s + 4.0))
 
 

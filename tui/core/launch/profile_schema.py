@@ -44,6 +44,26 @@ class Launch(_Common):
     args: dict[str, Any] = Field(default_factory=dict)
 
 
+Milliseconds = Annotated[float, Field(strict=True, gt=0, le=86_400_000)]  # a day
+
+
+class Slo(BaseModel):
+    """Limits that a load must hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ttft_ms: Milliseconds | None = None
+    tpot_ms: Milliseconds | None = None
+    e2e_ms: Milliseconds | None = None
+    share: Annotated[float, Field(strict=True, ge=0.5, le=0.999)] = 0.95
+
+    @model_validator(mode="after")
+    def _some(self) -> "Slo":
+        if all(limit is None for limit in (self.ttft_ms, self.tpot_ms, self.e2e_ms)):
+            raise ValueError("names no limit|add ttft_ms, tpot_ms or e2e_ms")
+        return self
+
+
 class Bench(_Common):
     """`kind = "bench"`."""
 
@@ -56,6 +76,7 @@ class Bench(_Common):
     output_len: Tokens | None = None
     duration_s: Seconds | None = None
     runs: Repeats = 3
+    slo: Slo | None = None
     command: Words = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -66,6 +87,15 @@ class Bench(_Common):
         loads = [f"c{users}" for users in self.concurrency or ()] + [f"r{rate:g}" for rate in self.rate or ()]
         if len(set(loads)) < len(loads):
             raise ValueError("the same load is in it twice|runs says how often each is measured")
+        if self.slo is not None:
+            if self.driver != "eagletui":
+                raise ValueError(f"driver {self.driver} cannot search for limits|leave driver or slo out")
+            bounds = self.concurrency or self.rate or []
+            if len(bounds) != 2 or bounds[0] >= bounds[1]:
+                raise ValueError(
+                    "with slo, concurrency or rate is the lowest and the highest load of the search"
+                    "|write concurrency = [1, 256] or rate = [0.5, 32.0]"
+                )
         if self.driver == "command" and not self.command:
             raise ValueError('driver = "command" needs a command|add command = ["program", "argument"]')
         if self.driver != "command" and self.command:
@@ -151,7 +181,8 @@ def _words(kind: str, table: dict[str, Any], item: Any) -> tuple[str | None, str
     key = ".".join(location) or None
     sort, context = item["type"], item.get("ctx", {})
     if sort == "extra_forbidden":
-        fields = Arm.model_fields if location[0] == "arms" else KINDS[kind].model_fields
+        nested: dict[str, type[BaseModel]] = {"arms": Arm, "slo": Slo}
+        fields = (nested.get(location[0]) or KINDS[kind]).model_fields
         near = difflib.get_close_matches(location[-1], fields, n=1, cutoff=0.6)
         if near:
             return key, "unknown key", f"did you mean {near[0]}?"

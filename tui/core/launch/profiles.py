@@ -18,7 +18,15 @@ from tui.core.errors import UsageError
 from tui.core.launch import profile_checks
 from tui.core.launch.profile_checks import Problem, did_you_mean, is_number
 from tui.core.launch.sglang import flag_table, map_args, normalise, takes_config
-from tui.core.measure.model import ARM_LETTERS, BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.measure.model import (
+    ARM_LETTERS,
+    BenchProfile,
+    ExperimentArm,
+    ExperimentProfile,
+    Limits,
+    LoadPoint,
+    Search,
+)
 from tui.core.text import one_line
 
 KINDS = ("launch", "bench", "experiment")
@@ -404,9 +412,16 @@ def load_bench(
     given = {key: table[key] for key in _BENCH_FIELDS if key in table}
     if "duration_s" in given:
         given["duration_s"] = float(given["duration_s"])
+    search = None
+    if slo := table.get("slo"):
+        kind = "concurrency" if users else "rate"
+        low, high = table[kind]
+        limits = Limits(**{key: float(value) for key, value in slo.items()})
+        search = Search(limits, kind, float(low), float(high))
     return BenchProfile(
         name=name,
-        points=users or rates or (LoadPoint(concurrency=1),),
+        points=(LoadPoint(search=search.kind),) if search else users or rates or (LoadPoint(concurrency=1),),
+        search=search,
         command=tuple(table.get("command", ())),
         path=entry.path,
         **given,

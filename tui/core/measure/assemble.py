@@ -109,7 +109,8 @@ def assemble(
     Raises ValueError, KeyError, TypeError where the files are not what they should be.
     """
     server, checks, gpus = server_of(asked, server_file)
-    found = figures(rows, meta, gpus=gpus)
+    limits = asked.bench.search.limits if asked.bench.search else None
+    found = figures(rows, meta, gpus=gpus, limits=limits)
     tool = Tool("eagletui", tui.__version__, asked.api, generator_sha)
     return result_of(run_id, asked, meta, server, tool, len(rows), found, judge(rows, meta, found, checks))
 
@@ -155,6 +156,7 @@ def result_of(
         speculation=found.speculation,
         gpu=found.gpu,
         client=found.client,
+        slo=found.slo,
         guards=verdict.guards,
         valid=verdict.valid,
         suspicious=verdict.suspicious,

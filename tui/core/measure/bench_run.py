@@ -28,7 +28,8 @@ from tui.core.link.patience import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.measure import command, referee, target
 from tui.core.measure.assemble import Asked, assemble, point_of, result_id, unpack
-from tui.core.measure.model import BenchProfile, LiveRun, MeasuredServer, Result
+from tui.core.measure.capacity import answer
+from tui.core.measure.model import BenchProfile, LiveRun, LoadPoint, MeasuredServer, Result
 from tui.core.measure.target import Seen, Target
 from tui.core.measure.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
 from tui.core.records import LaunchRecord
@@ -234,7 +235,7 @@ class _Progress:
 
     sha: str | None = None
     live: LiveRun | None = None
-    ended: list[Mapping[str, Any]] = field(default_factory=list)  # run events that were not taken yet
+    ended: list[Mapping[str, Any]] = field(default_factory=list)  # of runs and searches, not taken yet
     done: bool = False
     error: EagletuiError | None = None
     _rest: bytes = b""
@@ -262,7 +263,7 @@ class _Progress:
             self.sha = str(event.get("sha256") or "") or None
         elif name == "progress":
             self._progressed(event)
-        elif name == "run":
+        elif name in ("run", "search"):
             self.ended.append(event)
         elif name == "done":
             self.done = True
@@ -456,7 +457,9 @@ async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) ->
 async def _results(
     session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
 ) -> tuple[Result, ...]:
-    """What a run that has ended gives, stored: of a command what it printed, else one result."""
+    """What a run or a search that has ended gives, stored: of a command what it printed, else one result."""
+    if event["event"] == "search":
+        return (await asyncio.to_thread(_answer, run, asked, event),)
     if event.get("tool") != command.TOOL:
         return (await _result(session, run, asked, event, sha),)
     try:
@@ -505,6 +508,21 @@ async def _result(
 
     # A second of computing for a large run: the screen goes on meanwhile.
     return await asyncio.to_thread(make)
+
+
+def _answer(run: Run, asked: Asked, event: Mapping[str, Any]) -> Result:
+    """The answer of a search, from the results of its loads: those are stored, their events came before."""
+    try:
+        number, labels = int(event["run"]), [point_of(point["point"]).label for point in event["points"]]
+        named = result_id(run.run_id, LoadPoint(search=event["kind"]).label, number)
+        of_loads = [store.read(result_id(run.run_id, label, number)) for label in labels]
+        if asked.bench.search is None or not all(of_loads):
+            raise ValueError
+        found = store.read(named) or answer([r for r in of_loads if r], asked.bench.search, named)
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(run, "the end of a search") from None
+    store.write(found)
+    return found
 
 
 def _damaged(run: Run, what: str) -> EagletuiError:

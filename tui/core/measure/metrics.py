@@ -16,7 +16,9 @@ from tui.core.measure.model import (
     Counts,
     Distribution,
     GpuUse,
+    Held,
     Latencies,
+    Limits,
     Speculation,
     Throughput,
     Window,
@@ -44,29 +46,35 @@ class Figures:
     client: ClientLoad | None
     change: Change | None = None  # of the server's pace, closed loops
     backlog: Backlog | None = None  # open loops
+    slo: Held | None = None
 
 
-def figures(rows: Sequence[Row], meta: Meta, *, gpus: int | None = None) -> Figures:
+def figures(
+    rows: Sequence[Row], meta: Meta, *, gpus: int | None = None, limits: Limits | None = None
+) -> Figures:
     """All figures of a run; a few hundred thousand chunks take about a second.
 
     Args:
         gpus: how many the server uses, for the rate of one.
+        limits: what its replies are held against.
     """
     window = window_of(rows, meta)
     decode = Decode(rows, window)
     steady = window if window is not None and window.kind == "steady" else None
     is_open = _is_open(meta)
+    slo = held(rows, meta, window, limits) if limits is not None else None
     return Figures(
         window=window,
         duration_s=_duration(rows),
         counts=_counts(rows, meta, window, decode),
-        throughput=_throughput(rows, window, decode, gpus),
+        throughput=_throughput(rows, window, decode, gpus, slo),
         latencies=_latencies(rows, meta, window, decode),
         speculation=_speculation(rows, meta, decode),
         gpu=_gpu_use(meta, window, decode.tokens_in_window),
         client=_client(meta),
         change=change(rows, steady) if steady and not is_open else None,
         backlog=backlog(rows, steady) if steady and is_open else None,
+        slo=slo,
     )
 
 
@@ -219,7 +227,37 @@ def _counts(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Deco
     )
 
 
-def _throughput(rows: Sequence[Row], window: Window | None, decode: Decode, gpus: int | None) -> Throughput:
+def held(rows: Sequence[Row], meta: Meta, window: Window | None, limits: Limits) -> Held:
+    """The replies that were due in the steady window against limits, as the load generator judges them in a search."""
+    if window is None or window.kind != "steady":
+        return Held(limits, 0, 0)
+    due = _within(rows, window, "t_sched")
+    return Held(limits, len(due), sum(_meets(row, meta, limits) for row in due))
+
+
+def _meets(row: Row, meta: Meta, limits: Limits) -> bool:
+    """Whether a reply is within all limits; one that failed is within none, one of a single chunk has no TPOT to miss."""
+    if row["err"] or row["t_first"] is None:
+        return False
+    begin = row[_begin(meta)]
+    later = (row["out"] or 0) - (row["k1"] or 1)
+    tpot = (row["t_last"] - row["t_first"]) / later if later > 0 and row["gaps_us"] else 0.0
+    took = (
+        (row["t_first"] - begin, limits.ttft_ms),
+        (tpot, limits.tpot_ms),
+        (row["t_last"] - begin, limits.e2e_ms),
+    )
+    return all(limit is None or round(seconds * 1e3, 3) <= limit for seconds, limit in took)
+
+
+def _begin(meta: Meta) -> str:
+    """From when a request waits: in an open loop one that had to wait for its turn has waited since it was due."""
+    return "t_sched" if _is_open(meta) else "t_send"
+
+
+def _throughput(
+    rows: Sequence[Row], window: Window | None, decode: Decode, gpus: int | None, slo: Held | None
+) -> Throughput:
     duration = _duration(rows)
     if window is None or not duration:
         return Throughput()
@@ -236,6 +274,7 @@ def _throughput(rows: Sequence[Row], window: Window | None, decode: Decode, gpus
         total_tok_s=output + input_rate if input_rate is not None else None,
         req_s=len(_within(ok, window, "t_last")) / span,
         output_tok_s_per_gpu=output / gpus if gpus else None,
+        goodput_req_s=slo.met / span if slo is not None else None,
     )
 
 
@@ -243,8 +282,7 @@ def _latencies(rows: Sequence[Row], meta: Meta, window: Window | None, decode: D
     if window is None:
         return Latencies()
     ok = _ok(rows)
-    # In an open loop a request that had to wait for its turn has waited: the clock runs from when it was due.
-    begin = "t_sched" if _is_open(meta) else "t_send"
+    begin = _begin(meta)
     # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
     begun = _within(ok, window, begin)
     tpot = []

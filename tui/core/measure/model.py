@@ -4,27 +4,70 @@ Missing is None, never 0. Times are seconds, latencies milliseconds, memory MiB,
 record that is stored (docs/measuring.md has every definition); metrics can be recomputed from the raw rows beside it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 SCHEMA = 1
+WARMUP_S = 30.0  # at most, until the rate is steady; never longer than the window
 GROWTH = 5  # times its duration that a window may take
 ARM_LETTERS = "ABCD"  # as many arms as the panel shows side by side
 
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """One load: so many users at once (closed loop), or so many requests a second (open loop)."""
+    """One load: so many users at once (closed loop), or so many requests a second (open loop).
+
+    Or the highest of either that a search finds, whatever it is: the "load" of a search's answer.
+    """
 
     concurrency: int | None = None
     rate: float | None = None  # requests a second
+    search: str | None = None  # concurrency, rate
 
     @property
     def label(self) -> str:
-        """ "c4" or "r2.5": part of a result id."""
+        """ "c4", "r2.5" or "max": part of a result id."""
+        if self.search is not None:
+            return "max"
         return f"c{self.concurrency}" if self.concurrency is not None else f"r{self.rate:g}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a load must hold: this share of its replies within each of the limits that are given."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+    share: float = 0.95
+
+    @property
+    def tail(self) -> str:
+        """The percentile of a latency that says most of the share: p95, or p90."""
+        return "p95" if self.share >= 0.95 else "p90"
+
+    @property
+    def replies(self) -> int:
+        """How many a load needs for its share to be judged: some five of them may miss."""
+        return math.ceil(round(5 / (1 - self.share), 6))
+
+
+@dataclass(frozen=True)
+class Search:
+    """The question for the highest load of a kind that holds limits, between two bounds."""
+
+    limits: Limits
+    kind: str  # concurrency, rate
+    low: float
+    high: float
+
+    @property
+    def most_points(self) -> int:
+        """Loads it measures at most: doubling from `low` to `high`, then five halvings."""
+        return 1 + math.ceil(math.log2(self.high / self.low)) + 5
 
 
 @dataclass(frozen=True)
@@ -41,6 +84,7 @@ class BenchProfile:
         60.0  # of the measured window, at least: a slow server is given up to `duration_max_s`
     )
     runs: int = 3  # on each launch, at each point
+    search: Search | None = None  # `points` then is its answer alone
     command: tuple[str, ...] = ()
     description: str | None = None
     hypothesis: str | None = None
@@ -51,6 +95,11 @@ class BenchProfile:
     def duration_max_s(self) -> float:
         """The longest that a window grows to until it holds the tokens and replies that its figures need."""
         return GROWTH * self.duration_s
+
+    @property
+    def warmup_s(self) -> float:
+        """The longest that a warm-up takes."""
+        return min(WARMUP_S, self.duration_s)
 
 
 @dataclass(frozen=True)
@@ -139,7 +188,7 @@ class MeasuredServer:
 class Load:
     """What was asked of the server."""
 
-    kind: str  # closed, open
+    kind: str  # closed, open, search
     concurrency: int | None
     rate: float | None
     dataset: str
@@ -191,6 +240,7 @@ class Throughput:
     total_tok_s: float | None = None
     req_s: float | None = None
     output_tok_s_per_gpu: float | None = None
+    goodput_req_s: float | None = None  # replies that met all limits; None without limits
 
 
 @dataclass(frozen=True)
@@ -201,6 +251,74 @@ class Latencies:
     tpot: Distribution | None = None
     gap: Distribution | None = None
     e2e: Distribution | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """A load against limits: how many of the replies due in the window met all of them; one that failed met none."""
+
+    limits: Limits
+    replies: int
+    met: int
+
+    @property
+    def share(self) -> float | None:
+        return self.met / self.replies if self.replies else None
+
+    @property
+    def holds(self) -> bool:
+        """By the share itself; without a reply, or time with all users busy, nothing holds."""
+        return self.share is not None and self.share >= self.limits.share
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % of the share (Wilson's score interval)."""
+        if not self.replies:
+            return 0.0, 1.0
+        n, share, z2 = self.replies, self.met / self.replies, 1.96**2
+        middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+        half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+        return middle - half, middle + half
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves no doubt on which side of the limit the share is."""
+        low, high = self.interval
+        return not low < self.limits.share < high
+
+
+@dataclass(frozen=True)
+class SearchPoint:
+    """One load that a search measured."""
+
+    load: float  # users at once, or requests a second
+    held: Held
+    result_id: str
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a search found: the highest load that holds the limits."""
+
+    search: Search
+    points: tuple[SearchPoint, ...]  # in the order in which they were measured
+
+    @property
+    def found(self) -> float | None:
+        """The highest load below the lowest that fails; None where not even the lowest holds."""
+        fails = self.fails_from
+        holding = [at.load for at in self.points if at.held.holds and (fails is None or at.load < fails)]
+        return max(holding, default=None)
+
+    @property
+    def fails_from(self) -> float | None:
+        """The lowest load that fails; None where the highest that was asked about still holds."""
+        return min((at.load for at in self.points if not at.held.holds), default=None)
+
+    @property
+    def at_least(self) -> bool:
+        """Whether it may hold more: the highest load that was asked about still does."""
+        return self.found is not None and self.fails_from is None
 
 
 @dataclass(frozen=True)
@@ -265,7 +383,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Result:
-    """One measured run at one load on one launch, as it is stored."""
+    """One measured run at one load on one launch, or the answer of one search, as it is stored."""
 
     result_id: str  # <bench run id>-<point label>-<run number>, so that collecting twice writes one file
     bench: str  # name of the bench profile
@@ -286,6 +404,8 @@ class Result:
     guards: tuple[Guard, ...] = ()
     valid: bool = True
     suspicious: tuple[str, ...] = ()  # what a reader should know although it counts
+    slo: Held | None = None  # without limits None
+    capacity: Capacity | None = None  # of the answer of a search: its figures are those of the load it found
     experiment: str | None = None  # id
     arm: str | None = None  # letter
     launch_number: int | None = None  # place in the experiment's order, from 1
@@ -298,6 +418,8 @@ class Result:
 
     @property
     def point(self) -> LoadPoint:
+        if self.capacity is not None:
+            return LoadPoint(search=self.capacity.search.kind)
         return LoadPoint(self.load.concurrency, self.load.rate)
 
 

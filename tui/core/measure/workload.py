@@ -21,7 +21,6 @@ from tui.core.text import one_line
 
 PLAN_VERSION = 1
 DEFAULT_INPUT_LEN = 256  # tokens, of random-ids
-WARMUP_S = 30.0  # at most, until the rate is steady; never longer than the window
 KEY_VARIABLE = "EAGLETUI_API_KEY"  # holds the server's API key in the generator's environment
 _MAX_DATASET_BYTES = 3 << 20  # it travels with the launch
 _MAX_ERRORS = 20
@@ -213,7 +212,7 @@ def plan(
         "api": api,
         "model": None,
         "headers_env": KEY_VARIABLE if has_key else None,
-        "points": [_point(point) for point in profile.points],
+        "points": [_point(point) for point in profile.points if point.search is None],
         "runs": profile.runs,
         "duration_s": profile.duration_s,
         "duration_max_s": profile.duration_max_s,
@@ -226,8 +225,31 @@ def plan(
         "seed": seed,
         "ignore_eos": random_ids,
         "temperature": 0.0,
-        "warmup_s": min(WARMUP_S, profile.duration_s),
+        "warmup_s": profile.warmup_s,
         "server": {"log": log, "pid": pid, "gpus": list(gpus) if gpus else None},
+    } | _search(profile)
+
+
+def _search(profile: BenchProfile) -> dict[str, Any]:
+    """What a plan says of a search instead of points: each window goes on until it has the replies for its share."""
+    search = profile.search
+    if search is None:
+        return {}
+    limits, number = search.limits, int if search.kind == "concurrency" else float
+    return {
+        "points": [],
+        "search": {
+            "kind": search.kind,
+            "low": number(search.low),
+            "high": number(search.high),
+            "ttft_ms": limits.ttft_ms,
+            "tpot_ms": limits.tpot_ms,
+            "e2e_ms": limits.e2e_ms,
+            "share": limits.share,
+            "most": search.most_points,
+        },
+        # The reply whose first chunk opens the window was due before it.
+        "needs": {"tokens": WINDOW_TOKENS, "replies": limits.replies + 1},
     }
 
 

@@ -20,7 +20,7 @@ from tui.core.decide.pairing import Launch, Setting, Side, configuration, launch
 from tui.core.decide.phrases import count, load_words, sets_words
 from tui.core.decide.same_text import fact
 from tui.core.decide.verdicts import screened_words
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.yardsticks import DEFAULT, default_for, metric
 from tui.core.errors import UsageError
 from tui.core.masking import mask_secrets
 from tui.core.measure.model import Distribution, Result
@@ -185,7 +185,7 @@ def _row(group: _Group) -> list[str]:
         group.name,
         _configured(first),
         first.bench,
-        load_words(first.point),
+        _load_words(group),
         f"{group.rate:,.1f}" if group.rate is not None else _NONE,
         f"{low_high[0]:,.1f} … {low_high[1]:,.1f}" if low_high else _NONE,
         group.level if valid else "invalid",
@@ -195,6 +195,14 @@ def _row(group: _Group) -> list[str]:
         median(lambda result: _middle(result.latencies.tpot), 2),
         median(_accept_length, 2),
     ]
+
+
+def _load_words(group: _Group) -> str:
+    """The load; of a search, with what each launch's answers say of it."""
+    point = group.results[0].point
+    yardstick = metric(default_for(point))
+    found = [yardstick.show(math.exp(launch.datum)) for launch in launches(group.results, yardstick)]
+    return f"{load_words(point)}: {', '.join(found) or _NONE}" if point.search else load_words(point)
 
 
 def _configured(result: Result) -> str:
@@ -230,7 +238,7 @@ def _verdicts(groups: Sequence[_Group], stored: tuple[Result, ...]) -> list[str]
             if first.launches and other.launches
         ]
         try:
-            verdicts = planned.verdicts(asked, metric(DEFAULT), stored)
+            verdicts = planned.verdicts(asked, metric(default_for(setting(first.results[0]).point)), stored)
         except UsageError as error:  # a launch is on both sides
             said.append(f"no verdict: {error.message}")
             continue

@@ -47,10 +47,15 @@ def flat(result: Result) -> dict[str, object]:
         "steps": spec.steps,
         "topk": spec.topk,
         "num_draft_tokens": spec.draft_tokens,
+        "slo_share": result.slo.share if result.slo else None,
+        "slo_holds": result.slo.holds if result.slo else None,
+        "goodput_req_s": rates.goodput_req_s,
+        "max_rate": _capacity(result, "rate"),
+        "max_at_least": result.capacity.at_least if result.capacity else None,
         "load": load.kind,
         "dataset": load.dataset or None,
         "request_rate": load.rate if load.rate is not None else "inf" if load.kind == "closed" else None,
-        "max_concurrency": load.concurrency,
+        "max_concurrency": load.concurrency if result.capacity is None else _capacity(result, "concurrency"),
         "num_prompts": load.requests,
         "successful": counts.ok,
         "failed": counts.errors,
@@ -88,6 +93,14 @@ def flat(result: Result) -> dict[str, object]:
     }
     # A posted figure stands where ours has none, and never for one of ours.
     return record | {key: value for key, value in result.posted.items() if record.get(key) is None}
+
+
+def _capacity(result: Result, kind: str) -> float | None:
+    """The highest load of a kind that a search found."""
+    capacity = result.capacity
+    if capacity is None or capacity.search.kind != kind or capacity.found is None:
+        return None
+    return int(capacity.found) if kind == "concurrency" else capacity.found
 
 
 def _first(*values: float | None) -> float | None:

@@ -248,7 +248,8 @@ def recompute(result: Result) -> Result | None:
     rate, of_one = result.throughput.output_tok_s, result.throughput.output_tok_s_per_gpu
     gpus = round(rate / of_one) if rate and of_one else None
     try:
-        anew = figures(found, meta, gpus=gpus)
+        limits = result.slo.limits if result.slo else None
+        anew = figures(found, meta, gpus=gpus, limits=limits)
         verdict = judge_again(found, meta, anew, Judgement(result.guards, result.suspicious))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise EagletuiError(
@@ -269,6 +270,7 @@ def recompute(result: Result) -> Result | None:
         guards=verdict.guards,
         valid=verdict.valid,
         suspicious=verdict.suspicious,
+        slo=anew.slo,
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.comparison import UNDER_WAY, ArmView, Comparison, Launch, Mark, per_user
+from tui.comparison import UNDER_WAY, ArmView, Comparison, Launch, Mark, SearchedLoad, per_user
+from tui.core.measure.capacity import answer_words
 from tui.core.measure.model import ArmStatus, LiveRun, Result, VerdictKind
 from tui.core.text import one_line
 from tui.widgets.bench import chart
@@ -193,8 +194,9 @@ class Arms(Painted):
             self._card(canvas, x, width, rows, view)
         if len(comparison.arms) == 1 and canvas.width - width >= 66:
             beside = width + 6
-            loads = len(comparison.state.bench.points) > 1
-            draw = self._loads if loads else self._runs
+            draw = self._loads if len(comparison.state.bench.points) > 1 else self._runs
+            if comparison.state.bench.search is not None:
+                draw = self._searched
             draw(canvas, beside, min(canvas.width - 1 - beside, 84), rows, comparison)
 
     # -- cards -----------------------------------------------------------------------------------------------------
@@ -253,9 +255,17 @@ class Arms(Painted):
         if value is None and view.arm.status is ArmStatus.LAUNCHING:
             canvas.put(x, y + 1, _phase(view), "strong!", width)
             return
-        text = fmt.decimals(value, 1 if value is not None and value < 1000 else 0).replace(",", "")
+        answered = next((r.capacity for r in reversed(view.results) if r.capacity is not None), None)
+        if view.tok_s is None and answered is not None:
+            canvas.put(x, y + 1, answer_words(answered), "strong!", width)
+            return
+        assert self.comparison is not None
+        metric = self.comparison.metric
+        shown = view.tok_s is not None and metric.of_search
+        places = metric.digits if shown else 1 if value is not None and value < 1000 else 0
+        text = fmt.decimals(value, places).replace(",", "")
         at = canvas.figure(x, y, text, "strong" if value is not None else "muted")
-        unit = "tok/s" if view.tok_s is not None or value is None else "tok/s now"
+        unit = metric.unit if shown else "tok/s" if view.tok_s is not None or value is None else "tok/s now"
         canvas.put(at + 1, y + 2, unit, "muted")
         canvas.right_runs(end, y, self._ratio(view))
         against = view.arm.against
@@ -370,6 +380,42 @@ class Arms(Painted):
             canvas, x, 1, width, "  users" if state.bench.points[0].rate is None else "  rate", table
         )
 
+    _HELD: ClassVar[tuple[tuple[str, int], ...]] = (
+        ("within", 9),
+        ("goodput", 10),
+        ("TTFT", 11),
+        ("TPOT", 11),
+        ("tok/s", 9),
+    )
+
+    def _searched(self, canvas: Canvas, x: int, width: int, rows: int, comparison: Comparison) -> None:
+        """The loads of a search, those around the knee where not all find room."""
+        view, search = comparison.arms[0], comparison.state.bench.search
+        assert search is not None
+        canvas.title(x, 0, width, "Loads", [("replies within the limits, and goodput a second", "muted")])
+        loads, room = view.loads, max(1, rows - 2)
+        holding = sum(one.held.holds for one in loads)
+        first = max(0, min(holding - room // 2, len(loads) - room))
+        columns = [*self._HELD]
+        while sum(size for _, size in columns) > width - 20:
+            columns.pop()
+        word = "users" if comparison.point.search == "concurrency" else "rate"
+        canvas.put(x, 1, f"  {word}", "muted")
+        tail = search.limits.tail
+        for line, one in enumerate([None, *loads[first : first + room]], 1):
+            at = x + 8
+            for title, size in columns:
+                at += size
+                name = f"{title} {tail}" if title in ("TTFT", "TPOT") else title
+                said = name if one is None else _held_of(title, one)
+                canvas.right(at, line, said, "text" if one else "muted")
+            if one is None:
+                continue
+            knee = one.load == view.knee
+            canvas.put(x, line, f"{'◆' if knee else ' '} {one.load:g}", "strong!" if knee else "text")
+            glyph, word = (("✓ ", "ok"), "holds") if one.held.holds else (("✗ ", "err"), "fails")
+            canvas.runs(at + 3, line, [glyph, (word if one.held.sure else f"{word}, just", "text")])
+
     # -- rows ------------------------------------------------------------------------------------------------------
 
     _COLUMNS: ClassVar[tuple[tuple[str, int], ...]] = (
@@ -395,7 +441,8 @@ class Arms(Painted):
         x = begin
         for name, size in columns:
             x += size
-            canvas.right(x, 0, name, "muted")
+            searched = name == "tok/s" and comparison.point.search is not None
+            canvas.right(x, 0, "holds" if searched else name, "muted")
         for number, view in enumerate(comparison.arms):
             y = 1 + number
             if y >= rows:
@@ -432,8 +479,11 @@ class Arms(Painted):
             return
         values = {label: value for label, value, _ in figures(view)}
         live = per_user(view.live) if view.live is not None else None
+        metric, figure = self.comparison.metric, fmt.tok_s(view.tok_s if view.tok_s is not None else live)
+        if metric.of_search and view.tok_s is not None:
+            figure = metric.show(view.tok_s)
         runs: dict[str, list[Run]] = {
-            "tok/s": [(fmt.tok_s(view.tok_s if view.tok_s is not None else live), "strong!" + ground)],
+            "tok/s": [(figure, "strong!" + ground)],
             "ratio": [(fmt.ratio(view.ratio), ratio_color(view) + "!" + ground)],
             "accept": [(values["accept"], "text" + ground)],
             "cycle": [(values["cycle"], "text" + ground)],
@@ -480,6 +530,26 @@ class Arms(Painted):
             facts = words(live_facts(view), 24)
             begin = canvas.right_runs(end, line, facts) - 2 if room > 50 else end
             spark(canvas, at, line, begin - at, 1, view, self._duration_s)
+
+
+def _held_of(column: str, one: SearchedLoad) -> str:
+    """A figure of a load of a search, as a table shows it."""
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known else None
+
+    if column == "within":
+        share = one.held.share
+        return f"{share * 100:.1f} %" if share is not None else fmt.NONE
+    if column == "goodput":
+        return fmt.decimals(mean([r.throughput.goodput_req_s for r in one.results]), 2)
+    tail = one.held.limits.tail
+    if column == "TTFT":
+        return fmt.whole(mean([getattr(r.latencies.ttft, tail, None) for r in one.results]))
+    if column == "TPOT":
+        return fmt.decimals(mean([getattr(r.latencies.tpot, tail, None) for r in one.results]), 1)
+    return fmt.tok_s(mean([r.throughput.per_user_tok_s for r in one.results]))
 
 
 def _mean_of(column: str, results: Sequence[Result]) -> str:

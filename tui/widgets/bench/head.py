@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.comparison import Comparison
+from tui.core.measure.capacity import limits_words
 from tui.core.measure.model import ExperimentState, LoadPoint
 from tui.core.text import one_line
 from tui.widgets.paint import Canvas, Painted, Run, join, width_of, words
@@ -22,6 +23,8 @@ def left(seconds: float | None) -> list[Run]:
 
 def load_words(point: LoadPoint) -> tuple[str, str]:
     """`concurrency` and its value, or `rate`."""
+    if point.search is not None:
+        return f"highest {point.search}", "search"
     if point.rate is not None:
         return "rate", f"{point.rate:g}/s"
     return "concurrency", str(point.concurrency)
@@ -85,10 +88,11 @@ class BenchHead(Painted):
             parts.append([("launch ", "muted"), (str(now), "strong!"), (f" of {launches}", "muted")])
         live = next((view.arm.live for view in comparison.arms if view.arm.live is not None), None)
         if live is not None:
-            point = f" at {load_words(live.point)[1]}" if len(state.bench.points) > 1 else ""
+            several = len(state.bench.points) > 1 or state.bench.search is not None
+            point = f" at {load_words(live.point)[1]}" if several else ""
             parts.append(
                 [
-                    ("run ", "muted"),
+                    ("search " if state.bench.search else "run ", "muted"),
                     (str(live.run_index), "strong!"),
                     (f" of {state.bench.runs}{point}", "muted"),
                 ]
@@ -109,17 +113,23 @@ class BenchHead(Painted):
                     (load_words(point)[1], "accent!" if here else "muted"),
                 ]
             load += [(" ", "text"), ("[ ]", "accent!")]
+        elif bench.search is not None:
+            load.append((f"{bench.search.low:g} … {bench.search.high:g}", "text"))
         else:
             load.append((value, "text"))
         launches = max((len(view.launches) for view in comparison.arms), default=1)
         steady: list[Run] = [
             ("steady ", "muted"),
             (f"{bench.duration_s:g} s", "text"),
-            (f" × {fmt.plural(bench.runs, 'run')}", "muted"),
+            (f" × {fmt.plural(bench.runs, 'run')}" if bench.search is None else " a load", "muted"),
         ]
         if launches > 1:
             steady.append((f" × {launches} launches", "muted"))
-        facts: list[list[Run]] = [[("per-user tok/s", "muted")], load, steady]
+        facts: list[list[Run]] = [load, steady]
+        if bench.search is None:
+            facts.insert(0, [("per-user tok/s", "muted")])
+        else:
+            facts.insert(1, [(limits_words(bench.search.limits), "text")])
         if len(state.order) > 1:
             each = max(1, len(state.arms))
             rounds = ["".join(state.order[at : at + each]) for at in range(0, len(state.order), each)]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tui import format as fmt
 from tui.comparison import ArmView, Comparison, Launch, Mark, RunMark, launch_means
 from tui.core.decide.pairing import launches as measured_launches
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.decide.yardsticks import Metric
 from tui.widgets.bench import chart
 from tui.widgets.paint import Canvas, Painted, Run, words
 
@@ -17,14 +17,14 @@ _GLYPHS = {Mark.MEASURED: "●", Mark.INVALID: "✗", Mark.LIVE: "◐"}
 _GUTTER = 9  # letter and number of the launch
 
 
-def spread(launches: Sequence[Launch]) -> tuple[float | None, float | None]:
-    """Standard deviation of log tok/s between runs of a launch, and between launches, each as a share."""
+def spread(launches: Sequence[Launch], yardstick: Metric) -> tuple[float | None, float | None]:
+    """Standard deviation of the log of the figure between runs of a launch, and between launches, each as a share."""
     results = [result for launch in launches for result in launch.results]
-    found = measured_launches(results, metric(DEFAULT))
+    found = measured_launches(results, yardstick)
     repeated = [launch.values for launch in found if len(launch.values) > 1]
     freedom = sum(len(values) - 1 for values in repeated)
     within = sum(statistics.variance(values) * (len(values) - 1) for values in repeated)
-    means = launch_means(launches)
+    means = launch_means(launches, yardstick)
     return (
         math.sqrt(within / freedom) if freedom else None,
         statistics.stdev(means) if len(means) > 1 else None,
@@ -52,7 +52,7 @@ class RunDots(Painted):
         known = [value for value in values if value is not None]
         rows, apart = self._rows(comparison, canvas.height - 2)
         each = "one row per launch" if any(len(row[1]) == 1 for row in rows) and rows else "one row per arm"
-        canvas.title(0, 0, canvas.width, "Every run", [(f"tok/s, {each}", "muted")])
+        canvas.title(0, 0, canvas.width, "Every run", [(f"{comparison.metric.unit}, {each}", "muted")])
         if not known:
             canvas.put(0, 1, "no run is done yet", "muted")
             return
@@ -126,7 +126,7 @@ class RunDots(Painted):
     @staticmethod
     def _words(canvas: Canvas, y: int, comparison: Comparison) -> None:
         """How far runs and launches of one arm are apart, the worst arm."""
-        spreads = [spread(view.launches) for view in comparison.arms]
+        spreads = [spread(view.launches, comparison.metric) for view in comparison.arms]
         run = max((value for value, _ in spreads if value is not None), default=None)
         launch = max((value for _, value in spreads if value is not None), default=None)
         line: list[Run] = []

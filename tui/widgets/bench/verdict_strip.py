@@ -6,6 +6,7 @@ from typing import ClassVar
 from tui import format as fmt
 from tui.comparison import ArmView, Comparison
 from tui.core.decide.same_text import mark
+from tui.core.measure.capacity import answer_words, limits_words
 from tui.core.measure.model import ArmStatus, VerdictKind
 from tui.core.text import one_line
 from tui.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of, words
@@ -74,7 +75,15 @@ def pending(view: ArmView, needed: int) -> str:
 
 
 def alone(view: ArmView) -> list[Run]:
-    """A single arm is no comparison; what its runs amount to."""
+    """A single arm is no comparison; what its runs amount to, or its search found."""
+    answered = next((r.capacity for r in reversed(view.results) if r.capacity is not None), None)
+    if answered is not None:
+        said = f"{view.letter} {answer_words(answered)}"
+        return [
+            ("· ", "muted"),
+            (said, "strong!"),
+            (f", with {limits_words(answered.search.limits)}", "text"),
+        ]
     level = view.level
     if level == "L0":
         said = "a single run has no error bar"
