@@ -30,9 +30,14 @@ def host(gpu_hosts, sglang_module, free_port):
     return started
 
 
-def test_both_count_the_same_tokens_and_the_rates_are_compared(host):
-    document = host.eagletui.json("bench", "verify", "short", code=None, timeout=400)
+RANDOM = ("--set", "dataset=random-ids", "--set", "input_len=32")
+
+
+@pytest.mark.parametrize(("interface", "sets"), [("chat", ()), ("generate", RANDOM)])
+def test_both_count_the_same_tokens_and_the_rates_are_compared(host, interface, sets):
+    document = host.eagletui.json("bench", "verify", "short", *sets, code=None, timeout=400)
     assert document["error"] is None
+    assert document["interface"] == interface
     assert document["referee"]["name"] == "sglang"
     assert document["referee"]["version"]
     (point,) = document["points"]
@@ -43,6 +48,8 @@ def test_both_count_the_same_tokens_and_the_rates_are_compared(host):
     assert point["referee_tok_s"][0] > point["referee_printed_tok_s"][0]
     ours, theirs = document["results"]
     assert (ours["tool"], theirs["tool"]) == ("eagletui", "sglang")
+    assert ours["backend"] == interface
+    assert theirs["backend"] == ("sglang-oai-chat" if interface == "chat" else "sglang")
     assert ours["bench"] == theirs["bench"] == "short-verify"
     assert ours["run"] == theirs["run"] == document["run"]
     # Greedy replies to the same prompts: the same tokens, and the server's own counter says so of both.

@@ -54,6 +54,7 @@ OLD = NEWEST - {
     "--warmup-requests",
     "--output-details",
 }
+CHAT = {"--extra-request-body", "--served-model-name"}
 
 
 def tool(remote, flags, module="sglang.benchmark.serving"):
@@ -140,6 +141,17 @@ def test_prompts_of_ours_with_a_natural_end_at_a_rate(remote):
     assert "--random-input-len" not in found
 
 
+def test_chat_is_asked_for_usage_and_for_its_temperature_in_the_body(remote):
+    dataset = {"kind": "prompts", "items": [{"prompt": "a"}]}
+    changes = {"api": "chat", "model": "tiny", "dataset": dataset, "vocab": None}
+    found = flags_of(command(remote, NEWEST | CHAT, prompts="/run/p.jsonl", **changes))
+    assert found["--backend"] == "sglang-oai-chat"
+    body = json.loads(found["--extra-request-body"])
+    assert body == {"stream_options": {"include_usage": True}, "temperature": 0.0}
+    assert (found["--served-model-name"], found["--tokenizer"]) == ("tiny", "/models/m")
+    assert "--temperature" not in found
+
+
 def test_an_old_version_gets_the_flags_it_has(remote):
     found = flags_of(command(remote, OLD))
     assert found.keys() <= OLD
@@ -153,14 +165,17 @@ def test_without_a_flag_that_makes_the_run_there_is_no_run(remote, missing):
     assert caught.value.slug == "unsupported"
 
 
-def test_prompts_are_those_of_the_load_generator(remote, tmp_path, monkeypatch):
+@pytest.mark.parametrize("api", ["generate", "chat"])
+def test_prompts_are_those_of_the_load_generator(remote, tmp_path, monkeypatch, api):
     monkeypatch.chdir(tmp_path)
     items = [{"prompt": f"prompt {number}"} for number in range(5)]
-    made = plan(remote, dataset={"kind": "prompts", "items": items}, vocab=None, ignore_eos=False)
+    made = plan(remote, api=api, dataset={"kind": "prompts", "items": items}, vocab=None, ignore_eos=False)
     name = remote.prompts_of(made, "c4", 3, 7, "p.jsonl")
     sent = [json.loads(line)["conversations"] for line in Path(name).read_text().splitlines()]
     ours = iter(remote.loadgen.Workload(made, "c4", "3", fresh=True))
-    assert [turns[0]["content"] for turns in sent] == [next(ours)[0]["text"] for _ in range(7)]
+    wanted = [next(ours)[0] for _ in range(7)]
+    texts = [fields["messages"][0]["content"] if api == "chat" else fields["text"] for fields in wanted]
+    assert [turns[0]["content"] for turns in sent] == texts
     assert all(len(turns) == 2 for turns in sent)
     assert len({turns[0]["content"] for turns in sent}) == 7  # from the second round on they are marked
 
@@ -234,16 +249,18 @@ def test_a_file_without_a_record_is_refused():
 # -- what it is not used for ------------------------------------------------------------------------------------------
 
 
-def test_only_sglangs_own_endpoint_is_measured():
+def test_chat_is_measured_by_chat_where_the_tool_counts_it_rightly():
     texts = Dataset("prompts", "prompts", items=({"prompt": "a"},))
-    seen = Seen("chat", "sglang")
-    assert referee.through_generate(seen, texts, "it").api == "generate"
-    assert referee.through_generate(seen, Dataset("random-ids", "random-ids"), "it").api == "generate"
+    seen, plain = Seen("chat", "sglang"), Seen("generate", "sglang")
+    assert referee.through(seen, texts, "it", "0.5.23").api == "chat"
+    assert referee.through(seen, texts, "it", "0.5.13").api == "generate"
+    assert referee.through(seen, texts, "it", None).api == "generate"
+    assert referee.through(plain, Dataset("random-ids", "random-ids"), "it", "0.5.23").api == "generate"
     with pytest.raises(UsageError, match="counts the requested length"):
-        referee.through_generate(Seen("chat", "vllm"), texts, "it")
+        referee.through(Seen("chat", "vllm"), texts, "it", "0.5.23")
     for item in ({"messages": [{"role": "user", "content": "a"}]}, {"input_ids": [1]}):
         with pytest.raises(UsageError, match="takes texts or random ids"):
-            referee.through_generate(seen, Dataset("jsonl", "mine.jsonl", items=(item,)), "it")
+            referee.through(seen, Dataset("jsonl", "mine.jsonl", items=(item,)), "it", "0.5.23")
 
 
 @pytest.mark.parametrize(
@@ -364,10 +381,11 @@ def events_of(process):
         return [json.loads(line) for line in process.stdout if line.startswith(b"{")]
 
 
-def test_both_measure_the_same_requests_by_turns(sglang, tmp_path):
+@pytest.mark.parametrize("api", ["generate", "chat"])
+def test_both_measure_the_same_requests_by_turns(sglang, tmp_path, api):
     items = [{"prompt": f"tokens={5 + number} words"} for number in range(12)]
     with truth_server(tokenizer=str(sglang / "models/tiny-llama"), tick_ms=2) as (port, server):
-        process = started(tmp_path, sglang / "venv/bin/python", port, vocab=None, ignore_eos=False,
+        process = started(tmp_path, sglang / "venv/bin/python", port, api=api, vocab=None, ignore_eos=False,
                           dataset={"kind": "prompts", "sha": None, "items": items})  # fmt: skip
         events = events_of(process)
         truth = server.events
@@ -389,7 +407,8 @@ def test_both_measure_the_same_requests_by_turns(sglang, tmp_path):
         assert meta["version"]
         assert "generated_texts" not in record
     # The very same prompts: each of the two runs sent every text twice, once by each tool.
-    texts = [event["body"]["text"] for event in truth if event["what"] == "generate" and event["whole"]]
+    bodies = [event["body"] for event in truth if event["what"] == api and event["whole"]]
+    texts = [body["messages"][0]["content"] if api == "chat" else body["text"] for body in bodies]
     plain = [text for text in texts if text.startswith("tokens=")]
     assert sorted(plain) == sorted([item["prompt"] for item in items] * 4)
     assert not list(tmp_path.glob(".*"))  # nothing half done is left
@@ -430,11 +449,19 @@ def test_an_interpreter_without_sglang_is_no_referee(tmp_path):
     assert "python" in events[-1]["hint"]
 
 
-def test_the_openai_endpoints_are_refused(tmp_path):
+def test_a_tool_that_counts_chat_wrongly_is_refused(tmp_path):
+    """An older one: an event that has usage alone would end it, so it is not asked for usage."""
+    old = tmp_path / "sglang" / "bench_serving.py"
+    old.parent.mkdir()
+    (old.parent / "__init__.py").touch()
+    old.write_text(
+        '"--extra-request-body"\nasync def async_request_openai_chat_completions(x):\n'
+        '    data.get("choices", [{}])[0]\n    data.get("usage")\nasync def other():\n    data.get("choices") or []\n'
+    )
     with truth_server() as (port, _):
-        items = [{"prompt": "a"}]
         process = started(tmp_path, sys.executable, port, api="chat", vocab=None,
-                          dataset={"kind": "prompts", "sha": None, "items": items})  # fmt: skip
+                          dataset={"kind": "prompts", "sha": None, "items": [{"prompt": "a"}]})  # fmt: skip
         events = events_of(process)
     assert process.wait() == 1
     assert events[-1]["slug"] == "wrong_api"
+    assert "counts the requested length" in events[-1]["text"]

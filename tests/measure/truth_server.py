@@ -74,7 +74,8 @@ class Reply:
                 self.options[name] = int(value) if value.lstrip("-").isdigit() else value
         self.api, self.request = api, request
         sampling = request.get("sampling_params", request)
-        limit = int(sampling.get("max_new_tokens", sampling.get("max_tokens", 16)))
+        names = ("max_new_tokens", "max_tokens", "max_completion_tokens")
+        limit = int(next((sampling[name] for name in names if name in sampling), 16))
         natural = self.options.get("tokens")
         stops = natural is not None and natural <= limit and not sampling.get("ignore_eos")
         self.fault = str(self.options.get("fault", ""))

@@ -3,8 +3,9 @@
     python3 referee.py bench.json          (loadgen.py beside it; the interpreter is the one that has sglang)
 
 bench.json is the load generator's, with one key more: `verify`, true to measure each run with the load generator as well,
-before the referee's, with the same number of requests. The API is always SGLang's own (`--backend sglang`): through the
-OpenAI endpoints the tool counts the requested length, not what came.
+before the referee's, with the same number of requests. The API is SGLang's own (`--backend sglang`) or chat
+(`--backend sglang-oai-chat`, asked for usage, where this version of the tool counts by it: others count the requested
+length, not what came).
 
 A run: the load generator's warm-up → cache flushed → counters read → the tool with `--seed`, its own warm-up off →
 counters read. Prompts are those of the load generator's run of the same number. The number of requests is
@@ -45,6 +46,9 @@ else:
 
 MODULES = (("benchmark", "serving"), ("bench_serving",))
 FLAG = re.compile(r'"(--[a-z][a-z0-9-]*)"')
+EXTRA = "--extra-request-body"
+CHAT = "\nasync def async_request_openai_chat_completions("
+COUNTS = ('data.get("usage")', 'data.get("choices") or []')  # in that function
 TAIL_BYTES = 2000
 PROGRESS_S = 1.0
 START_S = 300.0  # its imports alone take some 20 s
@@ -61,13 +65,18 @@ class Tool:
             spec = None
         places = list(spec.submodule_search_locations or ()) if spec else []
         self.flags: frozenset[str] = frozenset()
+        self.counts_chat = False  # by the server's usage, and bears an event that has nothing else
         for parts in MODULES:
             for place in places:
                 path = os.path.join(place, *parts) + ".py"
                 if os.path.isfile(path):
                     self.module = ".".join(("sglang", *parts))
                     with open(path, encoding="utf-8", errors="replace") as file:
-                        self.flags = frozenset(FLAG.findall(file.read()))
+                        source = file.read()
+                    self.flags = frozenset(FLAG.findall(source))
+                    self.counts_chat = EXTRA in self.flags and all(
+                        words in source.partition(CHAT)[2].partition("\nasync def ")[0] for words in COUNTS
+                    )
                     self.version = version_of()
                     return
         raise loadgen.Stop(
@@ -95,7 +104,8 @@ class Tool:
 
         Raises Stop(unsupported).
         """
-        argv = [sys.executable, "-m", self.module, "--backend", "sglang"]
+        chat = plan.api == "chat"
+        argv = [sys.executable, "-m", self.module, "--backend", "sglang-oai-chat" if chat else "sglang"]
 
         def add(flag: str, *values: object, needed: bool = True) -> None:
             if flag in self.flags:
@@ -113,6 +123,11 @@ class Tool:
         if tokenizer:
             add("--model", tokenizer, needed=False)
             add("--tokenizer", tokenizer)
+        if chat:
+            body = {"stream_options": {"include_usage": True}, "temperature": plan.temperature}
+            add(EXTRA, json.dumps(body))
+            if plan.model:
+                add("--served-model-name", plan.model, needed=False)
         if prompts is None:
             add("--dataset-name", "random-ids")
             add("--random-input-len", plan.input_len)
@@ -132,7 +147,8 @@ class Tool:
         add("--seed", plan.seed * 1000 + run)
         if not plan.ignore_eos:
             add("--disable-ignore-eos")
-        add("--temperature", plan.temperature, needed=bool(plan.temperature))
+        if not chat:
+            add("--temperature", plan.temperature, needed=bool(plan.temperature))
         add("--flush-cache", needed=False)
         add("--warmup-requests", 0, needed=False)
         add("--disable-tqdm", needed=False)
@@ -160,15 +176,16 @@ def prompts_of(plan: loadgen.Plan, label: str, run: int, requests: int, name: st
     lines = []
     for _ in range(requests):
         fields, length = next(workload)
-        if "text" not in fields or length != plan.output_len:
+        turns = fields.get("messages") or [{"role": "user", "content": fields.get("text")}]
+        if len(turns) > 1 or not isinstance(turns[0]["content"], str) or length != plan.output_len:
             raise loadgen.Stop(
                 "unsupported",
                 "SGLang's benchmark takes texts of one output length alone",
                 "give each line of the dataset a prompt and no output_len, or use the driver eagletui",
             )
         # Of a conversation it sends the first turn; the second one only has to be there.
-        turns = [{"role": "user", "content": fields["text"]}, {"role": "assistant", "content": "and so on"}]
-        lines.append(json.dumps({"conversations": turns}))
+        answer = {"role": "assistant", "content": "and so on"}
+        lines.append(json.dumps({"conversations": [*turns, answer]}))
     loadgen.write_whole(name, "\n".join(lines).encode() + b"\n")
     return here(name)
 
@@ -372,13 +389,13 @@ async def counted(bench: loadgen.Bench, point: dict[str, Any], run: int, request
 async def carry_out(bench: loadgen.Bench, verify: bool) -> None:
     """All points and runs. Raises Stop."""
     plan = bench.plan
-    if plan.api != "generate":
+    tool = Tool()
+    if plan.api == "chat" and not tool.counts_chat:
         raise loadgen.Stop(
             "wrong_api",
-            "SGLang's benchmark counts the requested length on the OpenAI endpoints, not what came",
-            "the server must have SGLang's own /generate",
+            f"by chat {tool.module} {tool.version or ''} counts the requested length, not what came",
+            "name an interpreter with a newer sglang as `python` of this host",
         )
-    tool = Tool()
     if plan.key:
         os.environ["OPENAI_API_KEY"] = plan.key  # where it looks for one
     try:

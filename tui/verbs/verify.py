@@ -37,7 +37,7 @@ def verify_command(
         )
     if run is not None and url is not None:
         raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
-    # Under a name of their own: they go through another endpoint than runs that are compared.
+    # Under a name of their own: not of the length, nor always of the interface, of runs that are compared.
     profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
     where = host_of_run(run, host) if run is not None else host or default_host()
     results: list[Result] = []
@@ -62,7 +62,7 @@ def verify_command(
     if as_json:
         emit(_document(name, results, found, passes))
     else:
-        print("\n".join(line for agreed in found for line in _lines(agreed)))
+        print("\n".join(line for agreed in found for line in _lines(agreed, _interface(results))))
     return 0 if passes else 1
 
 
@@ -72,10 +72,15 @@ def _agreement(label: str, results: Sequence[Result]) -> Agreement:
     return agreement(label, [result for result in of_load if result.tool.name != TOOL], referee)
 
 
-def _lines(agreed: Agreement) -> list[str]:
+def _interface(results: Sequence[Result]) -> str | None:
+    """What both measured through: generate, chat."""
+    return next((result.tool.backend for result in results if result.tool.name != TOOL), None)
+
+
+def _lines(agreed: Agreement, interface: str | None) -> list[str]:
     mark, word = ("✓", "agree") if agreed.passes else ("✗", "do not agree")
     return [
-        f"{mark} {agreed.label}: the two {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
+        f"{mark} {agreed.label} through {interface}: the two {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
         f"  limit {_percent(agreed.limit)}: 1 %, or the spread of the runs ({_percent(agreed.spread)}) where it is larger",
         f"  load generator      {_rates(agreed.ours)} tok/s",
         f"  SGLang's benchmark  {_rates(agreed.referee)} tok/s; printed {_rates(agreed.referee_raw)}, "
@@ -101,6 +106,7 @@ def _document(
         "run": referee.server.run_id,
         "bench_run": referee.bench_run_id,
         "referee": {"name": TOOL, "version": referee.tool.version},
+        "interface": _interface(results),
         "passes": passes,
         "points": [
             {

@@ -95,7 +95,8 @@ async def start(
     seen = await target.look(session, measured, data)
     refereed = verify or profile.driver == referee.TOOL
     if refereed:
-        seen = referee.through_generate(seen, data, str(measured))
+        # By driver = "sglang" always /generate, as all stored results of it.
+        seen = referee.through(seen, data, str(measured), facts.sglang if verify else None)
     random_ids = data.kind == "random-ids"
     input_len = (profile.input_len or DEFAULT_INPUT_LEN) if random_ids else None
     if seen.max_input is not None and (input_len or 0) + profile.output_len > seen.max_input:

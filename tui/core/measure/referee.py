@@ -15,13 +15,14 @@ from typing import Any
 
 from tui.core.errors import UsageError
 from tui.core.host.runs import InRunDir
+from tui.core.launch.sglang import version_at_least
 from tui.core.measure.assemble import Asked, result_of, server_of
 from tui.core.measure.guards import Judgement, judge
 from tui.core.measure.metrics import Figures, counter, figures
 from tui.core.measure.model import Guard, GuardStatus, Result, Speculation, Tool, Window
 from tui.core.measure.target import Seen
 from tui.core.measure.workload import Dataset
-from tui.core.results.imports import read_posted
+from tui.core.results.imports import COUNTS_REQUESTED, read_posted
 
 TOOL = "sglang"
 PROGRAM = InRunDir("referee.py")
@@ -37,6 +38,9 @@ _NO_WINDOW = (
     "overload",
 )  # guards that the tool gives no figures for
 _MISCOUNTING = ("sglang-oai", "sglang-oai-chat")
+# From here on its chat client counts by the server's usage, and bears the event that has nothing else (read in its source;
+# 0.5.6 does not). `tui/remote/referee.py` looks at the source that it runs.
+_COUNTS_CHAT = "0.5.14"
 
 
 @cache
@@ -48,10 +52,14 @@ def result_id(run_id: str, label: str, number: int) -> str:
     return f"{run_id}-{label}-{number}-{TOOL}"
 
 
-def through_generate(seen: Seen, data: Dataset, what: str) -> Seen:
-    """The server as the referee measures it: by SGLang's own endpoint alone.
+def through(seen: Seen, data: Dataset, what: str, version: str | None) -> Seen:
+    """The server as the referee measures it: by the interface of the bench where the tool counts rightly there, else by
+    SGLang's own endpoint.
 
-    Raises UsageError where it has none, or the data are conversations or token ids of the user's.
+    Args:
+        version: of the host's SGLang, None where it is not known.
+
+    Raises UsageError where the server is no SGLang, or the data are conversations or token ids of the user's.
     """
     if seen.kind != TOOL:
         raise UsageError(
@@ -66,7 +74,8 @@ def through_generate(seen: Seen, data: Dataset, what: str) -> Seen:
             'write {"prompt": "..."} lines, or measure with driver = "eagletui"',
             slug="unsupported",
         )
-    return replace(seen, api="generate")
+    counts = version is not None and version_at_least(version, _COUNTS_CHAT)
+    return seen if counts else replace(seen, api="generate")
 
 
 def refuse_miscounting(argv: Sequence[str]) -> None:
@@ -122,16 +131,18 @@ def assemble(
         client=None,
     )
     verdict = judge([], meta, found, checks)
+    # Of a posted record nobody knows whether usage was asked for; here it was.
+    suspicious = (text for text in said.suspicious if COUNTS_REQUESTED not in text)
     guards = (_long_enough(said), *(guard for guard in verdict.guards if guard.id not in _NO_WINDOW))
     result = result_of(
         run_id,
         asked,
         meta,
         server,
-        Tool(TOOL, meta.get("version"), "sglang"),
+        Tool(TOOL, meta.get("version"), "sglang-oai-chat" if asked.api == "chat" else "sglang"),
         int(meta["requests"]),
         found,
-        Judgement(guards, (*said.suspicious, *verdict.suspicious)),
+        Judgement(guards, (*suspicious, *verdict.suspicious)),
     )
     result = replace(
         result,

@@ -454,16 +454,16 @@ def _doubts(posted: Posted) -> list[str]:
     return [said for doubt in _DOUBTS if (said := doubt(posted)) is not None]
 
 
+COUNTS_REQUESTED = "SGLang's benchmark counts the requested length there, too much where replies stop early"
+
+
 def _doubt_counted(posted: Posted) -> str | None:
     backend, output = posted.figures.get("backend"), posted.count("output_tokens")
     if posted.tool != "sglang" or not isinstance(backend, str) or output == posted.count("successful"):
         return None
     if not backend.startswith(("sglang-oai", "vllm", "lmdeploy")) or output is None:
         return None
-    return (
-        f"backend {backend}: SGLang's benchmark counts the requested length there, "
-        "too much where replies stop early"
-    )
+    return f"backend {backend}: {COUNTS_REQUESTED}"
 
 
 def _doubt_failures(posted: Posted) -> str | None:
