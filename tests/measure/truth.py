@@ -177,6 +177,18 @@ def prompt_of(event: Mapping[str, Any]) -> str:
     return hashlib.sha256(loadgen.dumps([{name: body[name]}, length])).hexdigest()[:16]
 
 
+def lateness(run: Run) -> list[float]:
+    """Of each chunk: the load generator's moment less the server's, seconds, from an unknown zero."""
+    return [
+        row["t_first"] + passed / 1e6 - moment
+        for row, reply in zip(run.rows, run.replies, strict=True)
+        if row["t_first"] is not None
+        for (moment, _), passed in zip(
+            reply["sends"], itertools.accumulate(row["gaps_us"], initial=0), strict=False
+        )
+    ]
+
+
 def zero_of(run: Run) -> float:
     """The server's clock when the run began.
 
@@ -184,14 +196,7 @@ def zero_of(run: Run) -> float:
     is there after it was sent. Raises AssertionError where a row contradicts that.
     """
     latest = min(reply["at"] - row["t_send"] for row, reply in zip(run.rows, run.replies, strict=True))
-    earliest = max(
-        moment - (row["t_first"] + passed / 1e6)
-        for row, reply in zip(run.rows, run.replies, strict=True)
-        if row["t_first"] is not None
-        for (moment, _), passed in zip(
-            reply["sends"], itertools.accumulate(row["gaps_us"], initial=0), strict=False
-        )
-    )
+    earliest = -min(lateness(run))
     assert earliest < latest + 1e-5, f"a chunk was there {earliest - latest:.6f} s before it was sent"
     return (earliest + latest) / 2
 
@@ -221,15 +226,17 @@ class Compared:
 def compare(run: Run) -> Iterator[Compared]:
     """The product's figures beside those from the server's own sends, by the definitions of docs/measuring.md.
 
-    A latency may be apart by half a percent and the lag that the load generator measured of its own loop (p99; of
-    high percentiles the largest). A pace may be apart by half a percent and that lag on both ends of a reply, by chance one way or the
-    other over all replies; what came in a time by half a percent and that lag, and a chunk, on its ends.
+    How far apart a figure may be: half a percent, and what the machine itself adds.
+    - Means of latencies: the lag that the load generator measured of its own loop (p99). Their percentiles: the latest chunk.
+    - Paces: that lag on both ends of a reply, one way or the other by chance over all replies.
+    - What came in a time: that lag, and a chunk, on its ends.
+    - Where the server counts at the end of a reply: half a chunk of each reply that the window cuts.
     """
     found = figures(run.rows, run.meta)
     zero = zero_of(run)
     begin, end = (zero + moment for moment in run.meta["window"])
     client = run.meta["client"]
-    lag_ms, worst_ms = client["loop_lag_p99_ms"], client["loop_lag_max_ms"]
+    lag_ms, latest_ms = client["loop_lag_p99_ms"], (zero + max(lateness(run))) * 1e3
 
     received = [
         (reply["sends"], row) for row, reply in zip(run.rows, run.replies, strict=True) if reply["sends"]
@@ -260,31 +267,39 @@ def compare(run: Run) -> Iterator[Compared]:
             tpot.append((sends[-1][0] - sends[0][0]) * 1e3 / (sends[-1][1] - sends[0][1]))
     decode_ms = fmean((reply["sends"][-1][0] - reply["sends"][0][0]) * 1e3 for reply, _ in good)
     all_tokens = sum(sends[-1][1] for sends, _ in received)
-    took = max(sends[-1][0] for sends, _ in received) - min(reply["at"] for reply in run.replies)
+    took = max(sends[-1][0] for sends, _ in received) - zero - min(row["t_send"] for row in run.rows)
 
-    pace = LIMIT + 2 * lag_ms / decode_ms / math.sqrt(len(good))
+    share = LIMIT
+    if run.rows[0]["toks"] is None:
+        # Counted at the end: of a reply that the window cuts nobody knows on which side half a chunk was.
+        cut = sum(sends[0][0] < edge < sends[-1][0] for sends, _ in received for edge in (begin, end))
+        share += cut * fmean(fmean(reply["chunks"]) for reply, _ in good) / 2 / paced
+    chunk = max(max(reply["chunks"]) for reply, _ in good)
 
-    def came(figure: str, measured: float | None, true: float, seconds: float) -> Compared:
-        chunk = max(max(reply["chunks"]) for reply, _ in good)
-        return Compared(figure, measured, true, true * (LIMIT + 2e-3 * lag_ms / seconds) + chunk / seconds)
+    def came(figure: str, measured: float | None, true: float, seconds: float, share: float) -> Compared:
+        return Compared(figure, measured, true, true * (share + 2e-3 * lag_ms / seconds) + chunk / seconds)
 
-    def latency(figure: str, measured: Any, values: list[float], slack_ms: float) -> Iterator[Compared]:
+    def latency(
+        figure: str, measured: Any, values: list[float], slack_ms: float = lag_ms, ends: float = 1
+    ) -> Iterator[Compared]:
         true = distribution(values)
         yield Compared(f"{figure} n", measured.n, true.n, 0.05 * true.n)  # some are at the edge
         for name in ("mean", "p50", "p90", "p95", "p99", "max"):
             value = getattr(true, name)
-            slack = slack_ms if name in ("mean", "p50") else slack_ms * max(1.0, worst_ms / lag_ms)
+            slack = slack_ms if name == "mean" else max(slack_ms, ends * latest_ms)
             yield Compared(f"{figure} {name}", getattr(measured, name), value, LIMIT * (value or 0.0) + slack)
 
     output = found.throughput
     user = paced / paced_s
+    pace = share + 2 * lag_ms / decode_ms / math.sqrt(len(good))
     yield Compared("per-user tok/s", output.per_user_tok_s, user, user * pace)
-    yield came("output tok/s", output.output_tok_s, tokens / (end - begin), end - begin)
-    yield came("output tok/s, whole run", output.output_tok_s_full, all_tokens / took, took)
-    yield from latency("TTFT", found.latencies.ttft, ttft, lag_ms)
-    yield from latency("TPOT", found.latencies.tpot, tpot, fmean(tpot) * 2 * lag_ms / decode_ms)
-    yield from latency("gap", found.latencies.gap, gaps_ms, 2 * lag_ms)  # it has two ends
-    yield from latency("E2E", found.latencies.e2e, e2e, lag_ms)
+    yield came("output tok/s", output.output_tok_s, tokens / (end - begin), end - begin, share)
+    yield came("output tok/s, whole run", output.output_tok_s_full, all_tokens / took, took, LIMIT)
+    yield from latency("TTFT", found.latencies.ttft, ttft)
+    yield from latency("E2E", found.latencies.e2e, e2e)
+    yield from latency("gap", found.latencies.gap, gaps_ms, ends=2)
+    of_decode = 2 * fmean(tpot) / decode_ms
+    yield from latency("TPOT", found.latencies.tpot, tpot, of_decode * lag_ms, of_decode)
     yield Compared("failed requests", found.counts.errors, len(run.rows) - len(good), 0)
     steps = sum(reply["verify"] or 0 for reply, _ in good)
     if steps and run.rows[0]["verify_ct"] is not None:
