@@ -3,10 +3,13 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import truth_server as truth_server_module
 from rows import failed, meta, row
 from truth_server import truth_server
 
@@ -389,10 +392,18 @@ async def test_a_rate_that_not_even_the_lowest_of_holds(local):
 
 
 async def test_a_server_that_dies_in_the_middle_leaves_what_was_measured(local):
-    with truth_server(**SERVER) as (port, _):
-        run = await bench_run.start(local, LIVE, await target.of_url(local, f"127.0.0.1:{port}"))
-        following = bench_run.follow_run(local, run)
-        first = await anext(event async for event in following if isinstance(event, Result))
+    all_hold = replace(LIVE, search=Search(Limits(ttft_ms=60_000.0), "concurrency", 1.0, 8.0))
+    program = Path(truth_server_module.__file__)
+    with subprocess.Popen(
+        [sys.executable, program, json.dumps(SERVER)], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            port = int(server.stdout.readline())
+            run = await bench_run.start(local, all_hold, await target.of_url(local, f"127.0.0.1:{port}"))
+            following = bench_run.follow_run(local, run)
+            first = await anext(event async for event in following if isinstance(event, Result))
+        finally:
+            server.kill()
     with pytest.raises(EagletuiError) as caught:
         async for _ in following:
             pass
