@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: needs no sshd, terminal or server (set by itself)")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_PLACES & set(item.path.parts)):
