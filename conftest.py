@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -50,8 +49,6 @@ REAL_PLACES = {
     "test_false_verdicts.py",
 }
 
-ROOT = Path(__file__).parent
-
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")
 
@@ -60,15 +57,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: needs no sshd, terminal or server (set by itself)")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_PLACES & set(item.path.parts)):
             item.add_marker("quick")
-        # A file's tests share servers, and those in e2e also ports and the one real SGLang: on one worker each.
-        place = "e2e" if "e2e" in item.path.parts else item.path.relative_to(ROOT).as_posix()
-        item.add_marker(pytest.mark.xdist_group(place))
     items.sort(key=lambda item: "e2e" not in item.path.parts)  # the longest first, beside all others
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        """A file's tests share servers, and those in e2e also ports and the real SGLang: on one worker each."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "tests/e2e" if file.startswith("tests/e2e/") else file
+
+    return Together(config, log)
 
 
 def _skip_fails(report: pytest.CollectReport | pytest.TestReport) -> None:
