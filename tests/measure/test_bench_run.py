@@ -517,6 +517,8 @@ async def test_a_command_that_fails_or_prints_nothing_does_not_count(local):
     with truth_server(tokens=20) as (port, _):
         _, _, (failed,) = await measured(local, profile, port)
         _, _, (silent,) = await measured(local, replace(profile, command=("true",)), port)
+        other = 'echo "*** Measurement Settings ***"'
+        _, _, (foreign,) = await measured(local, replace(profile, command=("sh", "-c", other)), port)
         wrong = replace(profile, command=("python", "-m", "sglang.bench_serving", "--backend", "sglang-oai"))
         with pytest.raises(UsageError, match="counts the requested length"):
             await measured(local, wrong, port)
@@ -525,6 +527,8 @@ async def test_a_command_that_fails_or_prints_nothing_does_not_count(local):
     assert status_of(failed, "exit") is GuardStatus.FAILED
     (said,) = [guard.text for guard in failed.guards if guard.id == "output"]
     assert said.endswith("no such model")
+    (said,) = [guard.text for guard in foreign.guards if guard.id == "output"]
+    assert said == "no benchmark result is in its output; it is perf_analyzer's report, which is not read"
 
 
 def test_series_of_a_live_run_has_a_figure_a_second():

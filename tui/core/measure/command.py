@@ -112,13 +112,16 @@ def assemble(run_id: str, asked: Asked, event: Mapping[str, Any], output: bytes)
         launch_number=asked.launch_number,
         pair_number=asked.pair_number,
     )
+    posted: list[Result] = []
+    foreign = None
     try:
         posted = [found.result for found in read_posted(text).records]
-    except UsageError:
-        posted = []
+    except UsageError as error:
+        foreign = error.message if error.slug == "foreign_benchmark" else None
     if not posted:
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
-        nothing = f"no benchmark result is in its output; it ends with: {one_line(last, 160)}"
+        why = f"{foreign}, which is not read" if foreign else f"it ends with: {one_line(last, 160)}"
+        nothing = f"no benchmark result is in its output; {why}"
         guards.append(Guard("output", GuardStatus.FAILED, nothing))
         return (replace(base, guards=tuple(guards), valid=False),)
     failed = any(guard.status is GuardStatus.FAILED for guard in guards)

@@ -391,7 +391,7 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
         )
     if any(row["toks"] is None and row["gaps_us"] for row in rows):
         said.append(
-            "the server counts tokens only at the end of a reply: rates in the window are spread evenly"
+            "the server counts tokens only at the end of a reply: in the window they are spread evenly behind the first"
         )
     said += [f"{_ADJUSTED}{difference}" for difference in server.differences or () if difference.adjusted]
     return tuple(said)
