@@ -107,6 +107,7 @@ import gzip
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
 import re
@@ -167,7 +168,8 @@ loads: Callable[[bytes | bytearray], Any] = orjson.loads if orjson else json.loa
 def dumps(document: Any) -> bytes:
     """JSON without spaces."""
     if orjson:
-        return bytes(orjson.dumps(document))
+        with contextlib.suppress(TypeError):  # half a surrogate pair, which a server may send
+            return bytes(orjson.dumps(document))
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -448,7 +450,6 @@ class Exchange:
         self.ids: list[int] | None = None
         self.tokens = 0
         self.exact = True  # each chunk so far came with its count
-        self.last: bytes | bytearray | None = None  # the newest frame that was only glanced at
         self.status = 0
         self.text = b""  # body of an answer that isn't a stream
         self.over = False
@@ -479,15 +480,13 @@ class Exchange:
 
     def frame(self, frame: bytes, now: float) -> None:
         """One event of the stream."""
-        if self.exact and self.stamps:
+        if self.exact and self.stamps and plain(frame, 0, len(frame)):
             found = COUNT.match(frame, max(0, frame.rfind(COUNT_NAME)))
             if found is not None and int(found[1]) > self.tokens:
                 self.grew(int(found[1]), now)
                 if self.pieces:
                     self.wrote(text_in(frame, 0, len(frame)))
-                self.last = frame
                 return
-        self._read_last()
         if frame.strip() == b"[DONE]":
             self.done_at = now
             return
@@ -500,8 +499,9 @@ class Exchange:
             return
         count, content, usage_only = self._absorb(said)
         if count is not None:
-            # The usage behind a reply whose chunks brought no counts is no chunk of its own.
-            if count > self.tokens and (not usage_only or (self.exact and self.stamps)):
+            # Tokens without text are a chunk where each one so far was counted. Usage behind a reply is none where its
+            # chunks brought no counts, in an event of its own or in that of the end.
+            if count > self.tokens and (content or (self.exact and (self.stamps or not usage_only))):
                 self.grew(count, now)
         elif content:
             self.exact = False
@@ -540,8 +540,8 @@ class Exchange:
                 if isinstance(choice, dict):
                     delta = choice.get("delta")
                     delta = delta if isinstance(delta, dict) else {}
-                    parts = ("content", "reasoning_content", "reasoning", "tool_calls")
-                    for part in (choice.get("text"), *(delta.get(name) for name in parts)):
+                    parts = ("reasoning_content", "reasoning", "content", "tool_calls")
+                    for part in (*(delta.get(name) for name in parts), choice.get("text")):
                         content += part if isinstance(part, str) else json.dumps(part) if part else ""
                     self._finished(choice.get("finish_reason"))
         if count is not None:
@@ -565,18 +565,8 @@ class Exchange:
         if isinstance(reason, str):
             self.finish = reason
 
-    def _read_last(self) -> None:
-        """Reads the newest of the frames that were only glanced at: what it says of the reply, a later one may lack."""
-        frame, self.last = self.last, None
-        if frame is not None:
-            try:
-                self._absorb(loads(frame))
-            except (ValueError, AttributeError):
-                self.error = self.error or "malformed: an event that is no JSON object"
-
     def complete(self) -> None:
         """The body has ended as it should: says whether the reply is whole."""
-        self._read_last()
         if self.stream and self.output is not None and not self.exact:
             self.owner.tokens += self.output - self.tokens  # its chunks were counted, not its tokens
             self.tokens = self.output
@@ -593,7 +583,8 @@ class Exchange:
         if not self.over:
             self.over = True
             self.error = self.error or error
-            self._read_last()  # what it said before it broke off
+            if self.exact and self.tokens:
+                self.output = self.output if self.error is None else self.tokens  # it broke off
             self.owner.ended(self)
 
     def row(self, zero: float) -> dict[str, Any]:
@@ -628,12 +619,19 @@ class Exchange:
         }
 
     def _texts(self) -> list[str] | None:
+        """The text of each chunk; a surrogate pair that two of them share goes to the second."""
         raw, ends = self.text_raw, self.text_ends
         pieces = [bytes(raw[a:b]) for a, b in zip([0, *ends], ends)]
         try:
             texts: list[str] = json.loads(b'["' + b'","'.join(pieces) + b'"]' if pieces else b"[]")
         except ValueError:
             return None
+        half = ""
+        for number, text in enumerate(texts):
+            text = half + text
+            half = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" and number + 1 < len(texts) else ""
+            whole_text = text[: len(text) - len(half)]
+            texts[number] = whole_text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return texts
 
 
@@ -662,20 +660,28 @@ COUNT_NAME = b'"completion_tokens":'
 COUNT = re.compile(COUNT_NAME + rb"\s*(\d+)")
 TEXTS = (b'"content":"', b'"reasoning_content":"', b'"reasoning":"')
 TEXT_NAME = b'content":"'  # of reasoning_content as well
-TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text)":\s*"((?:[^"\\]|\\.)*)"')
+TEXT = re.compile(rb'"(reasoning_content|reasoning|content|text)":\s*"((?:[^"\\]|\\.)*)"')
+UNFINISHED = b'"finish_reason":null'
+TOOLS = b'"tool_calls":['
+FIRST = (b"reasoning_content", b"reasoning")  # what a delta says before its content
 SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
 def text_in(data: bytes | bytearray, begin: int, end: int) -> bytes | bytearray:
-    """The text that an event brings, as JSON has it between its quotes; empty where there is none."""
+    """The text that an event brings, as JSON has it between its quotes, reasoning first; empty where there is none."""
     where = data.find(TEXT_NAME, begin, end)
-    if where > 0:
+    if where > 0 and data.find(TEXT_NAME, where + 1, end) < 0 and data.find(b'"reasoning":"', begin, end) < 0:
         where += len(TEXT_NAME)
         close = data.find(b'"', where, end)
         if data[close - 1] != 92:  # a backslash: perhaps the quote is the text's own
             return data[where:close]
-    found = TEXT.search(data, begin, end)
-    return found[1] if found else b""
+    found = [(match[1] not in FIRST, match[2]) for match in TEXT.finditer(data, begin, end)]
+    return b"".join(text for _, text in sorted(found, key=lambda each: each[0]))
+
+
+def plain(data: bytes | bytearray, begin: int, end: int) -> bool:
+    """Whether an event is in the middle of a reply: neither its end nor a tool call, which are read as JSON."""
+    return data.find(UNFINISHED, begin, end) > 0 and data.find(TOOLS, begin, end) < 0
 
 
 class Reader:
@@ -721,6 +727,8 @@ class Reader:
                     break
                 if not data.startswith(b"\n\n\r\n", end - 2) or not data.startswith(b"data: {", line + 2):
                     break
+                if not plain(data, line, end):
+                    break
                 where = data.rfind(COUNT_NAME, line, end)
                 if where > 0:
                     found = COUNT.match(data, where)
@@ -750,7 +758,6 @@ class Reader:
                 exchange.text_ends.append(len(exchange.text_raw))
                 if exchange.pieces:
                     exchange.wrote(text_in(data, line, end))
-                exchange.last = data[line + 8 : end - 2]
                 at = end + 2
             if at == size:
                 return
@@ -1180,7 +1187,7 @@ def read_metrics(text: str) -> tuple[dict[str, float], float]:
         except ValueError:
             continue
         labels = LABEL.findall(found[2] or "")
-        if value != value or any(name == "priority" and content for name, content in labels):
+        if not math.isfinite(value) or any(name == "priority" and content for name, content in labels):
             continue
         group = found[1], tuple(sorted(label for label in labels if label[0] not in RANKS))
         groups[group] = max(groups.get(group, value), value)
@@ -1262,7 +1269,8 @@ def identity_of(facts: dict[str, Any], version: str | None, pid: int | None) -> 
     """What tells one server from another: also a second start of the same, where its process or its random seed shows."""
     info = facts["server_info"] if isinstance(facts["server_info"], dict) else {}
     models = facts["models"].get("data") if isinstance(facts["models"], dict) else None
-    names = [each.get("id") for each in models or [] if isinstance(each, dict)]
+    listed = models if isinstance(models, list) else []
+    names = [each.get("id") for each in listed if isinstance(each, dict)]
     said = json.dumps({k: v for k, v in info.items() if k not in VOLATILE}, sort_keys=True)
     return {
         "model": info.get("model_path") or (names[0] if names else None),

@@ -76,7 +76,7 @@ def replies(lines: Iterable[bytes]) -> Iterator[Reply]:
         if begin is None or end is None:
             continue
         later, item, prompt, ids, pieces = end.groups()
-        if ids or pieces:
+        if ids is not None or pieces is not None:
             yield Reply(
                 prompt=prompt.decode(),
                 item=None if item == b"null" else int(item),

@@ -517,8 +517,13 @@ class LogFile:
         self._here = self._tail
 
     async def count_lines(self) -> bool:
-        """Makes line numbers of `window` exact: the host counts the lines before it. False where it changed meanwhile."""
-        part, generation = self._here, self.generation
+        """Makes line numbers exact: the host counts the lines before what is loaded, the growing end and, after a jump, what is
+        around the reader. False where the file changed meanwhile."""
+        tail, here = self._tail, self._here
+        return await self._count_before(tail) and (here is tail or await self._count_before(here))
+
+    async def _count_before(self, part: _Part) -> bool:
+        generation = self.generation
         if part.window.line_base is not None:
             return True
         begin, number = part.begin, part.blocks[0].number
