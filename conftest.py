@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -54,6 +55,9 @@ MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|no
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "quick: needs no sshd, terminal or server (set by itself)")
 
 

@@ -898,6 +898,8 @@ def test_the_key_is_sent_and_kept_nowhere(bench):
     command = json.loads((under_way.directory / "server.json").read_text())["last"]["server_info"]
     assert command == {
         "version": "0.5.23",
+        "model_path": "truth",
+        "random_seed": 1,
         "api_key": "***",
         "tp_size": 8,
         "launch_command": "python -m sglang.launch_server --api-key *** --tp 8",

@@ -287,7 +287,13 @@ def compare(run: Run) -> Iterator[Compared]:
         for name in ("mean", "p50", "p90", "p95", "p99", "max"):
             value = getattr(true, name)
             slack = slack_ms if name == "mean" else max(slack_ms, ends * latest_ms)
-            yield Compared(f"{figure} {name}", getattr(measured, name), value, LIMIT * (value or 0.0) + slack)
+            if measured.n == true.n or None not in (
+                value,
+                getattr(measured, name),
+            ):  # else one has too few for it
+                yield Compared(
+                    f"{figure} {name}", getattr(measured, name), value, LIMIT * (value or 0.0) + slack
+                )
 
     output = found.throughput
     user = paced / paced_s

@@ -122,9 +122,13 @@ def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
     changed: list[tuple[Result, Result]] = []
     broken: list[EagletuiError] = []
     left = 0
-    for result in chosen:
+    now = {result.result_id: result for result in stored}
+    for result in sorted(
+        chosen, key=lambda result: result.capacity is not None
+    ):  # answers behind their loads
         try:
-            anew = store.recompute(result)
+            anew = store.answer_anew(result, now.get) if result.capacity else store.recompute(result)
+            now[result.result_id] = anew or result
             if anew is not None and anew != result:
                 store.write(anew)
                 changed.append((result, anew))

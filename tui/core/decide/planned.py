@@ -94,7 +94,10 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
     reasons: list[str] = []
     if len(behind) < shared:
         missing = count(shared - len(behind), "experiment")
-        reasons.append(f"the record of {missing} is not on this machine: what was planned is not known")
+        reasons.append(
+            f"the record of {missing} cannot be read here (on another machine, damaged or of a newer version): what "
+            "was planned is not known"
+        )
     if not behind:
         return replace(case, reasons=tuple(reasons))
     complete = {result.result_id for one in behind for result in one.results}

@@ -148,8 +148,12 @@ def _read(path: Path) -> ExperimentRecord | None:
         record = from_json(ExperimentRecord, raw)
     except (OSError, ValueError, RecursionError):
         return None  # somebody else's, or a newer format: it must not hide the others
-    letters = {arm.letter for arm in record.profile.arms}
+    profile = record.profile
+    letters = {arm.letter for arm in profile.arms}
     sound = record.experiment_id == path.stem and {cell.arm for cell in record.cells} <= letters
+    # What a profile allows: statistics have no answer beyond it.
+    looks = profile.looks
+    sound = sound and 0 < profile.margin < 1 and list(looks) == sorted({n for n in looks if 3 <= n <= 1000})
     return record if sound else None
 
 

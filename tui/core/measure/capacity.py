@@ -74,6 +74,8 @@ def _guards(best: Result | None, beyond: Result | None) -> tuple[Guard, ...]:
     """The conditions of the load that holds, and of the one beyond it what failed for a cause that is not the load."""
     found: dict[str, Guard] = {}
     for result, evidence in ((best, _EVIDENCE), (beyond, _BEYOND)):
+        if result is not None and not result.load.requests:
+            evidence = frozenset()  # nothing was asked: that says nothing about the load
         for guard in result.guards if result is not None else ():
             if guard.status is not GuardStatus.FAILED:
                 found.setdefault(guard.id, guard)
@@ -85,7 +87,7 @@ def _guards(best: Result | None, beyond: Result | None) -> tuple[Guard, ...]:
 def _doubts(result: Result, *, holds: bool) -> list[str]:
     """What a reader should know of a load that decides: its own, and where its share is too close to the limit."""
     failed = [guard for guard in result.guards if guard.status is GuardStatus.FAILED]
-    strained = [guard.text for guard in failed if holds and guard.id in _EVIDENCE]
+    strained = [guard.text for guard in failed if guard.id == "errors" or (holds and guard.id in _EVIDENCE)]
     said = [f"{_at(result)}: {text}" for text in (*strained, *result.suspicious)]
     held = result.slo
     if held is not None and not held.sure:

@@ -246,8 +246,8 @@ def recompute(result: Result) -> Result | None:
     if meta is None or not found:
         return None
     rate, of_one = result.throughput.output_tok_s, result.throughput.output_tok_s_per_gpu
-    gpus = round(rate / of_one) if rate and of_one else None
     try:
+        gpus = round(rate / of_one) if rate and of_one else None
         limits = result.slo.limits if result.slo else None
         anew = figures(found, meta, gpus=gpus, limits=limits)
         verdict = judge_again(found, meta, anew, Judgement(result.guards, result.suspicious))
@@ -272,6 +272,25 @@ def recompute(result: Result) -> Result | None:
         suspicious=verdict.suspicious,
         slo=anew.slo,
     )
+
+
+def answer_anew(found: Result, of_id: Callable[[str], Result | None]) -> Result | None:
+    """The answer of a search, anew from the results of its loads as they are now; None where one of them is gone.
+
+    Args:
+        of_id: the result with an id.
+    """
+    from tui.core.measure.capacity import answer
+
+    assert found.capacity is not None
+    loads = [of_id(point.result_id) for point in found.capacity.points]
+    there = [load for load in loads if load is not None]
+    if len(there) < len(loads):
+        return None
+    try:
+        return answer(there, found.capacity.search, found.result_id)
+    except ValueError:
+        return None
 
 
 def _digits(run_id: str | None) -> str:
