@@ -239,9 +239,32 @@ def test_what_fails_because_the_load_is_too_much_is_evidence_and_nothing_else_is
     assert [g.text for g in found.guards if g.status is GuardStatus.FAILED] == (
         [] if counts else [f"at {load} users at once: it failed"]
     )
-    # Errors of the load that holds are within its share, and told.
-    told = "at 6 users at once: it failed" in found.suspicious
-    assert told is ((load, guard) == (6, "errors"))
+    # Errors are told: of the load that holds, where they are within its share, and of the one beyond it.
+    told = f"at {load} users at once: it failed" in found.suspicious
+    assert told is ((load, guard) in ((6, "errors"), (7, "errors")))
+
+
+def test_a_load_that_nobody_asked_for_proves_nothing(make_search):
+    (load,) = make_search(1, {1: 10})[:-1]
+    none = Guard("errors", GuardStatus.FAILED, "no request was begun")
+    empty = replace(
+        load, load=replace(load.load, requests=0), slo=Held(USERS.limits, 0, 0), guards=(none,), valid=False
+    )
+    found = answer([empty], USERS, "bench-000001-max-1")
+    assert not found.valid
+    assert [guard.text for guard in found.guards] == ["at 1 user at once: no request was begun"]
+
+
+def test_an_answer_is_computed_anew_with_its_loads(make_search):
+    *loads, found = make_search(1, SHARES)
+    refused = Guard("chunks", GuardStatus.FAILED, "38 of 79 replies were counted wrongly by chunk")
+    now = {load.result_id: load for load in loads} | {
+        loads[4].result_id: replace(loads[4], guards=(refused,), valid=False)
+    }
+    anew = store.answer_anew(found, now.get)
+    assert not anew.valid
+    assert store.answer_anew(found, {load.result_id: load for load in loads}.get) == found
+    assert store.answer_anew(found, {}.get) is None
 
 
 # -- compared ---------------------------------------------------------------------------------------------------------------

@@ -430,3 +430,69 @@ def test_few_chunks_say_nothing_about_the_step(monkeypatch):
     seconds, stable = warmed_after(monkeypatch, lambda now: 0.5)
     assert not stable
     assert seconds >= 30
+
+
+# --- what a chat says in one event ------------------------------------------------------------------------------------
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def chat_events(deltas, *, counted=True, last=None):
+    """Events of vLLM's chat, a delta each; `last`: what the finish event has beside its choice."""
+    for number, delta in enumerate(deltas, 1):
+        frame = {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        yield frame | ({"usage": {"prompt_tokens": 3, "completion_tokens": number}} if counted else {})
+    yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **(last or {})}
+    if last is None:
+        yield {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": len(deltas)}}
+
+
+def rows_of(frames):
+    """The row of a reply, by whole events and byte by byte: they are the same."""
+    events = [b"data: %b\n\n" % json.dumps(frame, separators=(",", ":")).encode() for frame in frames]
+    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in [*events, b"data: [DONE]\n\n"]]
+    wire = b"".join([HEAD, *chunks, b"0\r\n\r\n"])
+    pieces = ([HEAD, *chunks, b"0\r\n\r\n"], [wire], [wire[i : i + 1] for i in range(len(wire))])
+    found = [Wire("/v1/chat/completions").take(*each).row(0.0) for each in pieces]
+    stamps = ("t_first", "t_last", "gaps_us")
+    one, *others = [{key: value for key, value in row.items() if key not in stamps} for row in found]
+    assert all(other == one for other in others)
+    return one
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(
+    ("deltas", "texts"),
+    [
+        ([{"reasoning": "a"}, {"content": "c", "reasoning": "b"}, {"content": "d"}], ["a", "bc", "d"]),
+        ([{"content": "", "reasoning": "r"}] * 4, ["r"] * 4),
+        ([{"content": "x", "reasoning_content": "say \"content\":\"y\""}] * 3, ["say \"content\":\"y\"x"] * 3),
+        ([{"content": "a"}, {"content": None, "tool_calls": [{"index": 0}]}, {"content": "b"}], ["a", '[{"index": 0}]', "b"]),
+        ([{"content": "a\ud83d"}, {"content": "\ude00b"}, {"content": "\ud83d"}], ["a", "😀b", "\ufffd"]),
+    ],
+)  # fmt: skip
+def test_all_text_of_an_event_is_kept_in_its_order(deltas, texts, counted):
+    row = rows_of(chat_events(deltas, counted=counted))
+    assert row["err"] is None
+    assert row["texts"] == texts
+    assert row["out"] == len(deltas)
+    assert loadgen.dumps(row)  # whatever writes it
+
+
+def test_usage_in_the_event_of_the_end_is_no_chunk():
+    last = {"usage": {"prompt_tokens": 3, "completion_tokens": 9}}
+    row = rows_of(chat_events([{"content": "a"}] * 3, counted=False, last=last))
+    assert (row["chunks"], row["out"], row["toks"], row["err"]) == (3, 9, None, None)
+
+
+def test_an_error_in_the_middle_of_a_reply_is_not_passed_over():
+    frames = list(chat_events([{"content": "a"}] * 4))
+    frames[2] = {"error": {"message": "boom"}, "usage": {"completion_tokens": 3}}
+    assert rows_of(frames)["err"] == "server: boom"
+
+
+def test_counters_that_are_no_number_are_left_out():
+    text = 'vllm:generation_tokens_total{engine="0"} +Inf\nvllm:prompt_tokens_total{engine="0"} 7.0\n'
+    assert loadgen.read_metrics(text) == ({"vllm:prompt_tokens_total": 7}, 0.0)
+    facts = {"server_info": None, "model_info": None, "models": {"data": 5}}
+    assert loadgen.identity_of(facts, None, None)["model"] is None

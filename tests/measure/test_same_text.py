@@ -97,6 +97,11 @@ def test_errors_and_rows_without_replies_are_left_out():
     assert compared([], run([1])) is None
 
 
+def test_an_empty_reply_is_a_reply():
+    assert compared(run(["text"], ["text"]), run([""], ["text"])).between.differ == 1
+    assert compared(run([""]), run([""])).between.differ == 0
+
+
 # ---- beyond A's own ---------------------------------------------------------------------------------------------------
 
 

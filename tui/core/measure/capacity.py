@@ -74,7 +74,7 @@ def _guards(best: Result | None, beyond: Result | None) -> tuple[Guard, ...]:
     """The conditions of the load that holds, and of the one beyond it what failed for a cause that is not the load."""
     found: dict[str, Guard] = {}
     for result, evidence in ((best, _EVIDENCE), (beyond, _BEYOND)):
-        if result is not None and not result.load.requests:
+        if result is not None and result.load.requests == 0:
             evidence = frozenset()  # nothing was asked: that says nothing about the load
         for guard in result.guards if result is not None else ():
             if guard.status is not GuardStatus.FAILED:
