@@ -60,7 +60,8 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
     for figure in (verdict.a, verdict.b):
         named = comparison.arm(figure.ref)
         title = f"{named.arm.profile}{', ' + named.changes if named.changes else ''}" if named else figure.ref
-        counted = f"{fmt.plural(figure.launches, 'launch')[:-1] if figure.launches == 1 else f'{figure.launches} launches'}, {fmt.plural(figure.runs, 'run')}"
+        launches = "1 launch" if figure.launches == 1 else f"{figure.launches} launches"
+        counted = f"{launches}, {fmt.plural(figure.runs, 'run')}"
         shown = comparison.metric
         value = shown.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
         pairs.append(

@@ -154,9 +154,12 @@ def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> Susp
     title = "experts and weights that more tokens touch"
     if predicted is None or predicted.t_batch_ms is None:
         most = f"{found.ceiling} tokens" if found.chain and found.ceiling else "N draft tokens"
-        evidence = (
-            f"{most} at once touch up to as many times the experts; the baseline's sweep is not there to tell"
+        sweep = (
+            "the baseline's sweep is not there to tell"
+            if predicted is None or predicted.calibrated
+            else f"the baseline's sweep ends before {predicted.concurrency * predicted.draft_tokens} users"
         )
+        evidence = f"{most} at once touch up to as many times the experts; {sweep}"
         return Suspect("batch", title, Weight.POSSIBLE, evidence, check)
     of_batch = predicted.t_batch_ms / predicted.t_base_ms
     evidence = (

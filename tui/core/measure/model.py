@@ -66,8 +66,9 @@ class Search:
 
     @property
     def most_points(self) -> int:
-        """Loads it measures at most: doubling from `low` to `high`, then five halvings."""
-        return 1 + math.ceil(math.log2(self.high / self.low)) + 5
+        """Loads it measures at most: doubling from `low` to `high`, then five halvings, fewer where neighbours come first."""
+        halvings = 5 if self.kind == "rate" else min(5, math.ceil(math.log2(max(1.0, self.high / 2))))
+        return 1 + math.ceil(math.log2(self.high / self.low)) + halvings
 
 
 @dataclass(frozen=True)

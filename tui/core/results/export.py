@@ -23,6 +23,7 @@ from tui.core.decide.verdicts import screened_words
 from tui.core.decide.yardsticks import DEFAULT, default_for, metric
 from tui.core.errors import UsageError
 from tui.core.masking import mask_secrets
+from tui.core.measure.capacity import answer_words
 from tui.core.measure.model import Distribution, Result
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
@@ -202,6 +203,8 @@ def _load_words(group: _Group) -> str:
     point = group.results[0].point
     yardstick = metric(default_for(point))
     found = [yardstick.show(math.exp(launch.datum)) for launch in launches(group.results, yardstick)]
+    # Nothing to compare by is an answer too: none holds, or all that were asked about.
+    found = found or [answer_words(result.capacity) for result in group.results if result.capacity]
     return f"{load_words(point)}: {', '.join(found) or _NONE}" if point.search else load_words(point)
 
 
