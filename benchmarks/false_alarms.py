@@ -18,11 +18,12 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests" / "measure")]
 
-from truth import Case, compare, run  # noqa: E402
+from truth import Case, compare, run, zero_of  # noqa: E402
 
-from tui.core.measure.guards import ServerChecks, judge  # noqa: E402
+from tui.core.measure.guards import STEADY_SHARE, ServerChecks, judge  # noqa: E402
 from tui.core.measure.metrics import figures  # noqa: E402
-from tui.core.measure.model import GuardStatus  # noqa: E402
+from tui.core.measure.model import GuardStatus, Window  # noqa: E402
+from tui.core.measure.steadiness import change  # noqa: E402
 
 PACES = (
     Case("generate", {"concurrency": 1}, server={"tick_ms": 2, "first_ms": 20}, note="500 tok/s"),
@@ -41,8 +42,29 @@ def one(case: Case, duration_s: float) -> tuple[float, list[str]]:
         measured = run(case, Path(directory), duration_s=duration_s)
     rate = next(each for each in compare(measured) if each.figure == "per-user tok/s")
     off = rate.measured / rate.true - 1
+    # A server that changed its own pace, by its own sends, is no false alarm.
+    sent = [
+        {
+            **row,
+            "t_first": reply["sends"][0][0],
+            "t_last": reply["sends"][-1][0],
+            "gaps_us": gaps_of(reply["sends"]),
+        }
+        for row, reply in zip(measured.rows, measured.replies, strict=True)
+        if reply["sends"]
+    ]
+    zero = zero_of(measured)
+    begin, end = (zero + moment for moment in measured.meta["window"])
+    own = change(sent, Window(begin, end))
+    changed = own is not None and abs(own.share) > STEADY_SHARE
     judged = judge(measured.rows, measured.meta, figures(measured.rows, measured.meta), ServerChecks())
-    return off, [f"{guard.id}: {guard.text}" for guard in judged.guards if guard.status is GuardStatus.FAILED]
+    failed = [guard for guard in judged.guards if guard.status is GuardStatus.FAILED]
+    return off, [f"{guard.id}: {guard.text}" for guard in failed if not (guard.id == "steady" and changed)]
+
+
+def gaps_of(sends: list[tuple[float, int]]) -> list[int]:
+    """Microseconds between them."""
+    return [round((after - before) * 1e6) for (before, _), (after, _) in itertools.pairwise(sends)]
 
 
 def main() -> None:

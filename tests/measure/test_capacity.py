@@ -218,6 +218,7 @@ def test_nothing_holds_and_everything_holds_are_answers_too(make_search):
     assert (flat(nothing)["max_concurrency"], nothing.throughput, nothing.slo) == (None, Throughput(), None)
     assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was asked about"
     assert (flat(every)["max_concurrency"], flat(every)["max_at_least"]) == (256, True)
+    assert "holds 256 users at once, the highest that was asked about" in markdown([every], [every])
     verdict = compare(
         Side("A", "A", (every,)), Side("B", "B", (make_search(3, SHARES)[-1],)), "max_concurrency"
     )
