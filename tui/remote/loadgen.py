@@ -583,8 +583,8 @@ class Exchange:
         if not self.over:
             self.over = True
             self.error = self.error or error
-            if self.exact and self.tokens:
-                self.output = self.output if self.error is None else self.tokens  # it broke off
+            if self.error is not None and self.exact and self.tokens:
+                self.output = self.tokens  # that came before it broke off
             self.owner.ended(self)
 
     def row(self, zero: float) -> dict[str, Any]:
@@ -1259,19 +1259,14 @@ def environment_of(pid: int | None) -> tuple[dict[str, str] | None, list[str] | 
     }, words
 
 
-# Of /server_info: what changes while a server runs.
-VOLATILE = frozenset(
-    ("internal_states", "uptime", "last_gen_throughput", "num_running_reqs", "num_queue_reqs")
-)
-
-
 def identity_of(facts: dict[str, Any], version: str | None, pid: int | None) -> dict[str, Any]:
     """What tells one server from another: also a second start of the same, where its process or its random seed shows."""
     info = facts["server_info"] if isinstance(facts["server_info"], dict) else {}
     models = facts["models"].get("data") if isinstance(facts["models"], dict) else None
     listed = models if isinstance(models, list) else []
     names = [each.get("id") for each in listed if isinstance(each, dict)]
-    said = json.dumps({k: v for k, v in info.items() if k not in VOLATILE}, sort_keys=True)
+    # Rates, averages and the state of its scheduler change while it runs: what it was started with are texts and whole numbers.
+    said = json.dumps({k: v for k, v in info.items() if isinstance(v, (str, int))}, sort_keys=True)
     return {
         "model": info.get("model_path") or (names[0] if names else None),
         "version": version,

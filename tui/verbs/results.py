@@ -123,9 +123,8 @@ def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
     broken: list[EagletuiError] = []
     left = 0
     now = {result.result_id: result for result in stored}
-    for result in sorted(
-        chosen, key=lambda result: result.capacity is not None
-    ):  # answers behind their loads
+    # Answers of searches come behind their loads.
+    for result in sorted(chosen, key=lambda result: result.capacity is not None):
         try:
             anew = store.answer_anew(result, now.get) if result.capacity else store.recompute(result)
             now[result.result_id] = anew or result

@@ -38,9 +38,8 @@ MARGIN = 0.02  # within which two configurations are called equivalent
 PAIRS = 3  # the fewest that L2 takes
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
 CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is said
-_OF_THE_ARM = (
-    "clocks"  # the guard that one arm may fail more often than the other, by what it does to the GPUs
-)
+# The guard that one arm may fail more often than the other, by what it does to the GPUs.
+_OF_THE_ARM = "clocks"
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from tui.core.measure.model import Alike, SameText, TextExample
 from tui.core.text import one_line
 
 EARLY = 16  # tokens: rounding flips a few tokens in a thousand, so rarely one of the first sixteen
-EARLY_SHARE = (
-    0.5  # of replies, that must differ, and half of them early, where nothing says what A does by itself
-)
+# Of replies, that must differ, and half of them early, where nothing says what A does by itself.
+EARLY_SHARE = 0.5
 EARLY_PROMPTS = 10
 EXAMPLES = 3
 _EXCERPT = 80  # characters of a reply in an example, those before the difference among them

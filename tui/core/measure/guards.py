@@ -243,7 +243,7 @@ def _client_lag(rows: Sequence[Row], found: Figures) -> Guard:
 def _steady(meta: Meta, found: Figures) -> Guard:
     if found.change is None:
         why = (
-            "at a rate the load itself varies"
+            "a change of pace is looked for with a fixed number of users only"
             if (meta.get("point") or {}).get("rate") is not None
             else "too few replies one after the other to tell a change"
         )
@@ -261,7 +261,7 @@ def _overload(meta: Meta, found: Figures) -> Guard:
     queue = found.backlog
     if queue is None:
         why = (
-            "each user waits for a reply before asking again"
+            "overload is looked for only where requests arrive at a rate"
             if (meta.get("point") or {}).get("rate") is None
             else "nothing was due in the window"
         )

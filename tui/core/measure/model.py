@@ -81,9 +81,7 @@ class BenchProfile:
     dataset: str = "prompts"  # prompts, random-ids, or a path ending in .jsonl
     input_len: int | None = None  # tokens, of random-ids
     output_len: int = 512  # tokens at most
-    duration_s: float = (
-        60.0  # of the measured window, at least: a slow server is given up to `duration_max_s`
-    )
+    duration_s: float = 60.0  # of the measured window, at least; at most `duration_max_s`
     runs: int = 3  # on each launch, at each point
     search: Search | None = None  # `points` then is its answer alone
     command: tuple[str, ...] = ()
