@@ -30,25 +30,25 @@ REAL_PARTS = {
     "demo",
     "clone",
 }
-REAL_PLACES = {
-    "e2e",
-    "remote",
-    "demo",
-    "test_gpu_sampler.py",
-    "test_flows.py",
-    "test_odd_states.py",
-    "test_loadgen.py",
-    "test_log_search.py",
-    "test_log_document.py",
-    "test_bench_run.py",
-    "test_capacity.py",
-    "test_guards_live.py",
-    "test_truth.py",
-    "test_bench_cli.py",
-    "test_experiment.py",
-    "test_referee.py",
-    "test_false_verdicts.py",
-}
+REAL_PLACES = (
+    "tests/e2e/",
+    "tests/demo/",
+    "tests/core/runs/",
+    "tests/core/host/test_gpu_sampler.py",
+    "tests/panel/test_flows.py",
+    "tests/panel/test_odd_states.py",
+    "tests/remote/test_loadgen.py",
+    "tests/core/logs/test_search.py",
+    "tests/core/logs/test_log_file.py",
+    "tests/core/bench/test_bench_run.py",
+    "tests/core/bench/test_capacity.py",
+    "tests/core/bench/test_guards_live.py",
+    "tests/core/bench/test_truth.py",
+    "tests/core/bench/test_sglang_driver.py",
+    "tests/commands/test_bench.py",
+    "tests/core/experiment/test_runner.py",
+    "tests/core/verdicts/test_false_verdicts.py",
+)
 
 # Reasons that CI mends: a package, the SGLang environment, rights. Others say that a test does not apply.
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or REAL_PLACES & set(item.path.parts)):
+        if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or item.nodeid.startswith(REAL_PLACES)):
             item.add_marker("quick")
     items.sort(key=lambda item: "e2e" not in item.path.parts)  # the longest first, beside all others
 

@@ -16,14 +16,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests" / "measure")]
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests.support
 
-from truth import Case, compare, run, zero_of  # noqa: E402
-
-from tui.core.measure.guards import STEADY_SHARE, ServerChecks, judge  # noqa: E402
-from tui.core.measure.metrics import figures  # noqa: E402
-from tui.core.measure.model import GuardStatus, Window  # noqa: E402
-from tui.core.measure.steadiness import change  # noqa: E402
+from tests.support.truth import Case, compare, run, zero_of
+from tui.core.bench.guards import STEADY_SHARE, ServerChecks, judge
+from tui.core.bench.metrics import figures
+from tui.core.bench.steadiness import change
+from tui.core.model.measured import GuardStatus, Window
 
 PACES = (
     Case("generate", {"concurrency": 1}, server={"tick_ms": 2, "first_ms": 20}, note="500 tok/s"),

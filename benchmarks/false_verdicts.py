@@ -19,14 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from tui.core.decide import planned, stats
-from tui.core.decide.cases import judge
-from tui.core.decide.pairing import Side, noise_of, setting
-from tui.core.decide.schedule import schedule
-from tui.core.decide.verdicts import compare_all
-from tui.core.decide.yardsticks import DEFAULT, metric
+from tui.core.experiment import planned
 from tui.core.experiment.record import ExperimentRecord, all_rounds
-from tui.core.measure.model import (
+from tui.core.experiment.schedule import schedule
+from tui.core.model.measured import (
     ArmStatus,
     BenchProfile,
     ExperimentArm,
@@ -41,6 +37,11 @@ from tui.core.measure.model import (
     Verdict,
     VerdictKind,
 )
+from tui.core.verdicts import stats
+from tui.core.verdicts.comparison import judge
+from tui.core.verdicts.judging import compare_all
+from tui.core.verdicts.metric import DEFAULT, metric
+from tui.core.verdicts.pairing import Side, noise_of, setting
 
 RUNS, RUN_CV = 3, 0.004
 LIMIT = 0.06

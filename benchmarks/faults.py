@@ -24,11 +24,11 @@ from pathlib import Path
 
 from loopback import Loopback
 
-from tui.config import HostEntry
-from tui.core.host import runs
+from tui.commands.terminal import TerminalAsker
+from tui.core.config import HostEntry
 from tui.core.link.hosts import open_transport
 from tui.core.link.scripts import Input, wrap
-from tui.terminal import TerminalAsker
+from tui.core.runs import control as runs
 
 
 def launch_bytes(log: Path) -> bytes:

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/log_search.py [--rounds 5] [--gib 1]
 
-The search is `tui.core.host.log_search` as the log view runs it, from the order to the last answer, on a connection that is up. The
+The search is `tui.core.logs.search` as the log view runs it, from the order to the last answer, on a connection that is up. The
 bar: a count of a rare word within three times `grep -c`. Rounds take turns; medians of wall time.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 from big_log import GIB, RARE, big_log
 from loopback import Loopback
 
-from tui.core.host.log_search import HostSearch, LogMarks, Needle, lines_before
 from tui.core.link.transport import SilentAsker, Transport
-from tui.core.session import open_session
+from tui.core.logs.search import HostSearch, LogMarks, Needle, lines_before
+from tui.core.server.session import open_session
 
 
 def grep_c(path: Path, word: str) -> tuple[float, int]:

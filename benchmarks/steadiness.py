@@ -12,8 +12,8 @@ import random
 
 import numpy as np
 
-from tui.core.measure.model import Window
-from tui.core.measure.steadiness import backlog, change
+from tui.core.bench.steadiness import backlog, change
+from tui.core.model.measured import Window
 
 # Users, seconds between chunks, noise of a gap, of a reply's pace, growth over a reply, longest reply, window.
 WORLDS = (

@@ -163,7 +163,7 @@ def plain_loop(path: str) -> tuple[int, int]:
 
 def diagnose(path: str) -> dict[str, object]:
     """What `eagletui diagnose` does with a file."""
-    from tui.core.log.diagnosis import read_file_report
+    from tui.core.sglang.diagnosis import read_file_report
 
     return read_file_report(path)
 

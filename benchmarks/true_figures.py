@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/true_figures.py [--smoke] [--duration 12] [--only WORDS]
 
-The cases are those of tests/measure/truth.py: each dialect of /generate and of SGLang's and vLLM's chat, an event a write,
+The cases are those of tests/support/truth.py: each dialect of /generate and of SGLang's and vLLM's chat, an event a write,
 several a write, events cut in two, with 1, 16 and 64 users; then open loops, stalls, retraction, errors and early stops. A
 line a case: by how much each figure differs from the truth, and the lag of the load generator's own loop. --smoke takes the
 short cases that the tests take, with windows of 2.5 s. Exit status 1 where a figure is further off than the case allows.
@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests" / "measure")]
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests.support
 
-from truth import CASES, LIMIT, SHORT, Compared, compare, run  # noqa: E402
+from tests.support.truth import CASES, LIMIT, SHORT, Compared, compare, run
 
 SHOWN = ("per-user tok/s", "output tok/s", "TTFT mean", "TPOT mean", "E2E mean", "gap mean", "tau")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.link.keeper import Timing
+from tui.core.link.reconnect import Timing
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import HostKeyQuestion, Prompt
 
@@ -40,7 +40,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """HOME and EAGLETUI_HOME of this test alone; nothing of the user's agent or settings is seen."""
-    from tui.config import load_settings
+    from tui.core.config import load_settings
 
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))

@@ -17,9 +17,9 @@ from typing import Any
 import click
 
 from tui import __version__
+from tui.commands.output import emit, say
 from tui.core.errors import EagletuiError, UsageError, of_system
 from tui.core.text import one_line, sanitize
-from tui.output import emit, say
 
 EXIT_INTERRUPTED = 130
 _MAX_SECONDS = 1e8  # three years: beyond that, somebody mistyped
@@ -145,10 +145,10 @@ def _open_panel(host: str | None, profiles: Path | None) -> int:
             "for scripts there are eagletui launch, ps, wait, logs",
             slug="no_terminal",
         )
-    from tui.config import default_host
+    from tui.core.config import default_host
 
     name = host or default_host()
-    from tui.app import run_panel
+    from tui.panel.app import run_panel
 
     return run_panel(name, profiles)
 
@@ -177,7 +177,7 @@ def demo(profiles: Path | None) -> int:
 @json_option
 def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
     """Memory, utilisation, power, temperature and processes of every GPU."""
-    from tui.verbs.servers import gpus_command
+    from tui.commands.servers import gpus_command
 
     return gpus_command(host, watch, file, query, as_json)
 
@@ -188,7 +188,7 @@ def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as
 def profiles(ctx: click.Context, as_json: bool) -> None:
     """Launch, bench and experiment profiles: list, show, import."""
     if ctx.invoked_subcommand is None:
-        from tui.verbs.servers import profiles_list
+        from tui.commands.servers import profiles_list
 
         ctx.exit(profiles_list(ctx.obj, as_json))
 
@@ -198,7 +198,7 @@ def profiles(ctx: click.Context, as_json: bool) -> None:
 @click.pass_obj
 def list_profiles(directory: Path | None, as_json: bool) -> int:
     """What is found, and what is broken."""
-    from tui.verbs.servers import profiles_list
+    from tui.commands.servers import profiles_list
 
     return profiles_list(directory, as_json)
 
@@ -213,7 +213,7 @@ def show_profile(
     directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
 ) -> int:
     """The command that would run."""
-    from tui.verbs.servers import profiles_show
+    from tui.commands.servers import profiles_show
 
     return profiles_show(directory, name, sets, host, as_json)
 
@@ -224,7 +224,7 @@ def show_profile(
 @json_option
 def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
     """A posted launch command or script becomes a profile; nothing is executed."""
-    from tui.verbs.servers import profiles_import
+    from tui.commands.servers import profiles_import
 
     return profiles_import(file, save_as, as_json)
 
@@ -249,7 +249,7 @@ def launch(
     as_json: bool,
 ) -> int:
     """Start a server from a profile."""
-    from tui.verbs.servers import launch_command
+    from tui.commands.servers import launch_command
 
     return launch_command(directory, name, host, sets, replace, wait_ready, timeout, as_json)
 
@@ -259,7 +259,7 @@ def launch(
 @json_option
 def ps(host: str | None, as_json: bool) -> int:
     """Runs on a host, and servers that others started."""
-    from tui.verbs.servers import ps_command
+    from tui.commands.servers import ps_command
 
     return ps_command(host, as_json)
 
@@ -272,7 +272,7 @@ def ps(host: str | None, as_json: bool) -> int:
 @json_option
 def wait(run: str, until: str, timeout: float | None, host: str | None, as_json: bool) -> int:
     """Wait until a run is ready, or has ended."""
-    from tui.verbs.servers import wait_command
+    from tui.commands.servers import wait_command
 
     return wait_command(run, until, timeout, host, as_json)
 
@@ -292,7 +292,7 @@ def wait(run: str, until: str, timeout: float | None, host: str | None, as_json:
 @json_option
 def stop(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
     """Stop a run with everything it started; says when the GPU memory is back."""
-    from tui.verbs.servers import stop_command
+    from tui.commands.servers import stop_command
 
     return stop_command(run, yes, grace, host, as_json)
 
@@ -308,7 +308,7 @@ def logs(what: str, beside: str | None, follow: bool, host: str | None, as_json:
 
     On a terminal it opens in a view, two logs side by side; its bytes are printed where the output goes elsewhere.
     """
-    from tui.verbs.servers import logs_command, logs_view
+    from tui.commands.servers import logs_command, logs_view
 
     if beside is None and (as_json or not _view_fits()):
         return logs_command(what, follow, host, as_json)
@@ -329,7 +329,7 @@ def _view_fits() -> bool:
 @json_option
 def diagnose(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     """Read any SGLang log: how far it came, why it died, what to change."""
-    from tui.verbs.servers import diagnose_command
+    from tui.commands.servers import diagnose_command
 
     return diagnose_command(what, host, as_json, follow=follow)
 
@@ -353,7 +353,7 @@ def results(
 ) -> None:
     """What was measured: list, import, export."""
     if ctx.invoked_subcommand is None:
-        from tui.verbs.results import results_list
+        from tui.commands.results import results_list
 
         ctx.exit(results_list(host, bench, profile, as_json))
 
@@ -362,7 +362,7 @@ def results(
 @_chosen
 def list_results(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
     """Stored results, newest first."""
-    from tui.verbs.results import results_list
+    from tui.commands.results import results_list
 
     return results_list(host, bench, profile, as_json)
 
@@ -375,7 +375,7 @@ def list_results(host: str | None, bench: str | None, profile: str | None, as_js
 @json_option
 def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
     """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
-    from tui.verbs.results import results_import
+    from tui.commands.results import results_import
 
     return results_import(file, dry_run, host, profile, as_json)
 
@@ -415,7 +415,7 @@ def measure(
     as_json: bool,
 ) -> int:
     """Measure a running server; each run is stored, with the conditions that it failed."""
-    from tui.verbs.bench import bench_command
+    from tui.commands.bench import bench_command
 
     return bench_command(directory, name, run, url, host, sets, as_json)
 
@@ -433,7 +433,7 @@ def verify_bench(
     as_json: bool,
 ) -> int:
     """Hold the load generator against SGLang's own benchmark, by turns on one server."""
-    from tui.verbs.verify import verify_command
+    from tui.commands.verify import verify_command
 
     return verify_command(directory, name, run, url, host, sets, as_json)
 
@@ -467,7 +467,7 @@ def aa_bench(
     as_json: bool,
 ) -> int:
     """The host's own noise: the launch profile NAME against itself, on real launches."""
-    from tui.verbs.experiment import aa_command
+    from tui.commands.experiment import aa_command
 
     return aa_command(directory, name, bench_name, pairs, host, resume, seed, as_json)
 
@@ -483,7 +483,7 @@ def experiment(
     directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool
 ) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts."""
-    from tui.verbs.experiment import experiment_command
+    from tui.commands.experiment import experiment_command
 
     return experiment_command(directory, name, host, resume, seed, as_json)
 
@@ -520,7 +520,7 @@ def compare(
 
     Each further one is held against the first too. EXPERIMENT is an id, or a name: the newest of that name on the host.
     """
-    from tui.verbs.verdicts import compare_command
+    from tui.commands.verdicts import compare_command
 
     share = margin / 100 if margin is not None else None
     return compare_command(refs, metric, concurrency, rate, share, host, as_json)
@@ -552,7 +552,7 @@ def breakeven(
     as_json: bool,
 ) -> int:
     """Whether speculation pays: from two results, from figures, or as an estimate from a baseline's sweep alone."""
-    from tui.verbs.verdicts import breakeven_command
+    from tui.commands.verdicts import breakeven_command
 
     return breakeven_command(
         results, base_tok_s, verify_ms, draft_ms, accept_len, layers, concurrency, host, as_json
@@ -567,7 +567,7 @@ def breakeven(
 @click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
 def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
     """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
-    from tui.verbs.results import results_export
+    from tui.commands.results import results_export
 
     return results_export(refs, form, output)
 
@@ -577,7 +577,7 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""
-    from tui.verbs.results import results_recompute
+    from tui.commands.results import results_recompute
 
     return results_recompute(refs, as_json)
 
@@ -587,7 +587,7 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
 @json_option
 def doctor(host: str | None, as_json: bool) -> int:
     """What works, what is missing, and how to mend it."""
-    from tui.verbs.servers import doctor_command
+    from tui.commands.servers import doctor_command
 
     return doctor_command(host, as_json)
 
@@ -596,7 +596,7 @@ def doctor(host: str | None, as_json: bool) -> int:
 @json_option
 def paths(as_json: bool) -> int:
     """Where files are."""
-    from tui.verbs.servers import paths_command
+    from tui.commands.servers import paths_command
 
     return paths_command(as_json)
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tui.config import HostEntry, shipped_profiles_dir
-from tui.core.launch.profiles import build_command, load_launch
-from tui.core.launch.sglang import flags_of
+from tui.core.config import HostEntry, shipped_profiles_dir
+from tui.core.profiles.profiles import build_command, load_launch
+from tui.core.sglang.flags import flags_of
 from tui.demo import place
 from tui.demo.gpus import process_start
 

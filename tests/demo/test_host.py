@@ -16,7 +16,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from tui.config import state_dir
+from tui.core.config import state_dir
 from tui.core.errors import HostError
 from tui.core.link.ssh import SshTransport
 from tui.demo import place

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tui.remote
-from tui.core.decide.verify_cost import AllReduce
-from tui.core.measure import allreduce
-from tui.core.measure.model import Load, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.bench import allreduce
+from tui.core.model.measured import Load, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.speculation.verify_cost import AllReduce
 
 PROGRAM = Path(tui.remote.__file__).with_name("allreduce.py")
 

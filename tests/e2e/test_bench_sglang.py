@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tui.core.decide.same_text import Reply, replies, same_text
+from tui.core.verdicts.same_text import Reply, replies, same_text
 
 pytestmark = pytest.mark.timeout(600)
 

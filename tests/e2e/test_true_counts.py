@@ -13,15 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.truth import LIMIT, Case, Run, compare, prompt_of
 from tui.remote import loadgen
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
-from truth import LIMIT, Case, Run, compare, prompt_of
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tui import __version__
-from tui.config import state_dir
+from tui.core.config import state_dir
 from tui.core.errors import HostError
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tui.config import private_dir, state_dir
+from tui.core.config import private_dir, state_dir
 
 PROTOCOL = 1  # another number: a running host is replaced
 SHARDS = 64

@@ -13,11 +13,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tui.config import data_dir, private_dir, write_whole
-from tui.core.decide.schedule import schedule
+from tui.core.config import data_dir, private_dir, write_whole
 from tui.core.errors import EagletuiError
-from tui.core.launch.profiles import LaunchProfile, is_secret_env, public_sets
-from tui.core.measure.model import ArmStatus, BenchProfile, ExperimentProfile, Verdict
+from tui.core.experiment.schedule import schedule
+from tui.core.model.measured import ArmStatus, BenchProfile, ExperimentProfile, Verdict
+from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
 from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line
 

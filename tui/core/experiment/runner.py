@@ -13,7 +13,9 @@ from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from tui.core import records
+from tui.core.bench import bench_run, target
+from tui.core.bench.collect import Asked
+from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
@@ -28,13 +30,8 @@ from tui.core.experiment.state import (
     results_of,
     state_of,
 )
-from tui.core.host import runs
-from tui.core.host.runs import Run
-from tui.core.launch.profiles import LaunchProfile, public_sets
-from tui.core.link.patience import patiently
-from tui.core.measure import bench_run, target
-from tui.core.measure.assemble import Asked
-from tui.core.measure.model import (
+from tui.core.link.retry import patiently
+from tui.core.model.measured import (
     ArmState,
     ArmStatus,
     BenchProfile,
@@ -42,9 +39,12 @@ from tui.core.measure.model import (
     ExperimentState,
     Result,
 )
-from tui.core.measure.workload import dataset_of
+from tui.core.profiles.profiles import LaunchProfile, public_sets
 from tui.core.results import store
-from tui.core.session import HostSession
+from tui.core.runs import control as runs
+from tui.core.runs.control import Run
+from tui.core.server import launch_records
+from tui.core.server.session import HostSession
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
@@ -157,7 +157,7 @@ class ExperimentRunner:
         }
         self._timing = Timing(
             {
-                letter: records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
+                letter: launch_records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
                 for letter, launch in launches.items()
             }
         )

@@ -4,14 +4,10 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tui.core import records
-from tui.core.decide.pairing import Side, launches, noise_of, setting
-from tui.core.decide.verdicts import Case, Plan, judge_all
-from tui.core.decide.yardsticks import Metric, default_for, metric
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.state import knocked_out, results_of, state_of
-from tui.core.measure.model import (
+from tui.core.model.measured import (
     ArmStatus,
     BenchProfile,
     ExperimentArm,
@@ -21,9 +17,13 @@ from tui.core.measure.model import (
     Verdict,
     VerdictKind,
 )
-from tui.core.records import LaunchRecord
 from tui.core.results import store
-from tui.core.results.replies import with_replies
+from tui.core.server import launch_records
+from tui.core.server.launch_records import LaunchRecord
+from tui.core.verdicts.judging import Case, Plan, judge_all
+from tui.core.verdicts.metric import Metric, default_for, metric
+from tui.core.verdicts.pairing import Side, launches, noise_of, setting
+from tui.core.verdicts.replies import with_replies
 
 _MAY_PASS = frozenset(["client_cpu", "client_lag", "steady", "foreign", "clocks", "errors"])  # guards
 _MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
@@ -142,7 +142,7 @@ def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecor
     """The launches of an arm that gave nothing to measure; those that were refused before they began are among them."""
     return tuple(
         replace(
-            records.read(cell.run_id or "")
+            launch_records.read(cell.run_id or "")
             or LaunchRecord(
                 run_id=cell.run_id or "",
                 host=record.host,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.measure.model import (
+from tui.core.model.measured import (
     ArmState,
     ArmStatus,
     BenchProfile,
@@ -16,7 +16,7 @@ from tui.core.measure.model import (
     LiveRun,
     Result,
 )
-from tui.core.records import PhaseHistory
+from tui.core.server.launch_records import PhaseHistory
 
 STOP_S = 10.0  # a stop takes about that long, memory and all
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from tui.config import HostEntry, state_dir, write_whole
+from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.host.gpus import HostFacts
 from tui.core.host.host_facts import host_facts
 from tui.core.link.transport import Transport

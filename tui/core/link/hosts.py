@@ -1,6 +1,6 @@
 """From a host's name to its transport."""
 
-from tui.config import HostEntry
+from tui.core.config import HostEntry
 from tui.core.link.transport import Asker, Transport
 
 

@@ -24,9 +24,9 @@ from asyncssh.config import SSHClientConfig
 
 from tui.core.errors import HostError, LinkLost, TimedOut
 from tui.core.link.host_identity import HostCheck
-from tui.core.link.keeper import Keeper, Timing
 from tui.core.link.known_hosts import KnownKey, Verdict
 from tui.core.link.processes import Child
+from tui.core.link.reconnect import Keeper, Timing
 from tui.core.link.scripts import (
     COMMAND,
     ScriptStream,

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tui.config import data_dir, write_whole
+from tui.core.config import data_dir, write_whole
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.launch.profiles import MASK, is_secret_env, public_sets
-from tui.core.launch.sglang import flag_table
 from tui.core.masking import mask_secrets
-from tui.core.measure.model import SCHEMA, Result
+from tui.core.model.measured import SCHEMA, Result
+from tui.core.profiles.profiles import MASK, is_secret_env, public_sets
 from tui.core.results.codec import from_json, to_json
+from tui.core.sglang.flags import flag_table
 from tui.core.text import one_line
 
 _ROWS = ".rows.jsonl.gz"
@@ -239,8 +239,8 @@ def recompute(result: Result) -> Result | None:
 
     None where it has no rows of ours. Raises EagletuiError where they are damaged, or not those of this version.
     """
-    from tui.core.measure.guards import Judgement, judge_again
-    from tui.core.measure.metrics import figures
+    from tui.core.bench.guards import Judgement, judge_again
+    from tui.core.bench.metrics import figures
 
     meta, found = raw(result.result_id)
     if meta is None or not found:
@@ -280,7 +280,7 @@ def answer_anew(found: Result, of_id: Callable[[str], Result | None]) -> Result 
     Args:
         of_id: the result with an id.
     """
-    from tui.core.measure.capacity import answer
+    from tui.core.bench.capacity import answer
 
     assert found.capacity is not None
     loads = [of_id(point.result_id) for point in found.capacity.points]

@@ -1,0 +1,196 @@
+"""Splitting lines, and what a reader sees of logs as they are: rows of records."""
+
+from pathlib import Path
+
+import pytest
+
+from tui.core.logs.records import LINE_LIMIT, LineSplitter, LogRecord, rank_label
+from tui.core.logs.rows import Lens, Row
+from tui.core.logs.window import LogWindow
+from tui.core.sglang.phases import Phase
+from tui.core.sglang.tracker import LogTracker
+
+DATA = Path(__file__).parents[2] / "data" / "logs"
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces"),
+    [
+        (b"a\nb\n", [(b"a", 1, 0), (b"b", 2, 2)]),
+        (b"a\r\nb\r\n", [(b"a", 1, 0), (b"b", 2, 3)]),
+        (b"a\n\nb\n", [(b"a", 1, 0), (b"", 2, 2), (b"b", 3, 3)]),
+        (b"\r\n\r\n", [(b"", 1, 1), (b"", 2, 3)]),
+        (b"\r10%\r20%\n", [(b"10%", 1, 1), (b"20%", 1, 5)]),
+        (b"x\r10%\n", [(b"x", 1, 0), (b"10%", 1, 2)]),
+    ],
+)
+def test_pieces_numbers_and_offsets(data: bytes, pieces: list[tuple[bytes, int, int]]) -> None:
+    splitter = LineSplitter()
+    assert [piece[:3] for piece in splitter.feed(data)] == pieces
+    assert splitter.flush() == []
+    for raw, _, offset in pieces:
+        assert data[offset : offset + len(raw)] == raw
+
+
+def test_a_tail_is_given_out_at_the_end_only() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"abc") == []
+    assert (splitter.tail, splitter.number, splitter.offset) == (b"abc", 1, 0)
+    assert splitter.flush()[0][:3] == (b"abc", 1, 0)
+    assert splitter.feed(b"def\n")[0][:3] == (b"def", 1, 3)
+
+
+def test_fast_and_careful_way_agree() -> None:
+    data = b"one\ntwo\n\nthree"
+    fast, careful = LineSplitter(), LineSplitter()
+    plain = fast.plain(data)
+    assert plain == b"one\ntwo\n\n"
+    fast.number += plain.count(b"\n")
+    assert [piece.raw for piece in careful.feed(data)] == [b"one", b"two", b""]
+    assert (
+        (fast.tail, fast.number, fast.offset)
+        == (careful.tail, careful.number, careful.offset)
+        == (b"three", 4, 9)
+    )
+    assert fast.plain(b"\rx") is None
+    assert fast.plain(b"y" * (LINE_LIMIT + 1)) is None
+
+
+def read(*chunks: bytes) -> LogWindow:
+    tracker, window = LogTracker(), LogWindow()
+    for chunk in chunks:
+        window.append(tracker.feed(chunk))
+    window.append(tracker.flush())
+    return window
+
+
+def rows(window: LogWindow) -> list[Row]:
+    lens = Lens(window)
+    return [lens.row(index) for index in lens.sequence]
+
+
+def texts(window: LogWindow) -> list[str]:
+    return [
+        f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in rows(window)
+    ]
+
+
+def test_the_same_line_of_many_ranks_is_one_row() -> None:
+    lines = [
+        f"[2026-10-06 20:01:26 TP{rank}] {text}\n"
+        for rank in (0, 2, 1, 3)
+        for text in ("Init parallel ends. elapsed=8.91 s", "Load weight begin. avail mem=94.50 GB")
+    ]
+    window = read("".join(lines).encode())
+    assert texts(window) == [
+        "1 TP0–3 Init parallel ends. elapsed=8.91 s 4 ranks",
+        "2 TP0–3 Load weight begin. avail mem=94.50 GB 4 ranks",
+    ]
+    assert len(window.records) == 8
+    lens = Lens(window)
+    assert [lens.row(index).record.phase for index in lens.phases] == [
+        Phase.DISTRIBUTED_INIT,
+        Phase.LOAD_WEIGHTS,
+    ]
+
+
+def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
+    warning = b"Using a slow tokenizer. This might cause a significant slowdown.\n"
+    line = b'[2026-10-06 20:01:%02d] INFO:     127.0.0.1:%d - "GET /health HTTP/1.1" 200 OK\n'
+    found = rows(read(*(chunk for n in range(30) for chunk in (warning, line % (n, 4000 + n)))))
+    assert [row.count for row in found] == [30, 30]
+    assert found[1].note == "×30"
+    assert found[1].last is not None
+    assert found[1].last.time == "20:01:29"
+
+
+def test_of_a_bar_the_newest_frame_stays() -> None:
+    begin = b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"
+    frame = "\rLoading safetensors checkpoint shards: {:3d}% Completed | {}/64 [05:37<03:09,  8.22s/it]"
+    end = b"\n[2026-10-06 20:01:09 TP0] Memory pool end. avail mem=1.00 GB\n"
+    found = rows(read(begin, *(frame.format(n, n).encode() for n in range(65)), end))
+    assert len(found) == 3
+    bar = found[1]
+    assert "64/64" in bar.record.text
+    assert (bar.record.kind, bar.record.number, bar.record.frames, bar.record.rank) == ("bar", 2, 65, "TP0")
+    assert bar.note == "bar, 65 frames"
+
+
+def test_the_newest_frame_shows_before_it_is_terminated() -> None:
+    tracker, window = LogTracker(), LogWindow()
+    window.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"))
+    frame = b"\rLoading safetensors checkpoint shards:  64%% Completed | %d/64 [05:37<03:09,  8.22s/it]"
+    window.append(tracker.feed(frame % 41))
+    assert "41/64" in window.records[-1].text
+    assert window.records[-1].provisional
+    window.append(tracker.feed(frame % 42))
+    assert len(window.records) == 2
+    assert "42/64" in window.records[1].text
+
+
+def test_a_half_line_is_replaced_by_the_whole() -> None:
+    tracker, window = LogTracker(), LogWindow()
+    window.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load wei"))
+    lens = Lens(window)
+    assert [lens.row(index).shown.text for index in lens.sequence] == ["Load wei"]
+    window.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
+    assert lens.update() == 0
+    assert [lens.row(index).shown.text for index in lens.sequence] == [
+        "Load weight begin. avail mem=94.50 GB"
+    ]
+    assert lens.row(0).record.kind == "phase"
+
+
+def test_errors_and_phases_can_be_jumped_to() -> None:
+    lens = Lens(read((DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes()))
+    assert [lens.row(index).record.phase for index in lens.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
+    errors = [lens.row(index) for index in lens.errors]
+    assert errors[0].record.text.startswith("Scheduler hit an exception")
+    assert errors[0].shown.text.startswith("Exception: Capture cuda graph failed: CUDA out of memory.")
+
+
+def test_kinds_of_the_mock_ups() -> None:
+    raw = (DATA / "recorded" / "spec_eagle3_start.log").read_bytes()
+    tracker = LogTracker()
+    kinds = {record.text[:60]: record.kind for record in (*tracker.feed(raw), *tracker.flush())}
+
+    def kind(begin: str) -> str:
+        return next(value for text, value in kinds.items() if text.startswith(begin))
+
+    assert kind("Init parallel begin.") == "phase"
+    assert kind("Load weight begin.") == "phase"
+    assert kind("Load weight end.") == "plain"
+    assert kind("KV Cache is allocated.") == "phase" or kind("Memory pool end.") == "plain"
+    assert kind("The server is fired up") == "phase"
+    assert kind("Max running requests is reset to 48") == "warning"
+    assert kind("Ignore import error when loading") == "note"
+    assert kind("server_args=") == "plain"
+    assert kind("Multi-thread loading shards") == "bar"
+    assert "error" not in kinds.values()
+
+
+def test_markers_of_ours_do_not_fold() -> None:
+    window = LogWindow()
+    window.append([LogRecord(0, 0, "20:01:03", None, "[eagletui] start x-4f9c2a", "marker", None)] * 2)
+    assert len(rows(window)) == 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "label"),
+    [
+        (("TP0",), "TP0"),
+        (("TP1", "TP0"), "TP0–1"),
+        (("TP0", "TP3"), "TP0 +1"),
+        (("DP0 TP0", "DP1 TP0"), "DP0 TP0 +1"),
+        (("DP0 TP0", "DP0 TP1"), "DP0 TP0–1"),
+        (("main", "TP0"), "main +1"),
+    ],
+)
+def test_rank_labels(ranks: tuple[str, ...], label: str) -> None:
+    assert rank_label(ranks) == label
+
+
+def test_a_row_of_one_record() -> None:
+    record = LogRecord(1, 0, None, None, "x", "plain", None)
+    row = Row(0, record, record)
+    assert (row.rank_label, row.note) == ("–", "")

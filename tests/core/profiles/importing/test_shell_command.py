@@ -1,0 +1,326 @@
+"""Posted launch commands: what a shell would hand over, and the profile that comes of it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import tomli
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui.core.errors import UsageError
+from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
+from tui.core.profiles.importing.shell_words import Shell
+from tui.core.profiles.profiles import discover
+
+DATA = Path(__file__).parents[3] / "data" / "commands"
+CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+CALL = "python -m sglang.launch_server --model-path /m"
+HOME = "/home/u"
+
+
+def imported(text: str) -> ImportedCommand:
+    return import_command(text, HOME)
+
+
+def profile(text: str) -> dict:
+    return tomli.loads(imported(text).profile_toml)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_posted_commands_of_public_reports(case, tmp_path):
+    truth = case["truth"]
+    found = import_command((DATA / case["file"]).read_text(encoding="utf-8"), truth["home"])
+    if truth.get("inner_shell"):
+        # The truth is the outer docker call; its script is one argument, the call is inside.
+        script = truth["argv"][-1]
+        assert list(found.argv) == script[script.index("python3") :].split()
+    else:
+        assert list(found.argv) == truth["argv"]
+        assert {name: found.env.get(name) for name in truth["env"]} == truth["env"]
+    for name in ("bad_flags", "deprecated_flags", "abbreviations"):
+        args = tomli.loads(found.profile_toml)["args"]
+        for flag in truth.get(name, ()):
+            assert flag[2:] not in args
+    for flag in truth.get("abbreviations", {}).values():
+        assert flag[2:] in tomli.loads(found.profile_toml)["args"]
+    if "lost_line" in truth:
+        assert any(truth["lost_line"] in warning for warning in found.warnings)
+    # What comes out is a profile that loads, unless the command itself lacks something.
+    (tmp_path / "x.toml").write_text(found.profile_toml, encoding="utf-8")
+    assert [str(error) for error in discover([tmp_path])[0].errors] == []
+
+
+BASH = shutil.which("bash")
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash: apt-get install bash")
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"""A=1 cmd --x "a b" 'c d' e\ f $HOME ~/x "~/y" a{1,2}b {1..3} '{"a":1}' {\"a\":1} "\$x" "it's" 'it'"'"'s' """,
+        'X="--tp 8 --dp 2"; cmd $X "$X" pre$X',
+        'A=(a "b c" d); A+=(e); cmd "${A[@]}" ${A[@]} "${A[*]}" ${A[1]} ',
+        "cmd --port $((30000+8)) ${Z:-def} ${M:=qq} $M > log 2>&1 --tail",
+        "cmd 8 > log; cmd 2>log; cmd a2>log",
+        'M=/data/x/y.z; cmd ${M##*/} ${M%.z} ${M%/*} "${M#/}"',
+        'cmd "" \'\' a""b "$@" x',
+        "cmd $'a\\nb' $'\\x41'",
+        "cmd \\\n  a \\\n  b # c\ncmd # x \\\n y",
+        "cmd a\\ \\\nb",
+        "cmd \\ \n b",
+        'export A=~/x B="a b"; cmd "$A" $B',
+        "cmd --foo=~/x a~ ~",
+        "cmd <in.txt a>out b",
+        "P=a:~/b; cmd $P",
+        'X=; if [ -n "$X" ]; then cmd no; else cmd yes; fi; [ -z "$X" ] && cmd empty; [ -n "$X" ] || cmd or',
+        'cmd {a,b}{1,2} "{a,b}" {x} a{b,{c,d}}e',
+        "cmd a&&cmd b; cmd c;cmd d",
+        'J="{\\"a\\": 1}"; cmd --json "$J" $J',
+    ],
+)
+def test_words_are_those_that_bash_hands_over(text, tmp_path):
+    """The real bash with a recording program is the judge."""
+    record = tmp_path / "record"
+    stub = tmp_path / "cmd"
+    stub.write_text(
+        f'#!/bin/sh\n{{ for a in "$@"; do printf "%s\\0" "$a"; done; printf "\\1\\0"; }} >> {record}\n'
+    )
+    stub.chmod(0o755)
+    (tmp_path / "in.txt").touch()
+    record.touch()
+    subprocess.run(
+        [str(BASH), "-c", text],
+        env={"HOME": HOME, "PATH": f"{tmp_path}:/bin:/usr/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=30,
+    )
+    wanted: list[list[str]] = [[]]
+    for word in record.read_bytes().decode().split("\0")[:-1]:
+        if word == "\1":
+            wanted.append([])
+        else:
+            wanted[-1].append(word)
+    assert [list(c.argv[1:]) for c in Shell(HOME).commands(text) if c.argv[0] == "cmd"] == wanted[:-1]
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        f"nohup {CALL} > server.log 2>&1 &",
+        f"sudo -E -u alice {CALL}",
+        f"env -u X A=1 timeout -k 5 3600 stdbuf -oL {CALL}",
+        f"time {CALL} |& tee log",
+        f"conda run -n sg --no-capture-output {CALL}",
+        f"uv run --with foo {CALL}",
+        f"srun -N 2 --ntasks-per-node=1 --gres gpu:8 --container-image img {CALL}",
+        f"bash -lc '{CALL}'",
+        f'sh -c "cd /tmp && exec {CALL}"',
+        f"tmux new-session -d -s srv '{CALL} 2>&1 | tee log'",
+        f"screen -dmS srv {CALL}",
+        f"ssh -p 22 gpu1 '{CALL}'",
+        f"docker run --gpus all --shm-size 32g -p 30000:30000 -v ~/a:/b --ipc=host -it --rm img:1 {CALL}",
+        f"docker exec -it box bash -c '{CALL}'",
+        f"podman run -e A=1 --device nvidia.com/gpu=all --entrypoint python img {CALL.removeprefix('python ')}",
+        f"apptainer exec --nv --bind /data:/data img.sif {CALL}",
+        f"kubectl exec -it pod -- {CALL}",
+        f"nsys profile -o out -t cuda {CALL}",
+        f"cat > run.sh <<'X'\nexport A=1\n{CALL}\nX\nbash run.sh",
+        f"bash <<X\n{CALL}\nX",
+        f"#!/bin/bash\nset -e\nfoo() {{\n  {CALL}\n}}\nfoo",
+        f'if [ "$1" = serve ]; then\n  {CALL}\nfi',
+        f"pkill -f sglang.launch_server; sleep 5; {CALL}",
+        f"$ {CALL}",
+        f"(sg) alice@gpu1:~$ {CALL}",
+        f"```bash\n{CALL}\n```",
+        'FROM img\nCMD ["python", "-m", "sglang.launch_server", "--model-path", "/m"]\n',
+        f"[Service]\nExecStart={CALL}\n",
+    ],
+)
+def test_wrappers_are_taken_off(wrapped):
+    assert list(imported(wrapped).argv) == CALL.split()
+
+
+def test_numactl_stays_in_the_profile_because_it_matters_to_speed():
+    found = profile(f"numactl --cpunodebind=0 --membind 0 {CALL}")
+    assert found["wrapper"] == ["numactl", "--cpunodebind=0", "--membind", "0"]
+
+
+def test_environment_of_every_kind():
+    found = imported(f'export A=1\nB=2\nset -a\nC=3\nset +a\ndeclare -x D="4 5"\nE=$A$B F=~/f env G=7 {CALL}')
+    assert found.env == {"A": "1", "C": "3", "D": "4 5", "E": "12", "F": "/home/u/f", "G": "7"}
+
+
+def test_the_container_has_only_its_own_environment():
+    found = imported(f"A=1 docker run -e B=2 --env C=3 -eD=4 --gpus '\"device=2,3\"' img {CALL}")
+    assert found.env == {"B": "2", "C": "3", "D": "4", "CUDA_VISIBLE_DEVICES": "2,3"}
+    assert tomli.loads(found.profile_toml)["gpus"] == [2, 3]
+
+
+def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
+    found = imported(f"X=$(hostname)\n{CALL} --host $X --dist-init-addr ${{MASTER}}:1 --node-rank <rank>")
+    assert found.argv[5:] == (
+        "--host",
+        "$(hostname)",
+        "--dist-init-addr",
+        "${MASTER}:1",
+        "--node-rank",
+        "<rank>",
+    )
+    said = " ".join(found.warnings)
+    assert "$(hostname) is not run" in said
+    assert "${MASTER} is not set" in said
+    assert "<rank> is a placeholder" in said
+
+
+def test_nothing_is_executed(tmp_path):
+    mark = tmp_path / "mark"
+    imported(
+        f"X=$(touch {mark}); touch {mark}; {CALL} --host `touch {mark}` $(touch {mark}) ${{Y:=$(touch {mark})}}"
+    )
+    assert not mark.exists()
+
+
+def test_a_blank_after_the_backslash_ends_the_command():
+    found = imported("python -m sglang.launch_server --model-path /m \\ \n --tp 8")
+    assert found.argv[-1] == " "
+    assert any("blank after a backslash" in warning for warning in found.warnings)
+    assert any("--tp 8 is not part of the command" in warning for warning in found.warnings)
+    assert tomli.loads(found.profile_toml)["args"] == {"model-path": "/m"}
+
+
+def test_typography_is_undone():
+    found = imported("python -m sglang.launch_server –model-path\u00a0/m ——tp 8 --served-model-name “a b”")
+    assert found.argv[3:] == ("--model-path", "/m", "--tp", "8", "--served-model-name", "a b")
+    assert any("typographic" in warning for warning in found.warnings)
+
+
+def test_names_and_values_of_the_profile():
+    args = profile(
+        f"{CALL} --mem-fraction 0.8 --reasoning_parser qwen3 --cuda-graph-max-bs 16 --tensor-parallel-size=4 "
+        "--cuda-graph-bs-decode 1 2 4 --context-length 128k --enable-metrics --chunked-prefill-size -1 "
+        "--lora-paths a=/x b=/y --served-model-name 8 --preferred-sampling-params '{\"temperature\":0.5}'"
+    )["args"]
+    assert args == {
+        "model-path": "/m",
+        "mem-fraction-static": 0.8,
+        "reasoning-parser": "qwen3",
+        "cuda-graph-max-bs-decode": 16,
+        "tp-size": 4,
+        "cuda-graph-bs-decode": [1, 2, 4],
+        "context-length": "128k",
+        "enable-metrics": True,
+        "chunked-prefill-size": -1,
+        "lora-paths": ["a=/x", "b=/y"],
+        "served-model-name": "8",
+        "preferred-sampling-params": {"temperature": 0.5},
+    }
+
+
+def test_several_calls_take_the_first_and_say_so():
+    found = imported(f"{CALL} --tp 1 &\n{CALL} --tp 2")
+    assert found.argv[-1] == "1"
+    assert any("2 server calls" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "env"),
+    [
+        (
+            """
+            spec:
+              containers:
+              - name: sglang
+                image: lmsysorg/sglang:latest
+                command: ["python3", "-m", "sglang.launch_server"]
+                args:
+                - --model-path
+                - /models/x
+                - "--tp"
+                - "8"
+                - --dist-init-addr=$(LEADER):20000
+                env:
+                - name: LEADER
+                  value: "10.0.0.1"
+                ports:
+                - containerPort: 30000
+            """,
+            "python3 -m sglang.launch_server --model-path /models/x --tp 8 --dist-init-addr=10.0.0.1:20000",
+            {"LEADER": "10.0.0.1"},
+        ),
+        (
+            """
+                command:
+                  - /bin/bash
+                  - -c
+                  - |
+                    export A=1
+                    python3 -m sglang.launch_server \\
+                      --model-path /m --tp 4
+                resources: {}
+            """,
+            "python3 -m sglang.launch_server --model-path /m --tp 4",
+            {"A": "1"},
+        ),
+        (
+            """
+            services:
+              sglang:
+                environment:
+                  B: "2"
+                entrypoint: python3 -m sglang.launch_server
+                command:
+                  --model-path /m
+                  --host 0.0.0.0
+            """,
+            "python3 -m sglang.launch_server --model-path /m --host 0.0.0.0",
+            {"B": "2"},
+        ),
+    ],
+    ids=["kubernetes", "kubernetes-shell", "compose"],
+)
+def test_yaml_around_a_command(text, argv, env):
+    found = imported(text)
+    assert list(found.argv) == argv.split()
+    assert found.env == env
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("ls -la", "no_command"),
+        ("", "no_command"),
+        ("pkill -f sglang.launch_server", "no_command"),
+        ("python -m sglang.bench_serving --port 1", "no_command"),
+        (f'{CALL} --x "abc', "unreadable_command"),
+        (f"{CALL} --x $(abc", "unreadable_command"),
+    ],
+)
+def test_what_is_no_command_is_one_clear_error(text, slug):
+    with pytest.raises(UsageError) as caught:
+        imported(text)
+    assert caught.value.slug == slug
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+
+
+_PIECES = st.lists(
+    st.sampled_from(
+        ["'", '"', "\\", "\n", "$", "{", "}", "(", ")", "<", ">", "&", "|", ";", "`", "#", " ", "a", "=", "[", "]",
+         "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi "]
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(_PIECES)
+def test_any_text_ends_in_a_command_or_a_usage_error(pieces):
+    try:
+        found = imported("".join(pieces))
+    except UsageError:
+        return
+    tomli.loads(found.profile_toml)

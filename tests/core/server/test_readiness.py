@@ -1,0 +1,137 @@
+"""Ready only where the listening socket is the run's own: real processes, real sockets, this machine as host."""
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tui.core.link.local import LocalTransport
+from tui.core.runs import control as runs
+from tui.core.runs.control import LaunchRequest, Run, RunState
+from tui.core.server import readiness
+from tui.core.server.readiness import ReadinessProbe, model_served
+from tui.core.sglang.tracker import StartupState
+
+pytestmark = pytest.mark.timeout(120)
+
+SERVER = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        code = 200 if self.path.startswith(("/ready", "/model_info")) else 404
+        body = b'{"model_path": "/m"}'
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+server = HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer)
+print("listening", flush=True)
+server.serve_forever()
+"""
+FIRED_UP = StartupState(lines=100, fired_up=True)
+SILENT = StartupState(lines=0)
+LOADING = StartupState(lines=100)
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[LocalTransport]:
+    transport = LocalTransport()
+    await transport.connect()
+    yield transport
+    for run in await runs.list_runs(transport):
+        await runs.stop(transport, run.run_id, 0)
+    await transport.close()
+
+
+async def started(host: LocalTransport, code: str, port: int, declared: int | None = None) -> Run:
+    request = LaunchRequest(
+        run_id=runs.new_run_id("probe", time.time()),
+        kind="server",
+        profile="probe",
+        argv=(sys.executable, "-u", "-c", code, str(port)),
+        port=declared,
+    )
+    return replace(await runs.launch(host, request), port=port)
+
+
+@pytest.fixture
+async def server(host: LocalTransport, free_port: int, until) -> Run:
+    run = await started(host, SERVER, free_port, free_port)
+
+    async def listening() -> bool:
+        return await runs.listener(host, free_port) is not None
+
+    while not await listening():
+        assert (await runs.refresh(host, run)).state is RunState.RUNNING  # type: ignore[union-attr]
+    return run
+
+
+@pytest.fixture
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_fired_up_and_its_own_socket_is_ready(host: LocalTransport, server: Run) -> None:
+    assert await ReadinessProbe(host, server).check(FIRED_UP)
+
+
+async def test_a_log_of_warnings_alone_is_ready_by_http_too(
+    host: LocalTransport, server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await ReadinessProbe(host, server).check(LOADING)
+    # Until the port is there, such a look is taken now and then, and not with every line.
+    looks = []
+
+    async def nobody(*_: object) -> bool:
+        looks.append(1)
+        return False
+
+    monkeypatch.setattr(readiness, "port_belongs_to", nobody)
+    probe = ReadinessProbe(host, server, look_period_s=1e6)
+    for _ in range(5):
+        assert not await probe.check(LOADING)
+    assert len(looks) == 1
+
+
+async def test_fired_up_on_a_port_that_another_process_holds_is_not(
+    host: LocalTransport, server: Run
+) -> None:
+    other = await started(host, "import time; time.sleep(600)", server.port or 0)
+    probe = ReadinessProbe(host, other)
+    assert not await probe.check(FIRED_UP)
+    assert probe.listener_is_ours is False
+    assert not await probe.check(SILENT)  # by HTTP neither, although /ready there answers 200
+
+
+async def test_a_silent_log_is_ready_by_http(host: LocalTransport, server: Run) -> None:
+    assert await ReadinessProbe(host, server).check(SILENT)
+
+
+async def test_without_a_process_table_our_word_must_come_back_in_the_log(
+    host: LocalTransport, server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cannot_tell(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(readiness, "port_belongs_to", cannot_tell)
+    probe = ReadinessProbe(host, server)
+    assert not await probe.check(FIRED_UP)  # asked, but nothing seen of it yet
+    assert probe.canary is not None
+    log = (await host.run(f"cat {server.log_path}")).stdout
+    assert probe.canary.encode() in log
+    half = log.index(probe.canary.encode()) + 7
+    probe.saw_bytes(log[:half])
+    assert not await probe.check(FIRED_UP)
+    probe.saw_bytes(log[half:])
+    assert await probe.check(FIRED_UP)
+
+
+async def test_the_served_model_is_named(host: LocalTransport, server: Run, free_port: int) -> None:
+    assert await model_served(host, server.port or 0) == "/m"

@@ -1,0 +1,293 @@
+"""`eagletui experiment` and `eagletui bench aa`: unattended; progress on stderr, the record on stdout at the end."""
+
+import shlex
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+from tui import format as written
+from tui.commands.bench import figure_words
+from tui.commands.output import emit, run_async, say
+from tui.commands.servers import session
+from tui.core.config import default_host, profile_dirs
+from tui.core.errors import EagletuiError, UsageError
+from tui.core.experiment import record as experiment_record
+from tui.core.experiment.noise import NoiseReport, noise_report
+from tui.core.experiment.runner import ExperimentRunner, begin, take_up
+from tui.core.link.transport import LinkState
+from tui.core.model.measured import (
+    ArmState,
+    ArmStatus,
+    BenchProfile,
+    ExperimentArm,
+    ExperimentProfile,
+    ExperimentState,
+    Result,
+    VerdictKind,
+)
+from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
+from tui.core.results.codec import to_json
+from tui.core.results.flat import flat
+from tui.core.server.session import HostSession
+from tui.core.text import one_line
+
+_INTERRUPTED = 130
+
+
+class _Interrupted(EagletuiError):
+    """Ctrl-C: what runs on the host goes on."""
+
+    slug = "interrupted"
+    exit_code = _INTERRUPTED
+
+
+def experiment_command(
+    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool
+) -> int:
+    """`eagletui experiment`: 0 done, 1 nothing comparable was measured."""
+    profile = load_experiment(name, profile_dirs(directory))
+    runner = _conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
+    if as_json:
+        emit(experiment_json(runner))
+    else:
+        for verdict in runner.record.verdicts:
+            print(verdict.text)
+    return 0 if _comparable(runner) else 1
+
+
+def aa_command(
+    directory: Path | None,
+    name: str,
+    bench: str,
+    pairs: int,
+    host: str | None,
+    resume: bool,
+    seed: int | None,
+    as_json: bool,
+) -> int:
+    """`eagletui bench aa`: one configuration against itself; 1 where too little was measured."""
+    profile = ExperimentProfile(
+        name=f"aa-{name}",
+        bench=bench,
+        arms=(ExperimentArm("A", name), ExperimentArm("B", name, against="A")),
+        pairs=pairs,
+        hypothesis="launches of one configuration differ by chance alone",
+    )
+    runner = _conduct(
+        directory, profile, host, resume, seed, ("eagletui", "bench", "aa", name, "--bench", bench)
+    )
+    reports = noise_report(runner.record, runner.results())
+    if as_json:
+        emit({**experiment_json(runner), "noise": [_noise_json(report) for report in reports]})
+    else:
+        for report in reports:
+            print(report.text)
+    return 0 if reports else 1
+
+
+def _conduct(
+    directory: Path | None,
+    profile: ExperimentProfile,
+    host: str | None,
+    resume: bool,
+    seed: int | None,
+    words: tuple[str, ...],
+) -> ExperimentRunner:
+    """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it."""
+    dirs = profile_dirs(directory)
+    bench = load_bench(profile.bench, dirs)
+    launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+    where = host or launches["A"].host or default_host()
+    if directory is not None:
+        words = ("eagletui", "--profiles", str(directory), *words[1:])
+    again = one_line(shlex.join((*words, "--host", where, "--resume")))
+    earlier = experiment_record.unfinished(profile.name, where)
+    if resume and earlier is None:
+        raise UsageError(
+            f"there is no unfinished {profile.name} on {one_line(where, 60)}",
+            "leave --resume out to begin one",
+            slug="nothing_to_resume",
+        )
+    if resume and earlier is not None:
+        record = take_up(earlier, profile, bench, launches)
+    else:
+        if earlier is not None:
+            say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would go on with it")
+        record = begin(profile, bench, launches, where, seed)
+
+    async def conduct() -> ExperimentRunner:
+        async with session(where) as opened:
+            runner = ExperimentRunner(opened, record, profile, launches)
+            narrator = _Narrator()
+            async with aclosing(runner.states()) as states:
+                async for state in states:
+                    narrator.tell(state)
+                    _raise_refused(opened)
+            return runner
+
+    try:
+        return run_async(conduct())
+    except KeyboardInterrupt:
+        raise _Interrupted(
+            "interrupted; the server and the measurement on the host go on", f"go on with: {again}"
+        ) from None
+
+
+def _raise_refused(opened: HostSession) -> None:
+    """A link that needs a person ends an unattended command; it can be taken up again."""
+    status = opened.transport.status()
+    if status.error is not None and status.state in (LinkState.WAITING, LinkState.REFUSED):
+        raise status.error
+
+
+def _comparable(runner: ExperimentRunner) -> bool:
+    """Whether one comparison at least has figures of both sides."""
+    return any(
+        verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None
+        for verdict in runner.record.verdicts
+    )
+
+
+class _Narrator:
+    """Says what is news in the states of an experiment, one line each."""
+
+    def __init__(self) -> None:
+        self._launch: tuple[int, str] | None = None
+        self._phase: tuple[str, str | None] | None = None
+        self._message: str | None = None
+        self._seen: set[str] = set()  # results
+        self._failed: set[str] = set()  # letters
+        self._verdicts: dict[tuple[str, str | None], str] = {}
+        self._begun = False
+
+    def tell(self, state: ExperimentState) -> None:
+        if not self._begun:
+            self._begun = True
+            self._say(
+                f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}; "
+                f"on each {written.runs_words(state.bench)}"
+            )
+            self._seen = {result.result_id for arm in state.arms for result in arm.results}
+        for arm in state.arms:
+            self._arm(state, arm)
+        self._said_message(state)
+        for verdict in state.verdicts:
+            key = (verdict.b.ref, verdict.point.label if verdict.point else None)
+            if self._verdicts.get(key) != verdict.text:
+                self._verdicts[key] = verdict.text
+                self._say(verdict.text)
+        if state.finished and state.message:
+            self._say(state.message)
+
+    def _arm(self, state: ExperimentState, arm: ArmState) -> None:
+        title = f"{arm.letter} {one_line(arm.profile, 60)}"
+        if arm.status in (ArmStatus.LAUNCHING, ArmStatus.RUNNING):
+            if self._launch != (state.at, arm.letter):
+                self._launch = (state.at, arm.letter)
+                left = f", about {written.duration(state.left_s)} left" if state.left_s is not None else ""
+                self._say(f"launch {state.at + 1} of {len(state.order)}: {title}{left}")
+            if arm.phase and self._phase != (arm.letter, arm.phase):
+                self._phase = (arm.letter, arm.phase)
+                self._say(f"{arm.letter}: {arm.phase.replace('_', ' ')}")
+        for result in arm.results:
+            if result.result_id not in self._seen:
+                self._seen.add(result.result_id)
+                self._say(f"{arm.letter}: {_run_words(result, state.bench)}")
+        if arm.status is ArmStatus.FAILED and arm.letter not in self._failed:
+            self._failed.add(arm.letter)
+            where = f" in {arm.phase.replace('_', ' ')}" if arm.phase else ""
+            self._say(f"{title} failed{where}: {arm.cause}: {arm.reason}")
+
+    def _said_message(self, state: ExperimentState) -> None:
+        """What it waits for; how far that is, is no news."""
+        message = None if state.finished else state.message
+        plain = message.partition(":")[0] if message else None
+        if message and plain != self._message:
+            self._say(message)
+        self._message = plain
+
+    def _say(self, text: str) -> None:
+        say(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def _run_words(result: Result, bench: BenchProfile) -> str:
+    text = f"run {result.run_index} of {bench.runs} at {result.point.label}: {figure_words(result)}"
+    if not result.valid:
+        failed = [guard.text for guard in result.guards if guard.status == "failed"]
+        text += f", does not count: {one_line('; '.join(failed) or '; '.join(result.notes), 200)}"
+    return text
+
+
+def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
+    """The experiment record as `--json` prints it: arms, launches in their order, flat results, verdicts."""
+    record, state = runner.record, runner.state()
+    return {
+        "experiment": record.experiment_id,
+        "name": record.name,
+        "host": record.host,
+        "hypothesis": record.profile.hypothesis,
+        "bench": record.bench.name,
+        "pairs": record.pairs,
+        "looks": list(record.profile.looks),
+        "margin": record.profile.margin,
+        "budget_h": record.profile.budget_h,
+        "seed": record.seed,
+        "order": list(record.order),
+        "arms": [
+            {
+                "arm": arm.letter,
+                "profile": arm.profile,
+                "set": to_json(arm.sets),
+                "against": arm.against,
+                "status": arm.status,
+                "launches": arm.launches_done,
+                "cause": arm.cause,
+                "reason": arm.reason,
+            }
+            for arm in state.arms
+        ],
+        "launches": [
+            {
+                "launch": cell.number,
+                "arm": cell.arm,
+                "pair": cell.pair,
+                "status": cell.status,
+                "run": cell.run_id,
+                "bench_run": cell.bench_run_id,
+                "started": cell.started_at,
+                "ended": cell.ended_at,
+                "ready_after_s": cell.ready_after_s,
+                "spent_s": cell.spent_s,
+                "phase": cell.phase,
+                "cause": cell.cause,
+                "reason": cell.reason,
+                "advice": list(cell.advice),
+                "set": to_json(cell.change),
+                "results": list(cell.result_ids),
+            }
+            for cell in record.cells
+        ],
+        "results": [flat(result) for result in runner.results()],
+        "verdicts": [to_json(verdict) for verdict in record.verdicts],
+        "outcome": record.outcome,
+        "message": record.message,
+        "started": record.started_at,
+        "ended": record.ended_at,
+        "error": None if _comparable(runner) else "nothing_comparable",
+    }
+
+
+def _noise_json(report: NoiseReport) -> dict[str, object]:
+    return {
+        "host": report.host,
+        "model": report.model,
+        "bench": report.bench,
+        "load": report.point.label,
+        "launch_cv": report.noise.launch_cv,
+        "run_cv": report.noise.run_cv,
+        "launches": report.noise.launches,
+        "noise_floor": report.floor,
+        "pairs_needed": {f"{effect:g}": pairs for effect, pairs in report.pairs_needed},
+        "launch_s": report.launch_s,
+        "text": report.text,
+    }

@@ -1,0 +1,235 @@
+"""What `eagletui results` does: list, import and export what was measured."""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+from tui import format as written
+from tui.commands.output import emit, say
+from tui.core.bench.capacity import answer_words
+from tui.core.errors import EagletuiError, UsageError
+from tui.core.model.measured import Distribution, Result
+from tui.core.results import store
+from tui.core.results.flat import flat
+from tui.core.text import one_line
+
+_COLUMNS = (
+    "started",
+    "result",
+    "host",
+    "profile",
+    "bench",
+    "load",
+    "tok/s user",
+    "tok/s",
+    "TTFT",
+    "TPOT",
+    "accept",
+)
+_LARGEST_FILE = 256 << 20  # bytes that are imported
+_PROBLEMS = 10  # lines that were left out, of which each is said
+_NUMBERS = 6  # columns from here on are aligned to the right
+
+
+def results_list(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
+    """`eagletui results list`: newest first."""
+    wanted = [
+        result
+        for result in store.read_all()
+        if (host is None or result.server.host == host)
+        and (bench is None or result.bench == bench)
+        and (profile is None or result.server.profile == profile)
+    ]
+    if unreadable := store.unreadable():
+        say(_unreadable(unreadable))
+    if as_json:
+        emit([flat(result) for result in wanted])
+    elif wanted:
+        print(table(wanted))
+    else:
+        say("nothing is stored" if host is bench is profile is None else "no stored result fits")
+    return 0
+
+
+def results_import(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
+    """`eagletui results import`: stores what a posted benchmark holds; nothing with --dry-run."""
+    from tui.core.results.external.reading import decode, read_posted
+
+    name = "standard input" if str(file) == "-" else one_line(str(file), 120)
+    try:
+        with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
+            data = source.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+    if len(data) > _LARGEST_FILE:
+        raise UsageError(
+            f"{name} has more than {_LARGEST_FILE >> 20} MiB",
+            "cut out the part with the results",
+            slug="too_large",
+        )
+    try:
+        found = read_posted(decode(data), host=host, profile=profile)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", error.hint, slug=error.slug) from None
+    for problem in found.problems[:_PROBLEMS]:
+        say(problem)
+    if (more := len(found.problems) - _PROBLEMS) > 0:
+        say(f"… and {more} more")
+    if not dry_run:
+        for record in found.records:
+            rows = "".join(json.dumps(row) + "\n" for row in record.rows)
+            store.write(record.result, gzip.compress(rows.encode()) if rows else None)
+    results = [record.result for record in found.records]
+    if as_json:
+        emit([flat(result) for result in results])
+    else:
+        print(table(results))
+        many = "1 result" if len(results) == 1 else f"{len(results)} results"
+        say(f"{many} found, not stored" if dry_run else f"{many} stored")
+    return 0
+
+
+def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int:
+    """`eagletui results export`: everything that is stored, or what the references name, in their order."""
+    from tui.core.config import write_whole
+    from tui.core.experiment import export
+
+    stored = store.read_all()
+    chosen = stored
+    if refs:
+        named = [result for ref in refs for result in store.resolve(ref, stored)]
+        chosen = list({result.result_id: result for result in named}.values())
+    if not chosen:
+        raise UsageError("nothing is stored", "eagletui bench measures a server", slug="unknown_result")
+    if form == "markdown":
+        text = export.markdown(chosen, stored)
+    else:
+        text = export.as_csv(chosen) if form == "csv" else export.jsonl(chosen)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(output, text)
+        say(f"{output}: {len(chosen)} results")
+    return 0
+
+
+def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
+    """`eagletui results recompute`: figures and guards anew from the raw rows, by the definitions of today."""
+    stored = store.read_all()
+    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
+    chosen = list({result.result_id: result for result in named}.values())
+    changed: list[tuple[Result, Result]] = []
+    broken: list[EagletuiError] = []
+    left = 0
+    now = {result.result_id: result for result in stored}
+    # Answers of searches come behind their loads.
+    for result in sorted(chosen, key=lambda result: result.capacity is not None):
+        try:
+            anew = store.answer_anew(result, now.get) if result.capacity else store.recompute(result)
+            now[result.result_id] = anew or result
+            if anew is not None and anew != result:
+                store.write(anew)
+                changed.append((result, anew))
+        except EagletuiError as error:
+            broken.append(error)
+        else:
+            left += anew is None
+    if broken and len(broken) == len(chosen):
+        raise broken[0]
+    for problem in broken:
+        say(problem.message)
+    turned = [(before, after) for before, after in changed if before.valid != after.valid]
+    if as_json:
+        emit([{**flat(after), "before": flat(before)} for before, after in changed])
+    else:
+        for before, after in turned:
+            print(f"{after.result_id} {_turn(before, after)}")
+    lost = sum(before.valid for before, _ in turned)
+    counts = [
+        f"{len(chosen)} looked at, {len(changed)} changed",
+        f"{lost} no longer valid" if lost else "",
+        f"{len(turned) - lost} valid now" if len(turned) > lost else "",
+        f"{left} left alone (imports, and results without raw rows)" if left else "",
+        f"{len(broken)} damaged" if broken else "",
+    ]
+    say(", ".join(filter(None, counts)))
+    if not refs and (unreadable := store.unreadable()):
+        say(_unreadable(unreadable))
+    return 1 if broken else 0
+
+
+def _turn(before: Result, after: Result) -> str:
+    """What became of a result whose validity changed, and by which guards."""
+    if after.valid:
+        return f"is valid now; it was not: {one_line(_failed(before), 300)}"
+    return f"is no longer valid: {one_line(_failed(after), 300)}"
+
+
+def _failed(result: Result) -> str:
+    return "; ".join(guard.text for guard in result.guards if guard.status == "failed")
+
+
+def _unreadable(number: int) -> str:
+    return f"{number} files in {store.results_dir()} are no results of this version: left out"
+
+
+def table(results: list[Result]) -> str:
+    """Results as aligned lines; an invalid one says why at the end of its line."""
+    rows = [_COLUMNS, *(_row(result) for result in results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = []
+    for row, result in zip(rows, [None, *results], strict=True):
+        cells = [
+            cell.rjust(width) if column >= _NUMBERS else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  ".join(cells) + _mark(result)).rstrip())
+    return "\n".join(lines)
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    record = flat(result)
+    speed = result.throughput
+    return (
+        result.started_at[:16].replace("T", " ") if result.started_at else written.NONE,
+        one_line(result.result_id, 60),
+        one_line(result.server.host, 20),
+        one_line(result.server.profile or written.NONE, 30),
+        one_line(result.bench, 24),
+        _load(result),
+        written.tok_s(speed.per_user_tok_s),
+        written.tok_s(speed.output_tok_s if speed.output_tok_s is not None else speed.output_tok_s_full),
+        _median(result.latencies.ttft),
+        _median(result.latencies.tpot),
+        written.accept(_number(record["accept_length"])),
+    )
+
+
+def _load(result: Result) -> str:
+    load = result.load
+    if result.capacity is not None:
+        return answer_words(result.capacity)
+    if load.rate is not None:
+        return f"{load.rate:g} req/s"
+    if load.concurrency is not None:
+        return f"{load.concurrency} at once"
+    return "all at once"
+
+
+def _median(distribution: Distribution | None) -> str:
+    value = None
+    if distribution is not None:
+        value = distribution.p50 if distribution.p50 is not None else distribution.mean
+    return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+def _mark(result: Result | None) -> str:
+    if result is None or (result.valid and not result.suspicious):
+        return ""
+    why = _failed(result) or "; ".join(result.suspicious)
+    return f"  {'▲' if result.valid else '✗ invalid:'} {one_line(why, 120)}"

@@ -1,0 +1,126 @@
+"""What `eagletui bench verify` does: the load generator against SGLang's own benchmark on one running server."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tui import format as written
+from tui.commands.bench import Interrupted, find_target, follow
+from tui.commands.output import emit, run_async, say
+from tui.commands.servers import host_of_run, session
+from tui.core.bench import bench_run
+from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
+from tui.core.config import default_host, profile_dirs
+from tui.core.errors import UsageError
+from tui.core.model.measured import Result
+from tui.core.profiles.profiles import load_bench
+from tui.core.results.flat import flat
+from tui.core.runs.control import Run
+
+
+def verify_command(
+    directory: Path | None,
+    name: str,
+    run: str | None,
+    url: str | None,
+    host: str | None,
+    sets: Sequence[str],
+    as_json: bool,
+) -> int:
+    """`eagletui bench verify`: 0 where both agree at every load, else 1."""
+    profile = load_bench(name, profile_dirs(directory), sets)
+    if profile.driver == "command":
+        raise UsageError(
+            f"{profile.name} measures by a command of its own",
+            "name a bench of driver eagletui or sglang",
+            slug="wrong_driver",
+        )
+    if run is not None and url is not None:
+        raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
+    # Under a name of their own: not of the length, nor always of the interface, of runs that are compared.
+    profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
+    where = host_of_run(run, host) if run is not None else host or default_host()
+    results: list[Result] = []
+    begun: list[Run] = []
+
+    async def measure() -> None:
+        async with session(where) as opened:
+            server = await find_target(opened, run, url)
+            begun.append(await bench_run.start(opened, profile, server, verify=True))
+            if not as_json:
+                say(f"{begun[0].run_id} measures {server} on {opened.entry.name} with both, by turns")
+            await follow(opened, begun[0], profile, results, None if as_json else say)
+
+    try:
+        run_async(measure())
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        raise Interrupted(begun[0], where) from None
+    found = [_agreement(point.label, results) for point in profile.points]
+    passes = all(agreed.passes for agreed in found)
+    if as_json:
+        emit(_document(name, results, found, passes))
+    else:
+        print("\n".join(line for agreed in found for line in _lines(agreed, _interface(results))))
+    return 0 if passes else 1
+
+
+def _agreement(label: str, results: Sequence[Result]) -> Agreement:
+    of_load = [result for result in results if result.point.label == label]
+    referee = [result for result in of_load if result.tool.name == TOOL]
+    return agreement(label, [result for result in of_load if result.tool.name != TOOL], referee)
+
+
+def _interface(results: Sequence[Result]) -> str | None:
+    """What both measured through: generate, chat."""
+    return next((result.tool.backend for result in results if result.tool.name != TOOL), None)
+
+
+def _lines(agreed: Agreement, interface: str | None) -> list[str]:
+    mark, word = ("✓", "agree") if agreed.passes else ("✗", "do not agree")
+    return [
+        f"{mark} {agreed.label} through {interface}: the two {word}, the load generator is {_percent(agreed.difference)} from SGLang's benchmark",
+        f"  limit {_percent(agreed.limit)}: 1 %, or the spread of the runs ({_percent(agreed.spread)}) where it is larger",
+        f"  load generator      {_rates(agreed.ours)} tok/s",
+        f"  SGLang's benchmark  {_rates(agreed.referee)} tok/s; printed {_rates(agreed.referee_raw)}, "
+        "its GET /server_info included",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{written.decimals(share * 100, 2)} %"
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return " ".join(written.tok_s(rate) for rate in rates)
+
+
+def _document(
+    name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool
+) -> dict[str, object]:
+    referee = next(result for result in results if result.tool.name == TOOL)
+    return {
+        "bench": name,
+        "host": referee.server.host,
+        "run": referee.server.run_id,
+        "bench_run": referee.bench_run_id,
+        "referee": {"name": TOOL, "version": referee.tool.version},
+        "interface": _interface(results),
+        "passes": passes,
+        "points": [
+            {
+                "load": agreed.label,
+                "ours_tok_s": list(agreed.ours),
+                "referee_tok_s": list(agreed.referee),
+                "referee_printed_tok_s": list(agreed.referee_raw),
+                "difference": agreed.difference,
+                "spread": agreed.spread,
+                "limit": agreed.limit,
+                "passes": agreed.passes,
+            }
+            for agreed in found
+        ],
+        "results": [flat(result) for result in results],
+        "error": None,
+    }

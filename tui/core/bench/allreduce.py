@@ -1,0 +1,199 @@
+"""The all-reduce micro-benchmark (`tui/remote/allreduce.py`) run on a host, kept, and found again for the economics.
+
+It measures the host and no server: a bench profile of driver command whose command names `{allreduce}`. What it said is
+kept in a file of its own under the data directory, because it is no result of a configuration.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tui.core.config import data_dir, write_whole
+from tui.core.errors import EagletuiError
+from tui.core.link.retry import patiently
+from tui.core.link.scripts import shell_path
+from tui.core.model.measured import BenchProfile, Result
+from tui.core.profiles.profiles import is_secret_env
+from tui.core.results.codec import from_json, to_json
+from tui.core.runs import control as runs
+from tui.core.runs.control import InRunDir, LaunchRequest, Run
+from tui.core.server.session import HostSession
+from tui.core.server.watch import is_over
+from tui.core.speculation.verify_cost import AllReduce
+from tui.core.text import one_line, read_json
+
+PROGRAM = InRunDir("allreduce.py")
+WORD, PYTHON = "{allreduce}", "{python}"
+_POLL_S = 0.5
+_LOG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size: `tokens` x hidden x 2 bytes; microseconds of one all-reduce on the slowest rank."""
+
+    what: str  # decode, verify
+    batch: int
+    tokens: int
+    bytes: int
+    samples: int
+    median_us: float
+    p99_us: float
+    min_us: float
+    step_ms: float  # 2 x layers of them
+    draft_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the micro-benchmark said of a host."""
+
+    run_id: str
+    host: str
+    measured_at: str  # ISO 8601 UTC
+    backend: str  # nccl, gloo
+    mode: str  # graph, eager
+    ranks: int
+    hidden: int
+    layers: int
+    points: tuple[Point, ...]
+    model: str | None = None  # its directory, where the sizes are from there
+    dtype: str | None = None
+    device: str | None = None
+    torch: str | None = None
+    nccl: str | None = None
+    env: Mapping[str, str] | None = None
+    seconds: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def at(self, tokens: int) -> float | None:
+        """Median microseconds of one all-reduce of so many tokens, None where that size was not measured."""
+        return next((point.median_us for point in self.points if point.tokens == tokens), None)
+
+
+def is_one(profile: BenchProfile) -> bool:
+    """Whether a bench profile is the micro-benchmark."""
+    return profile.driver == "command" and WORD in profile.command
+
+
+async def start(session: HostSession, profile: BenchProfile) -> Run:
+    """Starts it on the host, in the Python that has SGLang. Raises HostError, EagletuiError."""
+    entry, facts = session.entry, await session.facts()
+    python = entry.python
+    if facts.home and python.startswith("~/"):
+        python = f"{facts.home}/{python[2:]}"
+    words: dict[str, str | InRunDir] = {PYTHON: python, WORD: PROGRAM}
+    request = LaunchRequest(
+        run_id=runs.new_run_id(profile.name),
+        kind="bench",
+        profile=profile.name,
+        argv=tuple(words.get(word, word) for word in profile.command),
+        env={name: value for name, value in entry.env.items() if not is_secret_env(name, value)},
+        secret_env={name: value for name, value in entry.env.items() if is_secret_env(name, value)},
+        files={PROGRAM.name: resources.files("tui.remote").joinpath("allreduce.py").read_bytes()},
+    )
+    return await runs.launch(session.transport, request)
+
+
+async def wait(session: HostSession, run: Run) -> Report:
+    """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
+    while not is_over(run):
+        await asyncio.sleep(_POLL_S)
+        seen = await patiently(session.transport, partial(runs.refresh, session.transport, run))
+        run = seen or run
+    script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
+    said = await patiently(session.transport, partial(session.transport.run, script))
+    document = _last_document(said.stdout)
+    if document is None or document.get("event") == "error":
+        raise _failure(run, document, said.stdout)
+    try:
+        report = from_json(
+            Report,
+            {
+                **document,
+                "run_id": run.run_id,
+                "host": session.entry.name,
+                "measured_at": run.started_at or "",
+            },
+        )
+    except ValueError as error:
+        raise EagletuiError(
+            f"{run.run_id}: {error}", f"eagletui logs {run.short_id} has what it said"
+        ) from None
+    write_whole(reports_dir() / f"{run.run_id}.json", json.dumps(to_json(report), indent=1) + "\n")
+    return report
+
+
+def _last_document(output: bytes) -> dict[str, Any] | None:
+    for line in reversed(output.decode("utf-8", "replace").splitlines()):
+        try:
+            document = read_json(line)
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            return document
+    return None
+
+
+def _failure(run: Run, document: Mapping[str, Any] | None, output: bytes) -> EagletuiError:
+    if document is not None:
+        text, hint = one_line(str(document.get("text")), 300), one_line(str(document.get("hint")), 200)
+        return EagletuiError(text, hint, slug=one_line(str(document.get("slug")), 40))
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    last = one_line(lines[-1], 200) if lines else "it said nothing"
+    why = "stopped" if run.stopped_by_us else f"exit code {run.exit_code}"
+    return EagletuiError(
+        f"{run.run_id} ended without figures ({why}): {last}",
+        f"eagletui logs {run.short_id} has all it said",
+        slug="stopped" if run.stopped_by_us else "failed",
+    )
+
+
+# --- found again ------------------------------------------------------------------------------------------------------
+
+
+def reports_dir() -> Path:
+    return data_dir() / "all-reduce"
+
+
+def latest(host: str, model: str | None) -> Report | None:
+    """The newest report of a model's sizes on a host that can be read."""
+    try:
+        paths = [path for path in reports_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
+    except OSError:
+        return None
+    found = [
+        report for path in paths if (report := _read(path)) and (report.host, report.model) == (host, model)
+    ]
+    return max(found, key=lambda report: (report.measured_at, report.run_id), default=None)
+
+
+def _read(path: Path) -> Report | None:
+    try:
+        return from_json(Report, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return None  # half a file, or a newer format: it must not hide the others
+
+
+def of_results(spec: Sequence[Result], layers: int | None = None) -> tuple[int | None, AllReduce | None]:
+    """Layers of the model, and one all-reduce at the sizes that these speculative results have, as far as is known.
+
+    Args:
+        layers: as somebody said; a report of another number of layers is then of another model.
+    """
+    for result in spec:
+        config, users = result.server.spec, result.load.concurrency
+        report = latest(result.server.host, result.server.model) if result.server.model else None
+        if report is None or layers not in (None, report.layers):
+            continue
+        if config is None or config.draft_tokens is None or users is None:
+            return report.layers, None
+        decode, verify = report.at(users), report.at(users * config.draft_tokens)
+        measured = None if decode is None or verify is None else AllReduce(decode, verify)
+        return report.layers, measured
+    return layers, None

@@ -1,0 +1,261 @@
+"""From the files that a measured run left on its host to the result that is stored: pure."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import tui
+from tui.core.bench.guards import Judgement, ServerChecks, judge
+from tui.core.bench.metrics import Figures, Meta, Row, figures
+from tui.core.bench.server_args_check import asked_flags, differences
+from tui.core.errors import EagletuiError
+from tui.core.model.measured import BenchProfile, Load, LoadPoint, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.results.codec import from_json, to_json
+from tui.core.text import one_line, sanitize
+
+ROWS_LIMIT = 1 << 30  # bytes of rows, unpacked
+_NOT_ARGUMENTS = frozenset(
+    ["internal_states", "startup_time", "launch_command", "status", "version", "frontend", "kv_events"]
+)
+# Of the same server, another value at each launch.
+_UNEVEN = frozenset(
+    [
+        "dist_init_addr",
+        "forward_pass_metrics_ipc_name",
+        "max_total_num_tokens",
+        "nccl_port",
+        "port",
+        "random_seed",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a bench run was started with; kept in its cmd.json, so that any eagletui can collect it."""
+
+    bench: BenchProfile
+    server: MeasuredServer  # as far as it was known before
+    api: str
+    seed: int
+    dataset: str
+    dataset_sha: str | None = None
+    input_len: int | None = None
+    ignore_eos: bool = False
+    gpus: int | None = None  # as many as the server was launched on
+    version_meant: str | None = None
+    from_profile: bool = False  # whether `server.argv` says what it should be
+    experiment: str | None = None
+    arm: str | None = None
+    launch_number: int | None = None
+    pair_number: int | None = None
+
+    def to_extra(self) -> dict[str, Any]:
+        """For `LaunchRequest.extra`."""
+        return {"measure": to_json(self)}
+
+    @classmethod
+    def of(cls, run_id: str, extra: Mapping[str, Any]) -> "Asked":
+        """Raises EagletuiError where a run was not started by `bench_run`."""
+        try:
+            return from_json(cls, extra.get("measure"))
+        except ValueError as error:
+            raise EagletuiError(
+                f"{run_id} does not say what it measured: {one_line(str(error), 120)}",
+                "it was started by another version, or is no measurement",
+                slug="not_collectable",
+            ) from None
+
+
+def result_id(run_id: str, label: str, number: int) -> str:
+    """So that collecting twice writes one file."""
+    return f"{run_id}-{label}-{number}"
+
+
+def unpack(rows_gz: bytes) -> list[Row]:
+    """The rows of a run. Raises ValueError where they are damaged."""
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        text = unpacker.decompress(rows_gz, ROWS_LIMIT)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not unpacker.eof:
+        raise ValueError("the end is missing")
+    rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("a row is no object")
+    return rows
+
+
+def assemble(
+    run_id: str,
+    asked: Asked,
+    meta: Meta,
+    rows: Sequence[Row],
+    server_file: Mapping[str, Any],
+    generator_sha: str | None = None,
+) -> Result:
+    """The result of one measured run.
+
+    Args:
+        run_id: of the generator.
+        meta, rows, server_file: its files, as `tui/remote/loadgen.py` describes them.
+        generator_sha: SHA-256 of its program.
+
+    Raises ValueError, KeyError, TypeError where the files are not what they should be.
+    """
+    server, checks, gpus = server_of(asked, server_file)
+    limits = asked.bench.search.limits if asked.bench.search else None
+    found = figures(rows, meta, gpus=gpus, limits=limits)
+    tool = Tool("eagletui", tui.__version__, asked.api, generator_sha)
+    return result_of(run_id, asked, meta, server, tool, len(rows), found, judge(rows, meta, found, checks))
+
+
+def result_of(
+    run_id: str,
+    asked: Asked,
+    meta: Meta,
+    server: MeasuredServer,
+    tool: Tool,
+    requests: int,
+    found: Figures,
+    verdict: Judgement,
+) -> Result:
+    """The result of a run whose figures and guards are known. Errors as of `assemble`."""
+    point = point_of(meta["point"])
+    return Result(
+        result_id=result_id(run_id, point.label, int(meta["run"])),
+        bench=asked.bench.name,
+        started_at=datetime.fromtimestamp(float(meta["started_at"]), UTC).isoformat(timespec="seconds"),
+        tool=tool,
+        server=server,
+        load=Load(
+            kind="open" if point.rate is not None else "closed",
+            concurrency=point.concurrency,
+            rate=point.rate,
+            dataset=asked.dataset,
+            dataset_sha=asked.dataset_sha,
+            seed=asked.seed,
+            requests=requests,
+            input_len=asked.input_len,
+            output_len=asked.bench.output_len,
+            ignore_eos=asked.ignore_eos,
+            temperature=0.0,
+        ),
+        run_index=int(meta["run"]),
+        bench_run_id=run_id,
+        window=found.window,
+        duration_s=found.duration_s,
+        counts=found.counts,
+        throughput=found.throughput,
+        latencies=found.latencies,
+        speculation=found.speculation,
+        gpu=found.gpu,
+        client=found.client,
+        slo=found.slo,
+        guards=verdict.guards,
+        valid=verdict.valid,
+        suspicious=verdict.suspicious,
+        experiment=asked.experiment,
+        arm=asked.arm,
+        launch_number=asked.launch_number,
+        pair_number=asked.pair_number,
+    )
+
+
+def point_of(document: Mapping[str, Any]) -> LoadPoint:
+    """A load as the generator writes it."""
+    if "concurrency" in document:
+        return LoadPoint(concurrency=int(document["concurrency"]))
+    return LoadPoint(rate=float(document["rate"]))
+
+
+def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, ServerChecks, int | None]:
+    """The server as it resolved its arguments, what the guards ask of it, and how many GPUs it uses."""
+    info = (file.get("first") or {}).get("server_info") or {}
+    args = {
+        sanitize(str(name)): value
+        for name, value in info.items()
+        if value is not None and name not in _NOT_ARGUMENTS
+    }
+    environment = file.get("env")
+    env = {str(name): str(value) for name, value in (environment or {}).items()}
+    known = asked.server.env if environment is None else {**asked.server.env, **env}
+    version = file.get("version")
+    server = replace(
+        asked.server,
+        args=args,
+        args_sha=args_sha(args),
+        env=dict(known),
+        model=asked.server.model or info.get("model_path"),
+        version=str(version) if version else asked.server.version,
+        spec=_speculation(info),
+    )
+    sglang = file.get("kind") == "sglang"
+    differing = differences(asked_flags(asked.server.argv), info) if asked.from_profile and sglang else None
+    checks = ServerChecks(
+        differences=differing,
+        version_meant=asked.version_meant,
+        version=server.version,
+        env=known if environment is not None or known else None,
+        no_graphs=_no_graphs(info),
+    )
+    return server, checks, _gpus(asked, info)
+
+
+def args_sha(args: Mapping[str, object]) -> str | None:
+    """Tells resolved arguments of one configuration from another's; None where there are none."""
+    steady = {name: value for name, value in args.items() if name not in _UNEVEN}
+    return (
+        hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        if steady
+        else None
+    )
+
+
+def _gpus(asked: Asked, info: Mapping[str, Any]) -> int | None:
+    if info.get("device") == "cpu":
+        return None
+    if asked.gpus:
+        return asked.gpus
+
+    def size(name: str) -> int:
+        value = info.get(name)
+        return value if isinstance(value, int) and value > 0 else 1
+
+    if "tp_size" not in info:
+        return None
+    return size("tp_size") * size("pp_size") * (1 if info.get("enable_dp_attention") else size("dp_size"))
+
+
+def _no_graphs(info: Mapping[str, Any]) -> str | None:
+    if info.get("device") == "cpu":
+        return "a server on a CPU has no CUDA graphs"
+    decode = (info.get("cuda_graph_config") or {}).get("decode") or {}
+    off = (info.get("disable_cuda_graph"), info.get("disable_decode_cuda_graph"))
+    if True in off or "disabled" in (decode.get("backend"), info.get("cuda_graph_backend_decode")):
+        return "CUDA graphs are switched off for this server"
+    return None
+
+
+def _speculation(info: Mapping[str, Any]) -> SpecConfig | None:
+    algorithm = info.get("speculative_algorithm")
+    if not algorithm or str(algorithm).upper() == "NONE":
+        return None
+
+    def whole(name: str) -> int | None:
+        value = info.get(f"speculative_{name}")
+        return value if isinstance(value, int) else None
+
+    draft = info.get("speculative_draft_model_path")
+    return SpecConfig(
+        algorithm=one_line(str(algorithm), 40),
+        steps=whole("num_steps"),
+        topk=whole("eagle_topk"),
+        draft_tokens=whole("num_draft_tokens"),
+        draft_model=one_line(str(draft), 300) if draft else None,
+    )

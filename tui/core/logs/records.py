@@ -1,0 +1,140 @@
+"""Log bytes to records: splitting on newlines and carriage returns.
+
+Line structure as measured in SGLang's output: Python log lines, tqdm bars whose frames are separated by carriage
+returns alone (weights from 0.5.10 on, graph capture always), CRLF where the log came from a terminal.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tui.core.sglang.phases import Phase
+
+LINE_LIMIT = 65_536  # bytes of one line that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of a log, ready to be shown; a progress bar's newer frame has the number of the frame it replaces."""
+
+    number: int  # 1-based line of what was read (`LogWindow.number_of` makes it one of the file); 0 for lines of ours
+    offset: int  # byte offset of its first byte
+    time: str | None  # "20:01:03" as the line says
+    rank: str | None  # "TP3", "DP1 TP0"; "main" for a stamped line without tag, None for a line without stamp
+    text: str  # sanitised, without stamp and tags; at most 64 KiB
+    kind: str  # plain, phase, warning, error, bar, note (known harmless), marker (ours)
+    phase: Phase | None  # in force at this line, begun by it where kind is "phase"; None = not known
+    cut_bytes: int = 0  # bytes of an overlong line left out
+    key: int = -1  # a record whose key (>= 0) is known replaces that one: newer bar frame, completed tail
+    frames: int = 1  # frames of a bar so far
+    provisional: bool = False  # an unterminated tail; gone as soon as anything newer comes
+    stamp_s: float | None = (
+        None  # its stamp read as UTC, seconds since the epoch; below 86,400 where it has no date
+    )
+
+
+class Piece(NamedTuple):
+    """One line, or one frame between two carriage returns."""
+
+    raw: bytes  # without its terminator, at most LINE_LIMIT bytes
+    number: int  # 1-based line of the file
+    offset: int  # byte offset of its first byte
+    cut: int  # bytes left out
+
+
+class LineSplitter:
+    r"""Splits a byte stream on \n, \r and \r\n; the result does not depend on how the stream is cut into chunks.
+
+    A line number counts \n alone, as editors and `sed -n Np` do, so the frames of a bar share a number.
+    Memory is bounded: of a longer line the first LINE_LIMIT bytes are kept and the rest counted.
+    """
+
+    def __init__(self, offset: int = 0, number: int = 1) -> None:
+        self.number = number  # of the line being read
+        self.line_offset = offset  # of its first byte
+        self.offset = offset  # of the first byte of `tail`
+        self.tail = b""  # what is read of the piece that has no terminator yet
+        self.tail_cut = 0  # bytes of it left out
+        self._touched = False  # a piece of the line being read was given out already
+
+    @property
+    def begun(self) -> bool:
+        """Whether the line being read is not whole: a piece was given out already, or bytes were left out."""
+        return self._touched or self.tail_cut > 0
+
+    def plain(self, data: bytes) -> bytes | None:
+        """The fast way for data without carriage return or overlong line: the whole lines, None where it is not open.
+
+        `number` is still that of the first of them: whoever reads them counts them, and sets it.
+        """
+        if self.begun or b"\r" in data:
+            return None
+        text = self.tail + data if self.tail else data
+        at = 0
+        while len(text) - at > LINE_LIMIT:  # whether a line end comes in time, wherever one looks
+            at = text.rfind(b"\n", at, at + LINE_LIMIT + 1) + 1
+            if at == 0:
+                return None
+        end = text.rfind(b"\n") + 1
+        self.offset += end
+        self.line_offset = self.offset
+        self.tail = text[end:]
+        return text[:end] if self.tail else text
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Pieces completed by `data`."""
+        pieces: list[Piece] = []
+        head, *lines = data.split(b"\n")
+        self._extend(head, pieces)
+        for line in lines:
+            if self.tail or self.tail_cut or not self._touched:
+                pieces.append(Piece(self.tail, self.number, self.offset, self.tail_cut))
+            self.offset += len(self.tail) + self.tail_cut + 1
+            self.tail, self.tail_cut, self._touched = b"", 0, False
+            self.number += 1
+            self.line_offset = self.offset
+            self._extend(line, pieces)
+        return pieces
+
+    def skip(self, count: int) -> None:
+        """Passes over bytes of the line being read that nobody needs: they count as left out."""
+        self.tail_cut += count
+
+    def flush(self) -> list[Piece]:
+        """The unterminated tail as a piece: the stream has ended."""
+        if not self.tail and not self.tail_cut:
+            return []
+        piece = Piece(self.tail, self.number, self.offset, self.tail_cut)
+        self.offset += len(self.tail) + self.tail_cut
+        self.tail, self.tail_cut, self._touched = b"", 0, True
+        return [piece]
+
+    def _extend(self, part: bytes, pieces: list[Piece]) -> None:
+        *frames, rest = part.split(b"\r") if b"\r" in part else (part,)
+        for frame in frames:
+            self._grow(frame)
+            if self.tail or self.tail_cut:
+                pieces.append(Piece(self.tail, self.number, self.offset, self.tail_cut))
+                self._touched = True
+            self.offset += len(self.tail) + self.tail_cut + 1
+            self.tail, self.tail_cut = b"", 0
+        self._grow(rest)
+
+    def _grow(self, part: bytes) -> None:
+        room = LINE_LIMIT - len(self.tail)
+        self.tail += part[:room]
+        self.tail_cut += max(0, len(part) - room)
+
+
+def rank_label(ranks: Sequence[str]) -> str:
+    """Many rank tags as one short text."""
+    if len(ranks) == 1:
+        return ranks[0]
+    split = [re.fullmatch(r"(.*?)(\d+)", rank) for rank in ranks]
+    heads = {match.group(1) for match in split if match}
+    if all(split) and len(heads) == 1:
+        numbers = sorted(int(match.group(2)) for match in split if match)
+        if numbers == list(range(numbers[0], numbers[-1] + 1)):
+            return f"{heads.pop()}{numbers[0]}–{numbers[-1]}"
+    return ranks[0] + f" +{len(ranks) - 1}"

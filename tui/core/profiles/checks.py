@@ -1,0 +1,182 @@
+"""What the shape of a profile leaves open: flags and their values, environment, requirements.
+
+Each check yields problems as (dotted key, message, suggestion), so that all of them are said at once.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from typing import Any
+
+from tui.core.sglang.flags import flag_table, normalise, parse_specifier
+from tui.core.text import one_line
+
+Problem = tuple[str, str, str | None]
+REQUIREMENTS = ("sglang", "torch", "driver", "cuda", "compute_capability", "gpus", "memory_gib")
+
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBER_WORDS = {word: number for number, word in enumerate(_WORDS, 1)} | {"sixteen": 16}
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE = re.compile(r"\d+|\d+(\.\d+)?[kMGT]|\d+[KMGT]i")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """ "did you mean X?" where one of `names` is spelled much like `name`."""
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"did you mean {found[0]}?" if found else None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """Everything of a launch profile's table that pydantic's model does not see."""
+    args, env, requires = table.get("args", {}), table.get("env", {}), table.get("requires", {})
+    gpus = table.get("gpus")
+    if isinstance(args, dict):
+        yield from flags(args, free=bool(table.get("command")))
+    if isinstance(env, dict):
+        for name, value in env.items():
+            yield from variable(name, value)
+        if gpus and "CUDA_VISIBLE_DEVICES" in env:
+            yield "gpus", "says the same as env.CUDA_VISIBLE_DEVICES", "keep one of the two"
+    if isinstance(requires, dict):
+        for name, value in requires.items():
+            yield from requirement(name, value)
+    if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
+        yield "gpus", "names a GPU twice", None
+    cwd = table.get("cwd")
+    if isinstance(cwd, str) and not cwd.startswith(("/", "~/")):
+        yield "cwd", "must be an absolute path", "begin it with / or ~/"
+    if table.get("host") == "":
+        yield "host", "must not be empty", None
+
+
+def variable(name: str, value: Any) -> Iterator[Problem]:
+    """One environment variable: text or a number; false leaves an inherited one out."""
+    key = f"env.{name}"
+    if not _ENV_NAME.fullmatch(name):
+        yield key, "is no name for an environment variable", None
+    elif value is False or is_number(value):
+        return
+    elif not isinstance(value, str):
+        yield key, "must be text", f'write {name} = "1"' if value is True else "put it in quotes"
+    elif "\0" in value:
+        yield key, "has a NUL character", None
+
+
+def requirement(name: str, value: Any) -> Iterator[Problem]:
+    """One entry of [requires]: a version condition, or a number that means that much or more."""
+    key = f"requires.{name}"
+    if name not in REQUIREMENTS:
+        yield (
+            key,
+            "unknown requirement",
+            did_you_mean(name, REQUIREMENTS) or f"known: {', '.join(REQUIREMENTS)}",
+        )
+    elif isinstance(value, bool) or not isinstance(value, str | int | float):
+        yield key, 'must be text such as ">=0.5.10", or a number', None
+    elif parse_specifier(str(value)) is None:
+        yield (
+            key,
+            f'"{one_line(str(value))}" is no version condition',
+            'write it like ">=0.5.10" or ">=0.5,<0.6"',
+        )
+
+
+def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
+    """Names and values of flags; `free` = another server's, whose names are not known here."""
+    table = flag_table()
+    seen: dict[str, str] = {}
+    for raw, value in args.items():
+        key = f"args.{raw}"
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", normalise(raw)):
+            yield key, "is no name for a flag", None
+            continue
+        yield from _plain(key, value)
+        if free:
+            continue
+        if not table.known(raw):
+            meant = table.suggest(raw)
+            yield key, "unknown flag", f"did you mean {meant}?" if meant else None
+            continue
+        canonical = table.canonical(raw)
+        if canonical in seen:
+            yield key, f"is the same flag as {seen[canonical]}", "keep one of the two"
+        seen.setdefault(canonical, raw)
+        kind = table.type_of(raw)
+        if kind and value is not False:
+            for message, suggestion in _value(raw, kind, value):
+                yield key, message, suggestion
+
+
+def _plain(key: str, value: Any) -> Iterator[Problem]:
+    """Values that no command line can carry."""
+    if isinstance(value, str) and "\0" in value:
+        yield key, "has a NUL character", None
+    elif isinstance(value, date | datetime | time):
+        yield key, "must be text", "put it in quotes"
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _plain(key, part)
+
+
+def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]:
+    """At most one problem, with the line to write instead where it can be told."""
+    if kind == "switch":
+        if not isinstance(value, bool):
+            on = str(value).lower() not in ("false", "no", "off", "0")
+            yield "is a switch: true or false", f"write {name} = {'true' if on else 'false'}"
+    elif kind.startswith("many_"):
+        for item in value if isinstance(value, list) else [value]:
+            for problem in _value(name, kind.removeprefix("many_"), item):
+                yield problem
+                return
+    elif isinstance(value, list) and kind != "text":
+        yield (
+            "takes one value",
+            f"write {name} = {value[0]}" if len(value) == 1 and is_number(value[0]) else None,
+        )
+    elif value is True:
+        if kind != "optional":
+            yield "needs a value", None
+    elif kind == "int":
+        if not isinstance(value, int):
+            yield "must be a whole number", _write(name, _whole(value))
+        elif name == "port" and not 0 < value < 65536:
+            yield "must be between 1 and 65535", None
+    elif kind == "float":
+        if not is_number(value):
+            yield "must be a number", _write(name, _number(value))
+        elif flag_table().canonical(name) == "mem-fraction-static" and not 0 < value <= 1:
+            share = f"{value / 100:g}" if 1 < value <= 100 else None
+            yield "is a share of the memory, between 0 and 1", _write(name, share)
+    elif (
+        kind == "size"
+        and not isinstance(value, int)
+        and not (isinstance(value, str) and _SIZE.fullmatch(value))
+    ):
+        yield 'must be a whole number, or text such as "25.6k" or "1Mi"', _write(name, _whole(value))
+
+
+def _write(name: str, value: object | None) -> str | None:
+    return None if value is None else f"write {name} = {value}"
+
+
+def _whole(value: Any) -> int | None:
+    """The whole number that was probably meant: "8", "eight", 8.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if re.fullmatch(r"-?\d{1,18}", text):
+            return int(text)
+        return _NUMBER_WORDS.get(text)
+    return None
+
+
+def _number(value: Any) -> str | None:
+    text = value.strip() if isinstance(value, str) else ""
+    return text if re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", text) else None

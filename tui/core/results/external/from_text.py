@@ -1,0 +1,336 @@
+"""Blocks and lines that SGLang's and vLLM's benchmarks print, read from whatever they were pasted into.
+
+A line may carry a log's prefix; a block may lack its banner, its end or any line; several may follow one another.
+"""
+
+import re
+
+from tui.core.results.external.found import LABELS, Posted, number_of
+from tui.core.results.external.from_json import latency_key
+from tui.core.text import one_line
+
+_BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
+_END = re.compile(r"={20,}\s*$")
+_SECTION = re.compile(r"-{3,}\s*([A-Za-z][^-]*(?:-[A-Za-z][^-]*)*?)\s*-{3,}")
+# A label, its value, and perhaps the value's unit; between them a colon, or the bar of a table.
+_PAIR = re.compile(
+    r"^(?P<label>.*[\w)%])\s*(?::|\|)\s*(?P<value>[^\s|](?:[^|]*[^\s|])?)\s*\|?\s*$",
+)
+_VALUE = re.compile(
+    r"(?P<number>[-+]?(?:\d[\d,_]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
+    r"\s*(?P<unit>%|ms|s|seconds|tok/s|tokens?/s|req/s|requests?/s)?",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(r"\s*\(([^)]*)\)$")
+_LATENCY = re.compile(
+    r"(mean|median|std|max|min|p\d+(?:\.\d+)?)\s*(ttft|tpot|itl|e2el|e2e(?: latency)?|)", re.IGNORECASE
+)
+_SECTIONS = {
+    "end-to-end latency": "e2e",
+    "e2e latency": "e2e",
+    "time to first token": "ttft",
+    "time per output token": "tpot",
+    "inter-token latency": "itl",
+}
+_LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
+_POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
+_LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
+    f"ttft tpot itl e2el e2e latency {_POINTS}".split()
+)
+# What stands before a label is a log's prefix and not the first words of another label.
+_PREFIX = re.compile(r"^\s*$|[^\w\s]\s*$|\d\d?Z\s+$|\d\s+$|\s{2,}$")
+_NAMESPACE = re.compile(r"Namespace\((.*)\)\s*$")
+_NAMESPACE_ITEM = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,()\[\]{}]*)")
+
+_MTBENCH = re.compile(
+    r"#questions:\s*(\d+),\s*Throughput:\s*([\d.]+|nan)\s*token/s(?:,\s*Acceptance length:\s*([\d.]+|nan))?"
+)
+_SPECULATIVE = re.compile(r"\bFinish i=\d+:\s*(.*)")
+_ITEM = re.compile(r"(\w+)=([\d.eE+-]+|nan|None)")
+_THROUGHPUT = re.compile(
+    r"\bThroughput:\s*([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
+)
+_ONE_BATCH = re.compile(
+    r"\b(Warmup \.\.\.|Benchmark \.\.\.|Prefill\.|Decode\s+\d+\.|Decode\.\s+median|Total\.)"
+    r"(?:\s*Batch size: (\d+),)?(?:\s*latency:\s*([\d.]+|nan) (ms|s),\s*(?:median )?throughput:\s*([\d.]+|nan) token/s)?"
+)
+_SERVER_CASE = re.compile(
+    r"(?P<label>batch size|input_len|output_len|latency|(?:last_)?ttft|input throughput|output throughput"
+    r"|\(input \+ output\) throughput|overall throughput|last generation throughput|acc_length|cache hit rate)"
+    r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$"
+)
+_SERVER_KEYS = {
+    "input_len": ("input_len", 1),
+    "output_len": ("output_len", 1),
+    "latency": ("duration_s", 1),
+    "ttft": ("last_ttft_ms", 1000),
+    "last_ttft": ("last_ttft_ms", 1000),
+    "input throughput": ("input_tok_s", 1),
+    "output throughput": ("output_tok_s", 1),
+    "(input + output) throughput": ("total_tok_s", 1),
+    "overall throughput": ("total_tok_s", 1),
+    "last generation throughput": ("last_gen_tok_s", 1),
+    "acc_length": ("accept_length", 1),
+    "cache hit rate": ("cache_hit_rate_pct", 100),
+}
+_BEFORE_A_BLOCK = frozenset(  # lines that only these tools print, before the title of the block
+    ("traffic request rate", "maximum request concurrency", "max request concurrency")
+)
+_OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
+_LINE_LIMIT = 2000  # characters; no line of ours is longer
+_RATES = frozenset(
+    ["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"]
+)
+_CONTEXT = frozenset(["request_rate", "max_concurrency", "backend", "num_prompts"])
+
+
+class TextReader:
+    """Takes lines in order, gives the records that have ended."""
+
+    def __init__(self) -> None:
+        self._block: Posted | None = None
+        self._in_banner = False  # the block began with a banner: it ends at its end only
+        # The last block that ended may be added to: SGLang prints its steady state in one of its own.
+        self._last: Posted | None = None
+        self._steady = False
+        self._section = ""
+        self._context: dict[str, str] = {}  # what the tool said about itself before its block
+        self._batch: Posted | None = None  # of bench_one_batch, or of its server variant
+        self._warming = False
+        self._strange = False  # in another tool's block: what has no title of ours is not ours
+        self._apart = False  # a blank line came after the last figure
+
+    def feed(self, line: str) -> list[Posted]:
+        """The records that this line ends; a line that says nothing to us is passed over."""
+        found: list[Posted] = []
+        if not line.strip():
+            self._apart = True
+            return found
+        if len(line) > _LINE_LIMIT:
+            if (arguments := _NAMESPACE.search(line[:100_000])) is not None:
+                self._say(arguments.group(1))
+            return found
+        if (banner := _BANNER.search(line)) is not None:
+            found += self._end()
+            title = banner.group(1).lower()
+            self._steady = title == "steady-state result"
+            if "benchmark result" in title:
+                self._block = self._new_block("offline" if "offline" in title else "serving")
+                self._in_banner, self._strange = True, False
+        elif _END.search(line):
+            found += self._end()
+            self._steady = False
+        elif (one := self._one_liner(line)) is not None:
+            found += self._end()
+            found.append(one)
+        elif (arguments := _NAMESPACE.search(line)) is not None:
+            self._say(arguments.group(1))
+        elif self._steady:
+            pair = _labelled(line, "")
+            if pair is not None and pair[0] == "output_tok_s" and self._last is not None:
+                self._last.put("steady_output_tok_s", pair[1])
+        elif self._strange:
+            pair = _labelled(line, "")
+            if pair is not None and pair[2] in _BEFORE_A_BLOCK:
+                self._context[pair[0]] = pair[1]
+        else:
+            found += self._one_batch(line)
+            if (case := _SERVER_CASE.search(line)) is not None and self._server_case(case, found):
+                return found
+            if (section := _SECTION.search(line)) is not None:
+                self._name_section(section.group(1))
+            elif (pair := _labelled(line, self._section)) is not None:
+                self._take(*pair, found)
+        return found
+
+    def leave(self) -> list[Posted]:
+        """Another tool's block begins, and lasts until a title or a line of ours: the record that this ends.
+
+        Figures without a title that stand right before it may be its own.
+        """
+        if not (self._in_banner or self._apart):
+            self._block = None
+        self._strange = True
+        return self._end()
+
+    def flush(self) -> list[Posted]:
+        """The record that the end of the text ends."""
+        return self._end()
+
+    def _say(self, arguments: str) -> None:
+        """What the tool printed of its own command line."""
+        self._context = {key: value.strip("'\"") for key, value in _NAMESPACE_ITEM.findall(arguments)}
+
+    def _new_block(self, kind: str = "serving") -> Posted:
+        self._section = ""
+        return Posted(kind=kind)
+
+    def _name_section(self, title: str) -> None:
+        title = re.sub(r"\s*\(.*", "", title).strip()
+        self._section = _SECTIONS.get(title.lower(), "")
+        if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
+            self._block.tool = self._block.tool or "vllm"
+
+    def _take(self, key: str, value: str, label: str, found: list[Posted]) -> None:
+        self._apart = False
+        if self._block is not None and not self._in_banner and key in self._block.figures:
+            found += self._end()  # the same figure again: the next block
+        if self._block is None:
+            if key in _CONTEXT:  # printed before the banner
+                self._context[key] = value
+                return
+            self._block = self._new_block()
+        if label in _OF_VLLM:
+            self._block.tool = self._block.tool or "vllm"
+        elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
+            self._block.tool = "tensorrt_llm"
+        self._block.put(key, value)
+
+    def _end(self) -> list[Posted]:
+        ended = [posted for posted in (self._batch, self._block) if posted is not None and _worth(posted)]
+        if self._block is not None and ended and ended[-1] is self._block:
+            self._complete(self._block)
+            self._last = self._block
+        self._block = self._batch = None
+        self._in_banner = False
+        self._section = ""
+        return ended
+
+    def _complete(self, block: Posted) -> None:
+        """What the tool said of itself before, where the block does not."""
+        context = self._context
+        if block.tool is None:
+            tells = {"backend", "input_tok_s", "concurrency"} & block.figures.keys()
+            of_sglang = tells or context.get("backend", "").startswith("sglang")
+            block.tool = "sglang" if of_sglang else "vllm"
+        for key in _CONTEXT:
+            if key not in block.figures and context.get(key) is not None:
+                block.put(key, context[key])
+        for key, name in (("input_len", "random_input_len"), ("output_len", "random_output_len")):
+            if context.get("dataset_name", "").startswith("random"):
+                block.put(key, context.get(name))
+        if (dataset := context.get("dataset_name")) is not None:
+            block.dataset = one_line(dataset, 80)
+        if (model := context.get("model")) not in (None, "None", ""):
+            block.model = one_line(str(model), 200)
+        if re.fullmatch("[0-9]{1,18}", seed := context.get("seed", "")):
+            block.seed = int(seed)
+        if (temperature := number_of(context.get("temperature"))) is not None:
+            block.temperature = temperature
+        if "disable_ignore_eos" in context:
+            block.ignore_eos = context["disable_ignore_eos"] != "True"
+        elif "ignore_eos" in context:
+            block.ignore_eos = context["ignore_eos"] == "True"
+        self._context = {}
+
+    def _one_liner(self, line: str) -> Posted | None:
+        if (mtbench := _MTBENCH.search(line)) is not None:
+            posted = Posted("sglang", "mtbench", dataset="mtbench")
+            for key, value in zip(("questions", "tok_s", "accept_length"), mtbench.groups(), strict=True):
+                posted.put(key, value)
+            return posted
+        if (finished := _SPECULATIVE.search(line)) is not None:
+            posted = Posted("sglang", "speculative")
+            for key, value in _ITEM.findall(finished.group(1)):
+                posted.put("step_time_ms" if key == "step_time" else key, value)
+            return posted if "speed" in posted.figures or "speed" in posted.broken else None
+        if (throughput := _THROUGHPUT.search(line)) is not None:
+            posted = Posted("vllm", "throughput")
+            for key, value in zip(
+                ("req_per_s", "total_tok_s", "output_tok_s"), throughput.groups(), strict=True
+            ):
+                posted.put(key, value)
+            return posted
+        return None
+
+    def _one_batch(self, line: str) -> list[Posted]:
+        if (matched := _ONE_BATCH.search(line)) is None:
+            return []
+        what, batch, latency, unit, rate = matched.groups()
+        if what.startswith(("Warmup", "Benchmark")):
+            self._warming = what.startswith("Warmup")
+            return self._end()
+        if latency is None:
+            return []
+        seconds = (number_of(latency) or 0.0) / (1000 if unit == "ms" else 1)
+        ended: list[Posted] = []
+        if what == "Prefill." or self._batch is None or self._batch.kind != "one_batch":
+            ended = self._end()
+            self._batch = Posted("sglang", "one_batch")
+        if what == "Prefill.":
+            self._batch.put("prefill_latency_ms", seconds * 1000)
+            self._batch.put("input_tok_s", rate)
+        elif what.startswith("Decode.") and "median" in what:
+            self._batch.put("step_time_ms", latency if latency == "nan" else seconds * 1000)
+            self._batch.put("output_tok_s", rate)
+        elif what == "Total.":
+            self._batch.put("duration_s", seconds)
+            self._batch.put("total_tok_s", rate)
+            if self._warming:
+                self._batch = None
+            ended += self._end()
+        elif batch:
+            self._batch.put("batch_size", batch)
+        return ended
+
+    def _server_case(self, matched: re.Match[str], found: list[Posted]) -> bool:
+        """A line of bench_one_batch_server, whose cases begin with the batch size."""
+        label, number = matched["label"], number_of(matched["number"])
+        if label == "batch size":
+            found += self._end()
+            self._batch = Posted("sglang", "one_batch_server")
+            self._batch.put("batch_size", number)
+            return True
+        if self._batch is None or self._batch.kind != "one_batch_server" or number is None:
+            return False
+        key, factor = _SERVER_KEYS[label]
+        if key != "accept_length" or number > 0:
+            self._batch.put(key, number * factor)
+        return True
+
+
+def _worth(posted: Posted) -> bool:
+    """Whether enough was read to call it a record."""
+    known = posted.figures.keys() | posted.broken
+    return bool(known & (_RATES | {"step_time_ms"})) and len(known) >= 3
+
+
+def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
+    """(key, value, label) of a line that holds a figure we know."""
+    pair = _PAIR.match(line)
+    if pair is None:
+        return None
+    before, value = pair["label"], pair["value"]
+    if not (ends := _LAST_WORD.search(before)) or ends.group(1).lower() not in _LAST_WORDS:
+        return None  # most lines of a log
+    # The label is the end of what stands before its value; what precedes it must look like a log's prefix.
+    for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)", before))]:
+        words = " ".join(before[start:].split())
+        unit = _UNIT.search(words)
+        bare = words[: unit.start()] if unit and unit.group(1) != "retokenized" else words
+        key = _key(bare, section)
+        if key is None or not _PREFIX.search(before[:start]):
+            continue
+        return key, _in_our_unit(key, value, unit.group(1) if unit else ""), bare.lower()
+    return None
+
+
+def _key(label: str, section: str) -> str | None:
+    lower = label.lower()
+    if lower in LABELS:
+        return LABELS[lower]
+    if (latency := _LATENCY.fullmatch(lower)) is not None:
+        point, name = latency.groups()
+        name = name.replace(" latency", "") or section
+        return latency_key(point, name) if name else None
+    return None
+
+
+def _in_our_unit(key: str, value: str, unit: str) -> str:
+    matched = _VALUE.fullmatch(value)
+    if matched is None:
+        return value
+    number = matched["number"]
+    if key.endswith("_ms") and (unit == "s" or matched["unit"] in ("s", "seconds")):
+        return str((number_of(number) or 0.0) * 1000)
+    return number

@@ -1,0 +1,105 @@
+"""Readiness that can't be fooled: alive, no fatal line, ready by log or HTTP, and the listener is this run's.
+
+Another server on the port makes SGLang print "fired up" just before it dies, `/v1/models` answers long before the engine
+does, and "Uvicorn running" says nothing about the warm-up. So whoever says ready, the listening socket must belong to a
+process of this run; where the process table can't be read, a request with a word of ours must appear in this run's log.
+"""
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from tui.core.errors import EagletuiError
+from tui.core.link.http import request
+from tui.core.link.transport import Transport
+from tui.core.runs.control import Run, RunState, port_belongs_to
+from tui.core.sglang.tracker import StartupState
+from tui.core.text import read_json
+
+HTTP_PROBE_PERIOD_S = 2.0
+_TALKING_LOG_PERIOD_S = 15.0
+_SILENT_LINES = 20  # a log at level info has more lines than this long before its server listens
+
+
+@dataclass
+class ReadinessProbe:
+    """Asks as little as possible: who listens, once per answer of the log; HTTP only where the log says nothing."""
+
+    transport: Transport
+    run: Run
+    listener_is_ours: bool | None = None
+    ready: bool = False
+    canary: str | None = None  # a word in a request of ours, to be looked for in the log's bytes
+    canary_seen: bool = False
+    look_period_s: float = 10.0  # between looks at the port while the log says that it is too early
+    _look_again_at: float = 0.0
+    _canary_tail: bytes = b""
+    _http_not_before: float = 0.0  # time.monotonic()
+
+    def saw_bytes(self, data: bytes) -> None:
+        """Log bytes of this run, as they come."""
+        if self.canary and not self.canary_seen:
+            window = self._canary_tail + data
+            self.canary_seen = self.canary.encode() in window
+            self._canary_tail = window[-64:]
+
+    async def check(self, startup: StartupState) -> bool:
+        """Whether the server is ready now; once true, it stays true until the process ends."""
+        if self.ready or self.run.port is None or self.run.state not in (RunState.RUNNING, RunState.FOREIGN):
+            return self.ready
+        by_log = startup.fired_up
+        listening = by_log or startup.uvicorn_port is not None
+        silent = startup.lines < _SILENT_LINES  # log level warning: HTTP and the process table decide
+        if not (listening or silent):
+            # Warnings alone can fill a log that has no milestones, so now and then the port is looked at all the same.
+            if time.monotonic() < self._look_again_at:
+                return False
+            self._look_again_at = time.monotonic() + self.look_period_s
+        try:
+            if self.listener_is_ours is not True:
+                # Asked at "Uvicorn running" already: when "fired up" comes, the answer is there.
+                self.listener_is_ours = await port_belongs_to(self.transport, self.run)
+            if self.listener_is_ours is False:
+                return False
+            if not by_log and (self._too_soon(silent) or not await self._http_ready()):
+                return False
+            if self.listener_is_ours is None and not await self._canary_in_log():
+                return False
+        except EagletuiError:
+            return False  # the link or the server is not there: asked again at the next tick
+        self.ready = True
+        return True
+
+    def _too_soon(self, silent: bool) -> bool:
+        """A log that talks will say "fired up" itself: each request of ours would only be a line more in it."""
+        now = time.monotonic()
+        if now < self._http_not_before:
+            return True
+        self._http_not_before = now + (0.0 if silent else _TALKING_LOG_PERIOD_S)
+        return False
+
+    async def _http_ready(self) -> bool:
+        port = self.run.port or 0
+        answer = await request(self.transport, "GET", port, "/ready", timeout_s=5)
+        if answer.status == 404:  # before 0.5.20; since 0.4.10 /health is 503 until the warm-up is over
+            answer = await request(self.transport, "GET", port, "/health", timeout_s=25)
+        return answer.status == 200
+
+    async def _canary_in_log(self) -> bool:
+        if not self.canary:
+            self.canary = "eagletui-" + secrets.token_hex(6)
+            await request(
+                self.transport, "GET", self.run.port or 0, f"/model_info?from={self.canary}", timeout_s=5
+            )
+        return self.canary_seen
+
+
+async def model_served(transport: Transport, port: int) -> str | None:
+    """The model path that the server on a port names, None where it does not answer."""
+    try:
+        answer = await request(transport, "GET", port, "/model_info", timeout_s=5)
+        document = read_json(answer.body)
+    except (EagletuiError, ValueError):
+        return None
+    path = document.get("model_path") if isinstance(document, dict) else None
+    return path if isinstance(path, str) else None

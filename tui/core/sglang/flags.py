@@ -1,0 +1,368 @@
+"""What is known of SGLang itself: its versions, its flags and their names through the versions.
+
+The facts are data (`tui/data/flags.toml`). A version that the data does not describe is asked for its own flags, at
+most once: `learn_flags` runs `python -m sglang.launch_server --help` on the host and keeps the answer under the state
+directory.
+"""
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from shlex import quote
+
+from tui.core.config import HostEntry, private_dir, state_dir
+from tui.core.errors import EagletuiError, LinkLost
+from tui.core.link.transport import Transport
+
+_HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
+_SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
+
+
+def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
+    """A sortable key of a version such as "0.5.10.post1" or "595.58.03"; None where there is no number.
+
+    Pre-releases sort before the release, post releases after it; a local part ("+cu128") is ignored.
+    """
+    match = _VERSION.match(text.strip())
+    if not match:
+        return None
+    numbers = [int(part) for part in match.group(1).split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    stage = {None: 0, "post": 1, "dev": -4, "a": -3, "b": -2, "rc": -1}[
+        match.group(2) and match.group(2).lower()
+    ]
+    return tuple(numbers), stage, int(match.group(3) or 0)
+
+
+def version_at_least(version: str, floor: str) -> bool:
+    """Whether `version` is `floor` or later; False where either is no version."""
+    have, want = parse_version(version), parse_version(floor)
+    return have is not None and want is not None and have >= want
+
+
+def parse_specifier(text: str) -> tuple[tuple[str, str], ...] | None:
+    """ ">=0.5.10,<0.6" as ((">=", "0.5.10"), ("<", "0.6")); a bare version means that one or later; None = unreadable."""
+    conditions = []
+    for part in text.split(","):
+        match = _SPECIFIER.fullmatch(part)
+        if match:
+            conditions.append((match.group(1), match.group(2)))
+        elif re.fullmatch(r"\s*v?\d[\w.+-]*\s*", part):
+            conditions.append((">=", part.strip()))
+        else:
+            return None
+    return tuple(conditions)
+
+
+def version_matches(version: str, specifier: str) -> bool | None:
+    """Whether `version` meets every condition of `specifier`; None where one of the two cannot be read."""
+    conditions = parse_specifier(specifier)
+    have = parse_version(version)
+    if conditions is None or have is None:
+        return None
+    for operator, text in conditions:
+        want = parse_version(text)
+        if want is None:
+            return None
+        if operator == "~=":
+            # ~=0.5.3 is >=0.5.3 and within 0.5; a single number has nothing to be within
+            series = [int(part) for part in _VERSION.match(text.strip()).group(1).split(".")][:-1]  # type: ignore[union-attr]
+            padded = list(have[0]) + [0] * len(series)
+            met = have >= want and padded[: len(series)] == series
+        else:
+            met = {
+                ">=": have >= want,
+                "<=": have <= want,
+                "==": have == want,
+                "!=": have != want,
+                ">": have > want,
+                "<": have < want,
+            }[operator]
+        if not met:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Rename:
+    """One flag with two names: `old` is taken before `gone`, `new` from `new_since` on."""
+
+    old: str
+    new: str
+    new_since: str
+    gone: str
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A switch that became values of other flags, or environment variables, at version `gone`."""
+
+    old: str
+    gone: str
+    args: Mapping[str, object] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FlagTable:
+    """The flags of the newest version read, and the names of earlier ones."""
+
+    newest: str
+    config_since: str
+    secret: frozenset[str]
+    types: Mapping[
+        str, str
+    ]  # first name -> switch, int, float, size, text, optional, many_int, many_float, many_text
+    first_names: Mapping[str, str]  # every other whole name -> first name
+    renames: tuple[Rename, ...]
+    replaced: tuple[Replaced, ...]
+    gone: Mapping[str, str]  # name -> last version seen with it
+    adjusted: frozenset[str] = frozenset()  # what SGLang overrides by itself
+
+    @property
+    def newest_flags(self) -> frozenset[str]:
+        """Every whole name that the newest version read takes."""
+        return frozenset(self.types) | frozenset(self.first_names)
+
+    def canonical(self, name: str) -> str:
+        """The one name under which aliases and renamed flags meet: the first name in the newest version."""
+        name = normalise(name)
+        for rename in self.renames:
+            if name == rename.old:
+                return rename.new
+        return self.first_names.get(name, name)
+
+    def type_of(self, name: str) -> str | None:
+        """Kind of value the flag takes; None for a flag that is gone or unknown."""
+        return self.types.get(self.canonical(name))
+
+    def known(self, name: str) -> bool:
+        """Whether any version read, or any host asked so far, takes exactly this name."""
+        name = normalise(name)
+        return name in self.types or name in self.first_names or name in self.gone or name in learned_flags()
+
+    def suggest(self, name: str) -> str | None:
+        """The flag that was probably meant: a unique abbreviation's whole name, else the nearest by spelling."""
+        name = normalise(name)
+        whole = unabbreviate(name, self.newest_flags) if len(name) > 2 else None
+        if whole and whole != name:
+            return self.first_names.get(whole, whole)
+        names = [*self.newest_flags, *self.gone]
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+        return self.first_names.get(near[0], near[0]) if near else None
+
+
+@cache
+def flag_table() -> FlagTable:
+    """The shipped table."""
+    import tomli
+
+    raw = tomli.loads(resources.files("tui.data").joinpath("flags.toml").read_text(encoding="utf-8"))
+    return FlagTable(
+        newest=raw["newest"],
+        config_since=raw["config_since"],
+        secret=frozenset(raw["secret"]),
+        types={name: kind for kind, names in raw["types"].items() for name in names},
+        first_names={alias: first for first, others in raw["aliases"].items() for alias in others},
+        renames=tuple(Rename(**entry) for entry in raw["renames"]),
+        replaced=tuple(Replaced(**entry) for entry in raw["replaced"]),
+        gone={name: version for version, names in raw["gone"].items() for name in names},
+        adjusted=frozenset(raw["adjusted"]),
+    )
+
+
+def normalise(name: str) -> str:
+    """A flag's name as profiles write it: no leading dashes, dashes for underscores."""
+    return name.strip().lstrip("-").replace("_", "-")
+
+
+def unabbreviate(name: str, flags: Iterable[str]) -> str | None:
+    """What argparse makes of a flag: itself, or the one flag it is the beginning of; None = unknown or ambiguous."""
+    flags = flags if isinstance(flags, frozenset) else frozenset(flags)
+    if name in flags:
+        return name
+    whole = [flag for flag in flags if flag.startswith(name)]
+    return whole[0] if len(whole) == 1 else None
+
+
+@dataclass(frozen=True)
+class MappedArgs:
+    """Flags as the host's version takes them."""
+
+    args: tuple[tuple[str, object], ...]
+    env: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def map_args(
+    args: Mapping[str, object], version: str | None, host_flags: frozenset[str] | None
+) -> MappedArgs:
+    """Renames flags to what the host's version takes; what needs no renaming is passed on as written.
+
+    Args:
+        args: flags as a profile writes them.
+        version: the host's SGLang, None = unknown: nothing is renamed then.
+        host_flags: the flags of that very version where they are known; they outrank the table.
+    """
+    table = flag_table()
+    taken = {table.canonical(name) for name in args}
+    mapped: list[tuple[str, object]] = []
+    env: dict[str, str] = {}
+    notes: list[str] = []
+
+    def accepted(name: str) -> bool:
+        return host_flags is not None and unabbreviate(name, host_flags) is not None
+
+    for raw, value in args.items():
+        name = normalise(raw)
+        if value is False:
+            continue
+        rename = next((entry for entry in table.renames if name in (entry.old, entry.new)), None)
+        if rename and version:
+            if host_flags is None:
+                has_old = not version_at_least(version, rename.gone)
+                has_new = version_at_least(version, rename.new_since)
+            else:
+                has_old, has_new = rename.old in host_flags, rename.new in host_flags
+            if name == rename.old and has_new and not has_old:
+                notes.append(
+                    f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile stays as is"
+                )
+                name = rename.new
+            elif name == rename.new and has_old and not has_new:
+                notes.append(
+                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile stays as is"
+                )
+                name = rename.old
+        replaced = next((entry for entry in table.replaced if name == entry.old), None)
+        if replaced and version:
+            still = (
+                name in host_flags if host_flags is not None else not version_at_least(version, replaced.gone)
+            )
+            if not still:
+                instead = [
+                    (flag, new) for flag, new in replaced.args.items() if table.canonical(flag) not in taken
+                ]
+                mapped += instead
+                env |= replaced.env
+                words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
+                words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
+                notes.append(
+                    f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile stays as is"
+                )
+                continue
+        if host_flags is not None and not accepted(name):
+            first = table.canonical(name)
+            others = [first, *(alias for alias, target in table.first_names.items() if target == first)]
+            name = next((other for other in others if other in host_flags), name)
+        elif name == "pp":
+            name = table.canonical(name)  # as an abbreviation it is ambiguous since --pp-max-micro-batch-size
+        mapped.append((name, value))
+    return MappedArgs(tuple(mapped), env, tuple(notes))
+
+
+def unknown_flags(
+    names: Iterable[str], version: str | None, host_flags: frozenset[str] | None
+) -> tuple[str, ...]:
+    """Those names that the host's version would refuse; () where its flags are not known."""
+    if host_flags is None:
+        return ()
+    return tuple(name for name in names if unabbreviate(normalise(name), host_flags) is None)
+
+
+def takes_config(version: str | None, host_flags: frozenset[str] | None) -> bool:
+    """Whether secrets can be handed over by `--config FILE.yaml`."""
+    if host_flags is not None:
+        return "config" in host_flags
+    return version is not None and version_at_least(version, flag_table().config_since)
+
+
+def parse_help(text: str) -> frozenset[str]:
+    """The whole flag names in an argparse help text, `--no-` forms included; empty where it is not SGLang's help."""
+    flags = set()
+    for line in text.splitlines():
+        # An option's own line is indented by two; prose, which also names flags, by more.
+        match = re.match(r" {2}(-[-\w].*)", line)
+        if match:
+            head = re.split(r"\s{2,}", match.group(1))[0]
+            flags |= {normalise(name) for name in _HELP_FLAG.findall(head)}
+    return frozenset(flags) if "model-path" in flags else frozenset()
+
+
+def _flags_file(version: str) -> Path:
+    return state_dir() / "flags" / (re.sub(r"[^A-Za-z0-9.+-]", "_", version)[:80] + ".json")
+
+
+def _read_flags(path: Path) -> frozenset[str] | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return frozenset(str(flag) for flag in raw["flags"]) or None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a broken cache is as good as none: the host is asked again
+
+
+def learned_flags() -> frozenset[str]:
+    """Flags of every version that any host was asked about so far."""
+    directory = state_dir() / "flags"
+    try:
+        files = sorted(directory.glob("*.json"))
+        stamp = tuple((str(path), path.stat().st_mtime_ns) for path in files)
+    except OSError:
+        return frozenset()
+    return _learned(stamp)
+
+
+@cache
+def _learned(stamp: tuple[tuple[str, int], ...]) -> frozenset[str]:
+    return frozenset().union(*(_read_flags(Path(path)) or frozenset() for path, _ in stamp))
+
+
+def flags_of(version: str | None) -> frozenset[str] | None:
+    """The flags of a version, from the shipped list or from an earlier look at a host; None = not known yet."""
+    if version is None:
+        return None
+    table = flag_table()
+    if parse_version(version) == parse_version(table.newest) and "dev" not in version:
+        # argparse takes --tp as an abbreviation; it is listed as a name of its own here
+        return table.newest_flags - {"tp", "dp", "pp"}
+    return _read_flags(_flags_file(version))
+
+
+async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> frozenset[str] | None:
+    """The flags of the host's version, asked for at most once per version (up to two minutes); None where it won't say.
+
+    Raises LinkLost.
+    """
+    known = flags_of(version)
+    if known is not None:
+        return known
+    exports = "".join(
+        f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier()
+    )
+    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
+    try:
+        done = await transport.run(script, timeout_s=120.0)
+    except LinkLost:
+        raise
+    except EagletuiError:
+        return None
+    flags = parse_help(done.stdout.decode("utf-8", "replace"))
+    if not flags:
+        return None
+    path = _flags_file(version)
+    try:
+        private_dir(path.parent)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps({"version": version, "flags": sorted(flags)}), encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+    return flags

@@ -1,0 +1,248 @@
+"""Start-up and failure patterns as data: tui/data/*.toml, and the user's own under config_dir()/patterns.
+
+A user's file may hold [[milestone]], [[failure]], [[note]] and [[warning]] tables; they are tried before ours. A table
+that is wrong is left out and named in `Patterns.problems`; it never stops the tool.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from tui.core.config import config_dir
+from tui.core.sglang.phases import Phase
+
+EVENTS = frozenset(
+    (
+        "dist_begin",
+        "dist_mark",
+        "dist_end",
+        "load_begin",
+        "load_end",
+        "pool",
+        "pool_mark",
+        "pool_end",
+        "capture_begin",
+        "capture_list",
+        "capture_end",
+        "sched_ready",
+        "http",
+        "http_up",
+        "fired_up",
+        "working",
+    )
+)
+LEVELS = ("root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation")
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """A line that says how far a start is."""
+
+    id: str
+    regex: re.Pattern[str]
+    event: str  # one of EVENTS
+    scope: str = "rank"  # rank: each rank says it; r0: rank 0 only; main: the main process
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A line that says, or helps to say, why a server died."""
+
+    id: str
+    regex: re.Pattern[str]
+    level: str  # one of LEVELS
+    cause: str | None = None
+    phases: frozenset[Phase] | None = None  # only while one of these is in force
+    phase: Phase | None = None  # the phase that this line proves to have begun
+    fatal: bool = False  # proves by itself that the server is dying
+    title: str | None = None
+    advice: tuple[str, ...] = ()
+    set: Mapping[str, object] = field(default_factory=dict)  # flags to change, without dashes
+
+
+class AnyOf:
+    """Several patterns asked at once: in one expression where they can be joined, else one after the other."""
+
+    def __init__(self, patterns: list[re.Pattern[str]]) -> None:
+        joined = [pattern for pattern in patterns if not pattern.groups]
+        self._apart = [pattern for pattern in patterns if pattern.groups]
+        self._joined = re.compile("|".join(_scoped(pattern) for pattern in joined)) if joined else None
+
+    def search(self, text: str) -> bool:
+        """Whether one of them is found in `text`."""
+        if self._joined is not None and self._joined.search(text):
+            return True
+        return any(pattern.search(text) for pattern in self._apart)
+
+
+def _scoped(pattern: re.Pattern[str]) -> str:
+    # "(?i)abc" must become "(?i:abc)": flags may not stand in the middle of an expression.
+    flags = re.match(r"\(\?([aimsux]+)\)", pattern.pattern)
+    return f"(?{flags[1]}:{pattern.pattern[flags.end() :]})" if flags else f"(?:{pattern.pattern})"
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """All tables, compiled; `problems` has one line for each table that was left out."""
+
+    milestones: tuple[Milestone, ...]
+    failures: tuple[Failure, ...]
+    notes: AnyOf
+    warnings: AnyOf
+    benign: AnyOf
+    causes: Mapping[str, tuple[str, tuple[str, ...]]]  # cause -> (title, advice)
+    problems: tuple[str, ...]
+    user_milestones: tuple[Milestone, ...] = ()
+    user_failures: tuple[Failure, ...] = ()
+
+
+class _Wrong(Exception):
+    pass
+
+
+def _text(table: Mapping[str, object], key: str, *, needed: bool = False) -> str | None:
+    value = table.get(key)
+    if value is None and not needed:
+        return None
+    if not isinstance(value, str) or not value:
+        raise _Wrong(f"{key} must be a text")
+    return value
+
+
+def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _Wrong(f"{key} must be a list of texts")
+    return tuple(value)
+
+
+def _regex(table: Mapping[str, object]) -> re.Pattern[str]:
+    source = _text(table, "regex", needed=True)
+    assert source is not None
+    try:
+        return re.compile(source)
+    except re.error as error:
+        raise _Wrong(f"regex: {error}") from None
+
+
+def _phase(value: str | None, key: str) -> Phase | None:
+    if value is None:
+        return None
+    try:
+        return Phase(value)
+    except ValueError:
+        raise _Wrong(f"{key}: no phase {value!r} (known: {', '.join(Phase)})") from None
+
+
+def _known(table: Mapping[str, object], *keys: str) -> None:
+    unknown = set(table) - set(keys)
+    if unknown:
+        raise _Wrong(f"unknown key {min(unknown)} (known: {', '.join(keys)})")
+
+
+def _milestone(table: Mapping[str, object]) -> Milestone:
+    _known(table, "id", "regex", "event", "scope", "since", "until")
+    event = _text(table, "event", needed=True)
+    if event not in EVENTS:
+        raise _Wrong(f"event: no event {event!r} (known: {', '.join(sorted(EVENTS))})")
+    scope = _text(table, "scope") or "rank"
+    if scope not in ("rank", "r0", "main"):
+        raise _Wrong("scope must be rank, r0 or main")
+    return Milestone(_text(table, "id", needed=True) or "", _regex(table), event, scope)
+
+
+def _failure(table: Mapping[str, object]) -> Failure:
+    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set")
+    level = _text(table, "level") or "root"
+    if level not in LEVELS:
+        raise _Wrong(f"level: no level {level!r} (known: {', '.join(LEVELS)})")
+    phases = [_phase(name, "phases") for name in _texts(table, "phases")]
+    fatal = table.get("fatal", False)
+    if not isinstance(fatal, bool):
+        raise _Wrong("fatal must be true or false")
+    change = table.get("set", {})
+    if not isinstance(change, dict):
+        raise _Wrong("set must be a table of flags")
+    return Failure(
+        id=_text(table, "id", needed=True) or "",
+        regex=_regex(table),
+        level=level,
+        cause=_text(table, "cause"),
+        phases=frozenset(phase for phase in phases if phase) or None,
+        phase=_phase(_text(table, "phase"), "phase"),
+        fatal=fatal,
+        title=_text(table, "title"),
+        advice=_texts(table, "advice"),
+        set=change,
+    )
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def patterns() -> Patterns:
+    """Our tables and the user's. Never raises for a user's file."""
+    problems: list[str] = []
+    milestones: list[Milestone] = []
+    failures: list[Failure] = []
+    lists: dict[str, list[re.Pattern[str]]] = {"note": [], "warning": [], "benign": []}
+    causes: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def take(text: str, name: str) -> None:
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            problems.append(f"{name}: {error}")
+            return
+        for kind, tables in raw.items():
+            if kind == "cause" and isinstance(tables, dict):
+                for slug, table in tables.items():
+                    causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
+                continue
+            if kind not in ("milestone", "failure", *lists) or not isinstance(tables, list):
+                problems.append(
+                    f"{name}: unknown table {kind} (known: milestone, failure, note, warning, benign)"
+                )
+                continue
+            for at, table in enumerate(tables, 1):
+                where = f"{name}: {kind} {at}"
+                try:
+                    if not isinstance(table, dict):
+                        raise _Wrong("must be a table")
+                    if kind == "milestone":
+                        milestones.append(_milestone(table))
+                    elif kind == "failure":
+                        failures.append(_failure(table))
+                    else:
+                        _known(table, "regex")
+                        lists[kind].append(_regex(table))
+                except _Wrong as error:
+                    label = table.get("id") if isinstance(table, dict) else None
+                    problems.append(f"{where}{f' ({label})' if isinstance(label, str) else ''}: {error}")
+
+    directory = config_dir() / "patterns"
+    for path in sorted(directory.glob("*.toml")) if directory.is_dir() else ():
+        try:
+            take(_read(path), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{path}: cannot be read: {error}")
+    theirs = len(milestones), len(failures)
+    for file in ("startup.toml", "failures.toml", "benign.toml"):
+        take(resources.files("tui.data").joinpath(file).read_text(encoding="utf-8"), file)
+    return Patterns(
+        tuple(milestones),
+        tuple(failures),
+        AnyOf(lists["note"]),
+        AnyOf(lists["warning"]),
+        AnyOf(lists["benign"]),
+        causes,
+        tuple(problems),
+        tuple(milestones[: theirs[0]]),
+        tuple(failures[: theirs[1]]),
+    )

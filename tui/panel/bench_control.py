@@ -1,0 +1,407 @@
+"""What the panel measures: at most one thing at a time, kept up by a worker of the app, shown through the board."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tui.core.errors import EagletuiError, UsageError
+from tui.core.text import one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tui.core.experiment.history import Configuration
+    from tui.core.experiment.record import ExperimentRecord
+    from tui.core.experiment.runner import ExperimentRunner
+    from tui.core.model.measured import BenchProfile, ExperimentProfile, ExperimentState
+    from tui.core.profiles.profiles import LaunchProfile
+    from tui.core.runs.control import Run
+    from tui.panel.app import EagleApp
+    from tui.panel.host_view import Board
+
+_GROUP = "measure"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """An experiment before it is begun."""
+
+    profile: "ExperimentProfile"
+    bench: "BenchProfile"
+    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
+    speculative: bool  # some arm decodes with a draft
+    unfinished: "ExperimentRecord | None"  # one of this name that can be taken up
+    length_s: float | None  # None where an arm was never started here
+
+
+class Measuring:
+    """Starts, steers and ends measurements of an app."""
+
+    def __init__(self, app: "EagleApp") -> None:
+        self._app = app
+        self._runner: ExperimentRunner | None = None
+        self._busy = False  # a worker of ours measures, or is about to
+        self._seen: set[str] = set()  # measurements that were followed once
+        self.last_bench: str | None = None  # name of the bench profile that was measured last
+
+    @property
+    def under_way(self) -> bool:
+        """True while something is measured, or launched to be measured."""
+        state = self._app.board.experiment
+        return self._busy or (state is not None and not state.finished)
+
+    def _work(self, job: "Callable[[], Coroutine[Any, Any, None]]", group: str) -> None:
+        self._app.run_worker(job, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
+
+    # -- before a measurement --------------------------------------------------------------------------------------
+
+    def _dirs(self) -> "list[Path]":
+        return self._app.profile_dirs()
+
+    def load_bench(self, name: str) -> "BenchProfile":
+        """A bench profile. Raises UsageError."""
+        from tui.core.profiles.profiles import load_bench
+
+        return load_bench(name, self._dirs())
+
+    async def preview(self, name: str) -> Preview:
+        """An experiment profile with all that it names. Raises EagletuiError."""
+        return await asyncio.to_thread(self._preview, name)
+
+    def _preview(self, name: str) -> Preview:
+        from tui.core.experiment import record as experiment_record
+        from tui.core.experiment.state import STOP_S, bench_length_s
+        from tui.core.profiles.profiles import load_bench, load_experiment, load_launch, public_sets
+        from tui.core.server import launch_records
+
+        host, dirs = self._app.board.host, self._dirs()
+        profile = load_experiment(name, dirs)
+        bench = load_bench(profile.bench, dirs)
+        launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+        usual = [launch_records.usual(host, arm.profile, public_sets(arm.sets))[1] for arm in profile.arms]
+        lengths = [one.median_s + bench_length_s(bench) + STOP_S for one in usual if one is not None]
+        return Preview(
+            profile,
+            bench,
+            launches,
+            any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
+            experiment_record.unfinished(name, host),
+            profile.pairs * sum(lengths) if len(lengths) == len(usual) else None,
+        )
+
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def start_experiment(self, preview: Preview, *, resume: bool = False, more_pairs: int = 0) -> None:
+        """Launches and measures by turns; `resume` goes on with the unfinished one."""
+        self._work(partial(self._experiment, preview, resume, more_pairs), _GROUP)
+
+    async def _experiment(self, preview: Preview, resume: bool, more_pairs: int) -> None:
+        from tui.core.experiment.runner import ExperimentRunner, begin, take_up
+
+        board = self._app.board
+        try:
+            session = self._app.live_session()
+            if resume and preview.unfinished is not None:
+                record = take_up(preview.unfinished, preview.profile, preview.bench, preview.launches)
+            else:
+                record = begin(preview.profile, preview.bench, preview.launches, board.host)
+            runner = ExperimentRunner(session, record, preview.profile, preview.launches)
+            if more_pairs:
+                runner.more_pairs(more_pairs)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        self._runner = runner
+        try:
+            await self._follow(runner.states(), board)
+        finally:
+            self._runner = None
+
+    def start_bench(self, bench: "BenchProfile") -> None:
+        """Measures the server on show, which is ready."""
+        self._work(partial(self._bench, bench), _GROUP)
+
+    async def _bench(self, bench: "BenchProfile") -> None:
+        from tui.core.bench import target
+        from tui.core.experiment.runner import measure_running
+
+        board = self._app.board
+        try:
+            session = self._app.live_session()
+            if board.run is None:
+                raise UsageError("no server is on show", "l launches one")
+            measured = target.of_run(board.run)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        self.last_bench = bench.name
+        board.experiment = _about_to(bench, board)
+        self._app.touch(soon=True)
+        await self._follow(measure_running(session, bench, measured), board)
+
+    def take_up(self) -> None:
+        """Follows a measurement of this host that goes on without us: begun before this panel, or elsewhere."""
+        board = self._app.board
+        if self.under_way or self._app.session is None:
+            return
+        for run in board.runs:
+            if run.kind == "bench" and run.active and run.run_id not in self._seen:
+                self._seen.add(run.run_id)
+                if not _of_experiment(run):
+                    self._work(partial(self._again, run), _GROUP)
+                    return
+
+    async def _again(self, run: "Run") -> None:
+        from tui.core.experiment.runner import under_way
+
+        try:
+            session = self._app.live_session()
+        except EagletuiError:
+            self._seen.discard(run.run_id)  # with the next link
+            return
+        await self._follow(under_way(session, run), self._app.board)
+
+    async def _follow(self, states: "AsyncIterator[ExperimentState]", board: "Board") -> None:
+        """Shows every state; a change of arms at once, figures with the next repaint."""
+        app = self._app
+        self._busy = True
+        try:
+            async with aclosing(states) as following:  # type: ignore[type-var]
+                async for state in following:
+                    self._seen.add(state.experiment_id)
+                    news = _milestones(board.experiment) != _milestones(state)
+                    board.experiment = state
+                    app.touch(soon=news)
+            if board.experiment is not None:
+                app.ring()
+        except EagletuiError as error:
+            if error.slug == "stopped":
+                app.say("Stopped; what was measured stays")
+            else:
+                app.tell(error)
+        except Exception as error:
+            app.tell(app.report_fault(error))
+        finally:
+            self._busy = False
+        shown = board.experiment
+        if shown is not None and (not shown.finished or len(shown.arms) == 1):
+            # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
+            self._work(partial(self._read_stored, instead=shown), "stored")
+        else:
+            self.read_stored()
+
+    def goes_on(self) -> str | None:
+        """What becomes of the measurement under way when the panel is left, one sentence."""
+        state = self._app.board.experiment
+        if state is None or state.finished:
+            return None
+        if self._runner is None:
+            return (
+                f"The measurement {one_line(state.name, 60)} goes on there, and is shown when you come back."
+            )
+        again = f"eagletui experiment {one_line(state.name, 60)} --host {state.host} --resume"
+        return f"{one_line(state.name, 60)} is not over: what it launched goes on there, and {again} takes it up."
+
+    @property
+    def can_pause(self) -> bool:
+        """True where launches follow one another."""
+        return self._runner is not None
+
+    @property
+    def launches(self) -> bool:
+        """True where what is measured launches its own servers."""
+        return self._runner is not None
+
+    def pause(self) -> bool | None:
+        """Pauses after the launch under way, or goes on; True where it pauses now, None where nothing can."""
+        state = self._app.board.experiment
+        if self._runner is None or state is None or state.finished:
+            return None
+        if state.paused:
+            self._runner.resume()
+        else:
+            self._runner.pause()
+        return not state.paused
+
+    def stop(self) -> None:
+        """Ends what is measured now; what was measured stays."""
+        state = self._app.board.experiment
+        if self._runner is not None:
+            self._runner.stop()
+        elif state is not None and not state.finished and state.experiment_id:
+            self._work(partial(self._stop_bench, state.experiment_id), "stop-bench")
+        elif state is not None and not state.finished:  # it has not begun
+            self._app.workers.cancel_group(self._app, _GROUP)
+            self._app.board.experiment = None
+            self._app.touch(soon=True)
+
+    async def _stop_bench(self, run_id: str) -> None:
+        """Stops the load generator; who follows it sees its end."""
+        try:
+            session = self._app.live_session()
+            async for _ in session.stop(await session.find_run(run_id)):
+                pass
+        except EagletuiError as error:
+            self._app.tell(error)
+
+    def one_more_pair(self, shown: "ExperimentState | None") -> None:
+        """Adds a launch pair to the experiment under way; to one that is over, after asking."""
+        if self.under_way and self._runner is not None:
+            try:
+                self._runner.more_pairs(1)
+            except EagletuiError as error:
+                self._app.tell(error)
+            else:
+                self._app.say("One more pair is measured at the end")
+            return
+        if self.under_way or shown is None or not shown.experiment_id:
+            self._app.say("Only an experiment has pairs: E opens one")
+            return
+        self._work(partial(self._ask_pair, shown), "ask")
+
+    async def _ask_pair(self, shown: "ExperimentState") -> None:
+        """One more pair of an experiment that is over: launches again, so it asks."""
+        from tui.core.experiment import record as experiment_record
+        from tui.panel.screens.bench_dialogs import long_words
+        from tui.panel.screens.dialogs import Confirm, facts_of
+
+        app = self._app
+        try:
+            record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
+            if record is None:
+                raise UsageError(f"the record of {shown.name} is gone", "E begins it anew")
+            preview = replace(await self.preview(shown.name), unfinished=record)
+        except EagletuiError as error:
+            app.tell(error)
+            return
+        count = len(preview.launches)
+        facts = [("host", app.board.host), ("launches", f"{count}, one of each arm")]
+        if preview.length_s is not None:
+            facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
+        if running := app.board.live_servers():
+            facts.append(
+                ("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running))
+            )
+        dialog = Confirm(
+            ("◌ ONE MORE PAIR", "accent!"),
+            f"Measure one more pair of {shown.name}?",
+            facts_of(facts),
+            "No",
+            "Yes, launch",
+        )
+        if await app.push_screen_wait(dialog):
+            self.start_experiment(preview, resume=True, more_pairs=1)
+
+    # -- what is stored --------------------------------------------------------------------------------------------
+
+    def read_stored(self) -> None:
+        """What was measured last on this host, onto the board."""
+        self._work(self._read_stored, "stored")
+
+    async def _read_stored(self, instead: "ExperimentState | None" = None) -> None:
+        """Reads it; what is on show gives way to it where that is still `instead`."""
+        from tui.core.experiment import history
+
+        board = self._app.board
+        host = board.host
+        try:
+            found = await asyncio.to_thread(history.newest, host)
+            baselines = await asyncio.to_thread(history.baselines, host)
+        except EagletuiError as error:
+            self._app.tell(error)
+            return
+        except Exception as error:
+            self._app.tell(self._app.report_fault(error))
+            return
+        if board.host != host:
+            return
+        news = (board.measured, board.baselines) != (found, baselines) or instead is not None
+        board.measured, board.baselines = found, baselines
+        if instead is not None and board.experiment is instead:
+            board.experiment = None
+        if news:
+            self._app.touch()
+
+    async def configurations(self) -> "Sequence[Configuration]":
+        """Everything that is stored of this host, newest first."""
+        from tui.core.experiment import history
+
+        return await asyncio.to_thread(history.configurations, self._app.board.host)
+
+    async def show(self, chosen: "Sequence[Configuration]") -> None:
+        """Stored configurations side by side."""
+        from tui.core.experiment import history
+
+        board = self._app.board
+        found = await asyncio.to_thread(history.side_by_side, chosen)
+        if not self.under_way:
+            board.experiment, board.measured = None, found
+            self._app.touch(soon=True)
+
+    def export(self, shown: "ExperimentState") -> None:
+        """Writes what is on show as CSV and Markdown into the data directory."""
+        self._work(partial(self._export, shown), "export")
+
+    async def _export(self, shown: "ExperimentState") -> None:
+        app = self._app
+        try:
+            paths = await asyncio.to_thread(_write_export, shown)
+        except EagletuiError as error:
+            app.tell(error)
+        except OSError as error:
+            app.say(f"not exported: {error.strerror}: {error.filename}", severity="error")
+        except Exception as error:
+            app.tell(app.report_fault(error))
+        else:
+            app.say(f"exported to {paths[0]}, and .md beside it")
+
+
+def _write_export(shown: "ExperimentState") -> "list[Path]":
+    """CSV and Markdown of every result of the arms, by arm; the files' paths. Raises UsageError where there is none."""
+    from tui.core.config import data_dir, write_whole
+    from tui.core.experiment import export
+    from tui.core.results import store
+
+    results = [result for arm in shown.arms for result in arm.results]
+    if not results:
+        raise UsageError("there is nothing to export yet", "a run has to be done first")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", shown.name)[:60].strip("-.") or "bench"
+    stem = data_dir() / "exports" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}"
+    texts = {".csv": export.as_csv(results), ".md": export.markdown(results, store.read_all())}
+    paths = []
+    for suffix, text in texts.items():
+        path = stem.with_name(stem.name + suffix)
+        write_whole(path, text)
+        paths.append(path)
+    return paths
+
+
+def _about_to(bench: "BenchProfile", board: "Board") -> "ExperimentState":
+    """What is shown until the load generator has been started."""
+    from tui.core.model.measured import ArmState, ArmStatus, ExperimentState
+
+    name = (board.run.profile if board.run is not None else None) or "server"
+    arm = ArmState("A", name, status=ArmStatus.LAUNCHING, phase="looking at the server")
+    said = "looking at the server: does it generate, and what is it?"
+    return ExperimentState(
+        "", bench.name, board.host, bench, (arm,), hypothesis=bench.hypothesis, message=said
+    )
+
+
+def _of_experiment(run: "Run") -> bool:
+    """Whether a measurement belongs to an experiment, which somebody else runs; a run that says nothing is no bench."""
+    measure = run.extra.get("measure")
+    return not isinstance(measure, dict) or measure.get("experiment") is not None
+
+
+def _milestones(state: "ExperimentState | None") -> object:
+    """What a person waits for."""
+    if state is None:
+        return None
+    arms = tuple((arm.status, arm.phase, len(arm.results), arm.live is None) for arm in state.arms)
+    return arms, len(state.verdicts), state.paused, state.finished, state.message

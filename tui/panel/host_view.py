@@ -1,0 +1,444 @@
+"""What the panel knows about its host: filled by workers, read by widgets. Bounded, and free of Textual."""
+
+import itertools
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.core.host.gpus import Gpu, GpuSample, HostFacts
+from tui.core.link.transport import LinkState, LinkStatus
+from tui.core.sglang.phases import Outcome, Phase
+from tui.core.text import one_line
+
+if TYPE_CHECKING:
+    from tui.core.experiment.history import Baseline
+    from tui.core.logs.window import LogWindow
+    from tui.core.model.measured import ExperimentState
+    from tui.core.runs.control import Run
+    from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+    from tui.core.speculation.economics import Economics
+    from tui.panel.open_log import Reading
+
+HISTORY_S = 60.0
+_TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
+_DECODE_KEPT = 3000
+_QUIET_S = (3.0, 5.0, 30.0)  # least, without known intervals, and most that a decode line counts as now
+_BUSY_PCT = 5.0  # a GPU below that does no decode steps
+_HELD_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
+_LIVE = ("starting", "running", "finishing")
+
+
+@dataclass(frozen=True)
+class GpuPoint:
+    """One GPU at one moment, what histories and rates need of it."""
+
+    at: float  # monotonic
+    utilization_pct: float | None
+    power_share: float | None  # of the limit, 0 to 1
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True)
+class DecodePoint:
+    """Figures of one `Decode batch` line."""
+
+    at: float  # monotonic, when it was read
+    tok_s: float | None
+    accept_len: float | None
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank whose GPU has loaded clearly less than the others."""
+
+    position: int  # in the run's list of GPUs, which is its TP rank
+    behind_s: float | None
+
+
+@dataclass
+class Board:
+    """The panel's model of one host. Workers write it, widgets read it; one event loop, so nothing locks."""
+
+    host: str
+    simulated: bool = False
+    link: LinkStatus | None = None
+    facts: HostFacts | None = None
+    sample: GpuSample | None = None
+    sample_at: float | None = None
+    points: dict[str, deque[GpuPoint]] = field(default_factory=dict)
+    start_memory: dict[str, float] = field(
+        default_factory=dict
+    )  # MiB by GPU when the present run was first seen
+    runs: "tuple[Run, ...]" = ()
+    run: "Run | None" = None  # the one being watched
+    state: "ServerState | None" = None
+    log: "LogWindow | None" = None  # what the watch of the run has read
+    tail: "Reading | None" = None  # the same, as a view reads it
+    viewing: str | None = None  # what is on show where there are no modes: `eagletui logs`
+    reading: "Reading | None" = None  # the whole file of the run, once somebody has asked for it
+    decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
+    utc_offset_s: float | None = None
+    behind_bytes: int = 0
+    stop: "StopProgress | None" = None
+    plan: "LaunchPlan | None" = None  # the last one looked at, for the mark of the budget
+    problem: EagletuiError | None = None  # why something the workers do fails just now
+    busy: str | None = None  # an intent under way, one line
+    started_at: float = field(default_factory=time.monotonic)
+    watched_at: float = 0.0  # monotonic, since when the run on show is watched
+    caught_up: bool = False  # what was in the log when the watch began has been read
+    own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
+    experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
+    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
+    baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
+
+    # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
+        """A new sample of all GPUs."""
+        now = time.monotonic() if now is None else now
+        self.sample, self.sample_at = sample, now
+        if sample.error is not None or sample.stalled_s:
+            return
+        self._remember_own(sample)
+        for position, gpu in enumerate(sample.gpus):
+            key = gpu_key(gpu, position)
+            points = self.points.setdefault(key, deque(maxlen=400))
+            share = None
+            if gpu.power_w is not None and gpu.power_limit_w:
+                share = gpu.power_w / gpu.power_limit_w
+            points.append(GpuPoint(now, gpu.utilization_pct, share, gpu.memory_used_mib))
+            if gpu.memory_used_mib is not None:
+                self.start_memory.setdefault(key, gpu.memory_used_mib)
+
+    def watch_run(self, run: "Run | None", log: "LogWindow | None") -> None:
+        """Another run is watched from now on: what was learnt from the last one's log is gone."""
+        from tui.panel.open_log import Reading
+
+        self.run, self.state, self.log = run, None, log
+        self.tail = Reading(run.short_id if run is not None else "", log) if log is not None else None
+        self.reading = None
+        self.decode.clear()
+        self.start_memory = {
+            key: points[-1].memory_used_mib
+            for key, points in self.points.items()
+            if points and points[-1].memory_used_mib is not None
+        }
+        self.stop = None
+        self.behind_bytes = 0
+        self.caught_up = False
+        self.watched_at = time.monotonic()
+
+    def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
+        """One tick of watching the run; the log buffer has taken the records already."""
+        now = time.monotonic() if now is None else now
+        before = self.state.startup.decode_lines if self.state else 0
+        self.state = update.state
+        self.run = update.state.run
+        self.behind_bytes = update.behind_bytes
+        if self.utc_offset_s is None:
+            stamp = next((r.time for r in update.records if r.time), None)
+            if update.state.startup.lines and stamp and update.state.started_s is not None:
+                self.utc_offset_s = fmt.utc_offset(stamp, update.state.started_s)
+        figures = update.state.startup.last_decode
+        if figures is not None and update.state.startup.decode_lines != before:
+            total = figures.total_gen_tok_s if figures.total_gen_tok_s is not None else figures.gen_tok_s
+            at = now if self.caught_up else now - self._written_ago_s(update)
+            self.decode.append(DecodePoint(at, total, figures.accept_len))
+        self.caught_up = self.caught_up or update.settled
+
+    def _written_ago_s(self, update: "RunUpdate") -> float:
+        """Age of the newest decode line of what was in the log before we came, by its own stamp."""
+        lines = (r.time for r in reversed(update.records) if r.time and r.text.startswith("Decode batch"))
+        stamp = next(lines, None)
+        return fmt.since_stamp(stamp, self.utc_offset_s, time.time())
+
+    # -- what widgets ask -----------------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """True while the link is up."""
+        return self.link is not None and self.link.state is LinkState.UP
+
+    @property
+    def stopping(self) -> bool:
+        """True from the moment a stop was asked for until it is done."""
+        return self.stop is not None and not self.stop.done
+
+    @property
+    def stale(self) -> bool:
+        """True where what is shown was last seen over a link that is gone."""
+        return not self.connected
+
+    def link_age_s(self, now: float | None = None) -> float | None:
+        """Seconds since the host's last byte; None for this machine, which has no link."""
+        if self.host == "local":
+            return None
+        now = time.monotonic() if now is None else now
+        seen = self.state.known_at or None if self.state else None
+        heard = [at for at in (self.link.last_byte_at if self.link else None, self.sample_at, seen) if at]
+        return max(0.0, now - max(heard)) if heard else None
+
+    def speed_and_seed(self) -> tuple[str, str]:
+        """Speed and seed of the simulated host: of the run on show, else what the next launch would take."""
+        env = getattr(self.run, "env", None) or {}
+        return (
+            env.get("EAGLETUI_DEMO_SPEED") or os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
+            env.get("EAGLETUI_DEMO_SEED") or os.environ.get("EAGLETUI_DEMO_SEED", "1"),
+        )
+
+    def own_gpus(self) -> list[tuple[str, Gpu]]:
+        """GPUs of the run on show in the order of its ranks, with their keys; all of the host's where it names none."""
+        if self.sample is None:
+            return []
+        keyed = [(gpu_key(gpu, position), gpu) for position, gpu in enumerate(self.sample.gpus)]
+        wanted = getattr(self.run, "gpus", None)
+        if not wanted:
+            return keyed
+        by_index = {gpu.index: (key, gpu) for key, gpu in keyed}
+        return [by_index[index] for index in wanted if index in by_index]
+
+    def budget_fraction(self) -> float | None:
+        """`mem_fraction_static` of the server on show, None where neither its log nor its command says."""
+        if self.state is not None:
+            value = (self.state.startup.server_args or {}).get("mem_fraction_static")
+            if isinstance(value, int | float):
+                return float(value)
+        value = argument(self.run.argv if self.run else (), "--mem-fraction-static")
+        try:
+            return float(value) if value is not None else None
+        except ValueError:
+            return None
+
+    def budget_mib(self, gpu: Gpu, key: str) -> float | None:
+        """Where SGLang's budget ends on a GPU: what was used before, and the fraction of what was free then."""
+        fraction = self.budget_fraction()
+        if fraction is None or gpu.memory_total_mib is None:
+            return None
+        before = min(self._before_mib(key, gpu) or 0.0, gpu.memory_total_mib)
+        return before + fraction * (gpu.memory_total_mib - before)
+
+    def _before_mib(self, key: str, gpu: Gpu) -> float | None:
+        """What was used on a GPU before the server loaded anything."""
+        if self.state is not None and gpu.memory_total_mib is not None:
+            free = [row.before_gib for row in self.state.startup.ledger if row.before_gib is not None]
+            if free:  # the server's own figure; the panel may have been opened in the middle of a load
+                return max(0.0, gpu.memory_total_mib - min(free) * fmt.MIB_PER_GIB)
+        return self.start_memory.get(key)
+
+    def memory_rate(self, keys: Sequence[str]) -> float | None:
+        """MiB a second that these GPUs together gained over the last seconds, None without two samples."""
+        gained = 0.0
+        span = 0.0
+        for key in keys:
+            points = [p for p in self.points.get(key, ()) if p.memory_used_mib is not None]
+            # What an earlier server gave back is not this one's.
+            recent = [p for p in points if points[-1].at - p.at <= _TREND_S and p.at >= self.watched_at]
+            if len(recent) < 2:
+                continue
+            gained += (recent[-1].memory_used_mib or 0.0) - (recent[0].memory_used_mib or 0.0)
+            span = max(span, recent[-1].at - recent[0].at)
+        return gained / span if span >= 1.0 else None
+
+    def loaded_mib(self) -> list[float | None]:
+        """What each GPU of the run has gained since it began, in the order of ranks."""
+        loaded: list[float | None] = []
+        for key, gpu in self.own_gpus():
+            before = self._before_mib(key, gpu)
+            known = gpu.memory_used_mib is not None and before is not None
+            loaded.append(max(0.0, (gpu.memory_used_mib or 0.0) - (before or 0.0)) if known else None)
+        return loaded
+
+    def stragglers(self) -> list[Straggler]:
+        """Ranks that have loaded clearly less than the others while weights are loaded.
+
+        The weight bar of a log covers rank 0 only, so this is judged by GPU memory, each against its own start.
+        """
+        state = self.state
+        if state is None or state.outcome is not Outcome.STARTING or state.phase is not Phase.LOAD_WEIGHTS:
+            return []
+        loaded = self.loaded_mib()
+        known = [value for value in loaded if value is not None]
+        if len(known) < 3:
+            return []
+        typical = statistics.median(known)
+        if typical < 2 * fmt.MIB_PER_GIB:
+            return []
+        took = state.phase_took_s.get(Phase.LOAD_WEIGHTS)
+        pace = typical / took if took else None
+        return [
+            Straggler(position, (typical - value) / pace if pace else None)
+            for position, value in enumerate(loaded)
+            if value is not None and value < 0.9 * typical
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """True while the run on show has processes that belong on its GPUs."""
+        return self.state is not None and self.state.outcome in (
+            Outcome.STARTING,
+            Outcome.READY,
+            Outcome.HUNG,
+        )
+
+    def _remember_own(self, sample: GpuSample) -> None:
+        """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""
+        mine = getattr(self.facts, "user", None)
+        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and str(run.state) in _LIVE]
+        if self.alive and self.run is not None:
+            claims.append(set(self.run.gpus))
+        named = {pid for run in (*self.runs, self.run) if run is not None for pid in (run.pid, *run.orphans)}
+        present: set[int] = set()
+        for gpu in sample.gpus:
+            for process in gpu.processes or ():
+                present.add(process.pid)
+                claimed = any(not wanted or gpu.index in wanted for wanted in claims)
+                if process.pid in named or (claimed and process.user in (mine, None)):
+                    self.own_pids.add(process.pid)
+        if all(gpu.processes is not None for gpu in sample.gpus):
+            self.own_pids &= present  # a number that is free may be another's next time
+
+    def _holders(self) -> dict[int, str] | None:
+        """Processes on the GPUs that belong to no live run of ours; None where processes are not reported."""
+        sample = self.sample
+        if sample is None or not sample.gpus or any(gpu.processes is None for gpu in sample.gpus):
+            return None
+        found: dict[int, str] = {}
+        for gpu in sample.gpus:
+            for process in gpu.processes or ():
+                found.setdefault(process.pid, f"{process.user or '?'} PID {process.pid}")
+        return found
+
+    def other_holders(self) -> list[str] | None:
+        """Who else holds GPU memory, one text a process; None where processes are not reported.
+
+        What a run of ours left on the GPUs is no stranger: see `ending`.
+        """
+        if self.sample is not None:
+            self._remember_own(self.sample)  # runs and states come between two samples
+        holders = self._holders()
+        return (
+            None if holders is None else [text for pid, text in holders.items() if pid not in self.own_pids]
+        )
+
+    def ending(self) -> int:
+        """Processes on the GPUs of runs of ours that have ended: they are on their way out."""
+        if self.alive or self.live_servers() or self.sample is None:
+            return 0
+        # Drivers are asked for processes less often than for memory: where that is back, nothing is ending any more.
+        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > _HELD_MIB]
+        return len(self.own_pids & {process.pid for gpu in held for process in gpu.processes or ()})
+
+    def live_servers(self) -> "list[Run]":
+        """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""
+        live = [run for run in self.runs if run.kind == "server" and str(run.state) in (*_LIVE, "foreign")]
+        ended = self.state is not None and not self.alive
+        if ended and self.run is not None:  # the watch knows it before the next look at all runs
+            live = [run for run in live if run.run_id != getattr(self.run, "run_id", None)]
+        return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
+
+    def place(self) -> tuple[int | None, int]:
+        """Which of the live servers is on show (1-based, None where none of them is), and how many there are."""
+        ids = [run.run_id for run in self.live_servers()]
+        shown = self.run.run_id if self.run is not None else None
+        if shown is not None and shown not in ids and self.alive:
+            ids.append(shown)  # just launched
+        return (ids.index(shown) + 1 if shown in ids else None), len(ids)
+
+    def sglang_version(self) -> str | None:
+        """Version of the server on show, else of the host."""
+        own = self.state.startup.sglang_version if self.state is not None else None
+        return own or getattr(self.facts, "sglang", None)
+
+    def economics(self) -> "tuple[Economics, Baseline] | None":
+        """Whether speculation pays on the server on show now; None unless the same model was measured without it.
+
+        The cycle is that of the newest decode line; a baseline counts at as many users as run now, and the fastest of them:
+        what speculation has to beat is the best that the host does without it.
+        """
+        state = self.state
+        decode = state.startup.last_decode if state is not None else None
+        if state is None or decode is None or not decode.accept_len or not decode.running:
+            return None
+        rate = decode.total_gen_tok_s if decode.total_gen_tok_s is not None else decode.gen_tok_s
+        model = (state.startup.server_args or {}).get("model_path")
+        fitting = [b for b in self.baselines if b.model == model and b.concurrency == decode.running]
+        base = max(fitting, key=lambda b: b.tok_s, default=None)
+        if base is None or not rate or model is None:
+            return None
+        from tui.core.speculation.economics import Economics
+
+        cycle_ms = decode.accept_len * decode.running / rate * 1000
+        return Economics(base.tok_s, cycle_ms, decode.accept_len), base
+
+    def decode_age_s(self, now: float | None = None) -> float | None:
+        """Seconds since the last decode line was read."""
+        if not self.decode:
+            return None
+        return (time.monotonic() if now is None else now) - self.decode[-1].at
+
+    def decodes_now(self, now: float | None = None) -> bool:
+        """True while the figures of the last decode line are present ones.
+
+        Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
+        GPUs that have nothing to do.
+        """
+        now = time.monotonic() if now is None else now
+        age = self.decode_age_s(now)
+        if age is None:
+            return False
+        newest = list(self.decode)[-9:]
+        gaps = [b.at - a.at for a, b in itertools.pairwise(newest) if b.at - a.at < _QUIET_S[2]]
+        limit = max(_QUIET_S[0], 2 * statistics.median(gaps)) if gaps else _QUIET_S[1]
+        return age <= min(limit, _QUIET_S[2]) and not self._gpus_idle(now)
+
+    def _gpus_idle(self, now: float) -> bool:
+        """Whether all GPUs of the run did nothing in the last samples, taken after the last decode line."""
+        keys = [key for key, _ in self.own_gpus()]
+        since = max(now - 2.5, self.decode[-1].at if self.decode else 0.0)
+        for key in keys:
+            recent = [point for point in self.points.get(key, ()) if point.at > since]
+            if len(recent) < 2 or any(
+                p.utilization_pct is None or p.utilization_pct >= _BUSY_PCT for p in recent
+            ):
+                return False
+        return bool(keys)
+
+
+def gpu_key(gpu: Gpu, position: int) -> str:
+    """What a GPU is remembered by: its UUID, else its place in the list."""
+    return gpu.uuid or f"#{gpu.index if gpu.index is not None else position}"
+
+
+def overrides_of(sets: object) -> tuple[str, ...]:
+    """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
+    return tuple(f"{key}={_plain(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
+
+
+def run_name(run: "Run") -> str:
+    """A run by its profile and what was changed for it: `base +mem-fraction-static=0.9`."""
+    return " ".join(
+        [run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))]
+    )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return one_line(str(value), 60)
+
+
+def argument(argv: Sequence[str], flag: str) -> str | None:
+    """The value of a flag in a command line, `--flag value` or `--flag=value`; the last one counts."""
+    found = None
+    for position, word in enumerate(argv):
+        if word == flag and position + 1 < len(argv):
+            found = argv[position + 1]
+        elif word.startswith(flag + "="):
+            found = word[len(flag) + 1 :]
+    return found

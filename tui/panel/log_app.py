@@ -1,0 +1,178 @@
+"""`eagletui logs` on a terminal: the log screen alone, over any file or run of any host, or two of them side by side."""
+
+import asyncio
+import contextlib
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import work
+
+from tui.core.errors import EagletuiError, UsageError
+from tui.panel.app import EagleApp, OpenSession
+from tui.panel.keys import Command
+from tui.panel.open_log import LogSource
+from tui.panel.screens.logs import Beside, Logs
+
+if TYPE_CHECKING:
+    from tui.core.runs.control import Run
+    from tui.core.server.session import HostSession
+
+_REFUSED = frozenset(
+    ("mode", "launch", "replace", "bench", "stop", "override", "hosts", "apply", "reconnect")
+)
+_LOOK_S = 2.0  # how often the host is asked whether a run has ended
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log by what was typed: a file on a host, or a run."""
+
+    host: str
+    path: str | None = None
+    run: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in titles."""
+        where = "" if self.host == "local" else f"{self.host}:"
+        return f"{where}{self.path}" if self.path is not None else f"run {self.run} on {self.host}"
+
+
+class LogApp(EagleApp):
+    """The log screen of the panel without the rest of it.
+
+    Args:
+        target: the log on show.
+        beside: another one, shown beside it on a common time axis.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        beside: Target | None = None,
+        *,
+        open_session: OpenSession | None = None,
+        theme: str = "dark",
+    ) -> None:
+        if open_session is None:
+            super().__init__(target.host, theme=theme, bell=False)
+        else:
+            super().__init__(target.host, open_session=open_session, theme=theme, bell=False)
+        self.target, self.beside = target, beside
+        self.failure: EagletuiError | None = None  # why there is nothing to see
+        self.board.viewing = target.label
+        self._sources: list[LogSource] = []
+        self._sessions: dict[str, HostSession] = {}
+
+    def show_first(self) -> None:
+        """Only the log screen."""
+        self.add_mode("logs", functools.partial(Logs, self.board))
+        self.switch_mode("logs")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What needs a server or another screen is not here."""
+        return False if action in _REFUSED else super().check_action(action, parameters)
+
+    def offers(self, command: Command) -> bool:
+        """Keys of the log and those that work everywhere."""
+        action = (command.action or "").partition("(")[0]
+        return command.where in ("everywhere", "logs") and action not in _REFUSED
+
+    def connect(self) -> None:
+        """Opens the host and finds the log there; what is not there ends the app."""
+        self._open_targets()
+
+    @work(exclusive=True, group="connect", exit_on_error=False)
+    async def _open_targets(self) -> None:
+        try:
+            for target in (self.target, self.beside):
+                if target is not None:
+                    self._sources.append(await self._source(target))
+        except EagletuiError as error:
+            self.failure = error
+            self.exit(return_code=error.exit_code)
+            return
+        self.touch(soon=True)
+        if self.beside is not None and isinstance(self.screen, Logs):
+            self.screen.open()
+            self.screen.show_beside(self.logs_beside()[0])
+
+    async def _source(self, target: Target) -> LogSource:
+        from tui.core.logs.follow import file_info
+        from tui.core.logs.log_file import LogFile
+
+        session = self._sessions.get(target.host)
+        if session is None:
+            session = self._sessions[target.host] = await self._open_session(target.host, self)
+            if self.session is None:
+                self.session = session
+                self._follow_link(session, self.board)
+            await session.open()
+        if target.path is None:
+            run = await session.find_run(target.run or "")
+            file = session.open_log(run)
+            if file is None:
+                raise EagletuiError(
+                    f"the output of {run.run_id} goes nowhere that can be read",
+                    "start it with eagletui, or with its output in a file",
+                    slug="no_log",
+                )
+            over = asyncio.Event()
+            self._watch_end(session, run, over)
+            return LogSource(f"run {run.short_id}", file, over.is_set)
+        if await file_info(session.transport, target.path) is None:
+            raise UsageError(
+                f"{target.path} is not there on {target.host}", "check the path", slug="unknown_file"
+            )
+        return LogSource(target.label, LogFile(session.transport, target.path))
+
+    @work(group="end", exit_on_error=False)
+    async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
+        from tui.core.runs import control as runs
+        from tui.core.server.watch import is_over
+
+        seen: Run | None = run
+        while seen is not None and not is_over(seen):
+            await asyncio.sleep(_LOOK_S)
+            with contextlib.suppress(EagletuiError):
+                seen = await runs.refresh(session.transport, run)
+        over.set()
+        self.touch()
+
+    def log_source(self) -> LogSource | None:
+        """The log that was named."""
+        return self._sources[0] if self._sources else None
+
+    def logs_beside(self) -> list[Beside]:
+        """The other one that was named."""
+        return [
+            Beside(
+                source.name,
+                "named on the command line",
+                source=functools.partial(self._sources.__getitem__, number),
+            )
+            for number, source in enumerate(self._sources)
+            if number
+        ]
+
+    async def action_leave(self) -> None:
+        """Leaves."""
+        self._leaving = True
+        self.workers.cancel_all()
+        for session in self._sessions.values():
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2.5):
+                    await session.close()
+        self.exit()
+
+
+def run_log_view(target: Target, beside: Target | None = None) -> int:
+    """Opens the view; returns the exit code. Raises what kept it from showing anything."""
+    from tui.core.config import load_settings
+
+    app = LogApp(target, beside, theme=load_settings().theme)
+    app.run()
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0

@@ -1,0 +1,75 @@
+"""What all modes share: header, footer, and being told when the board has changed."""
+
+from typing import TYPE_CHECKING, cast
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Input
+
+from tui.panel.host_view import Board
+from tui.panel.keys import keys
+from tui.panel.widgets.footer import Footer, Keys
+from tui.panel.widgets.header import Header
+from tui.panel.widgets.paint import Painted, Run
+from tui.panel.widgets.tight import TightCompositor
+
+if TYPE_CHECKING:
+    from tui.panel.app import EagleApp
+
+
+class Mode(Screen[None]):
+    """One of the five modes."""
+
+    AUTO_FOCUS = ""
+    NAME = "Dashboard"
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._compositor = TightCompositor()
+        self.board = board
+
+    @property
+    def eagle(self) -> "EagleApp":
+        """The app, with its type."""
+        return cast("EagleApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield Header(self.board, self.NAME)
+        yield from self.content()
+        yield Footer(self.footer_keys())
+
+    def content(self) -> ComposeResult:
+        """Widgets between header and footer."""
+        raise NotImplementedError
+
+    def footer_keys(self) -> Keys:
+        """The most used keys here and now."""
+        return keys("l", "?", "^P", "q")
+
+    def field_keys(self) -> Keys:
+        """The keys of a text field that has the focus."""
+        return (("Enter", "done"), ("Esc", "back"))
+
+    def footer_note(self) -> list[Run]:
+        """A fact for the right end of the footer."""
+        return []
+
+    def update(self) -> None:
+        """The board has changed: repaints what differs."""
+        for painted in self.query(Painted):
+            painted.repaint()
+        self.update_footer()
+
+    def update_footer(self) -> None:
+        """Other keys where the focus or the state asks for them."""
+        shown = self.field_keys() if isinstance(self.focused, Input) else self.footer_keys()
+        self.query_one(Footer).show(shown, self.footer_note())
+
+    def on_screen_resume(self) -> None:
+        self.update()
+
+    def on_descendant_focus(self) -> None:
+        self.update_footer()
+
+    def on_descendant_blur(self) -> None:
+        self.update_footer()

@@ -1,0 +1,248 @@
+"""Facts behind the bench screen: a verdict with what it rests on, and the runs of an arm with their guards."""
+
+from collections.abc import Sequence
+
+from tui import format as fmt
+from tui.core.bench.capacity import answer_words
+from tui.core.model.measured import GuardStatus, Result, Verdict
+from tui.core.text import one_line
+from tui.panel.bench_view import ArmEconomics, ArmView, Comparison
+from tui.panel.screens.dialogs import Line, facts_of
+from tui.panel.widgets.bench.arm_card import run_place
+from tui.panel.widgets.bench.verdict_strip import GLYPHS, pending
+from tui.panel.widgets.paint import Run, join, wrap
+
+_LEVELS = {
+    "L0": "a single run: no error bar at all",
+    "L1": "repeats, but no three launch pairs: how much a restart changes is not measured",
+    "L2": "three launch pairs or more, measured by turns: restarts are in the interval",
+}
+_MARK = {
+    GuardStatus.OK: ("✓", "ok"),
+    GuardStatus.FAILED: ("✗", "err"),
+    GuardStatus.NOT_APPLICABLE: ("–", "muted"),
+}
+
+
+def text_of(lines: Sequence[Line]) -> str:
+    """Rows as plain text, for the clipboard."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def _paragraph(text: str, width: int, spec: str = "text") -> list[Line]:
+    return [[(part, spec)] for part in wrap(text, width)]
+
+
+def verdict_lines(comparison: Comparison, view: ArmView, width: int) -> list[Line]:
+    """What is known of an arm against the one it is compared with, and what that rests on."""
+    verdict = view.verdict
+    if view.arm.against is None:
+        lines: list[Line] = [[(f"{view.letter} is the reference: the others are compared with it.", "text")]]
+    elif verdict is None:
+        lines = _paragraph(pending(view, max(1, comparison.state.pairs)), width, "strong!")
+    else:
+        lines = _of_verdict(comparison, verdict, width)
+    for one in comparison.economics:
+        if one.view is view:
+            lines += [[], [("Does speculation pay?", "strong!")], *economics_lines(one, width)]
+    return lines
+
+
+def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Line]:
+    glyph, color = GLYPHS[verdict.verdict]
+    said = [one_line(part) for part in verdict.text.splitlines() if part.strip()]
+    lines: list[Line] = []
+    for number, part in enumerate(wrap(said[0] if said else "", width - 2)):
+        lines.append([(f"{glyph} " if number == 0 else "  ", f"{color}!"), (part, "strong!")])
+    for part in said[1:]:
+        lines += _paragraph(part, width, "muted")
+    pairs: list[tuple[str, str]] = []
+    for figure in (verdict.a, verdict.b):
+        named = comparison.arm(figure.ref)
+        title = f"{named.arm.profile}{', ' + named.changes if named.changes else ''}" if named else figure.ref
+        launches = "1 launch" if figure.launches == 1 else f"{figure.launches} launches"
+        counted = f"{launches}, {fmt.plural(figure.runs, 'run')}"
+        shown = comparison.metric
+        value = shown.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
+        pairs.append(
+            (f"arm {figure.ref}", f"{value} {comparison.metric.unit} from {counted}: {one_line(title, 160)}")
+        )
+    if verdict.ratio is not None:
+        span = ""
+        if verdict.ci is not None:
+            low, high = verdict.ci
+            span = f", {verdict.confidence * 100:g} % interval {low:.3f} … {high:.3f}"
+        pairs.append(("ratio", f"{verdict.ratio:.3f}{span}"))
+    pairs.append(("level", f"{verdict.level}: {_LEVELS.get(verdict.level, '')}"))
+    pairs.append(("pairs", str(verdict.n_pairs)))
+    if verdict.mde is not None:
+        pairs.append(
+            ("finds", f"an effect of {verdict.mde * 100:.1f} %, nine times out of ten, with so many pairs")
+        )
+    if verdict.noise_floor is not None:
+        pairs.append(
+            ("noise floor", f"two launches of the same differ by ±{verdict.noise_floor * 100:.1f} % here")
+        )
+    lines += [[], *facts_of(pairs, width)]
+    for title, texts in (("Measured", verdict.facts), ("Reasons", verdict.reasons)):
+        if texts:
+            lines += [[], [(title, "strong!")]]
+            for text in texts:
+                lines += _paragraph(one_line(text), width)
+    if verdict.same_text is not None and verdict.same_text.examples:
+        lines += [[], [("Where replies part", "strong!")]]
+        for example in verdict.same_text.examples:
+            item = "" if example.item is None else f" of the reply to item {example.item}"
+            lines.append([(f"token {example.token:,}{item}", "muted")])
+            for figure, text in ((verdict.a, example.a), (verdict.b, example.b)):
+                lines.append([(f"  {figure.ref}  ", "muted"), (one_line(text), "text")])
+    return lines
+
+
+def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
+    """A cycle against a decode step, what follows, and why a cycle may be too dear."""
+    from tui.core.bench import allreduce
+    from tui.core.speculation.verify_cost import Weight, verify_cost
+
+    e = one.economics
+    lines = _paragraph(one_line(e.text), width, "strong!")
+    if e.alpha_text is not None:
+        lines += _paragraph(one_line(e.alpha_text), width)
+    span = f", 95 % interval {e.interval[0]:.2f} … {e.interval[1]:.2f} over {e.basis}" if e.interval else ""
+    pairs = [
+        ("accept", f"{fmt.accept(e.tau)} tokens a verify step, bonus token counted"),
+        ("cycle", f"{fmt.decimals(e.t_cycle_ms, 1)} ms of draft and verify"),
+        ("decode step", f"{fmt.decimals(e.t_base_ms, 2)} ms in {one.base.letter}, without speculation"),
+        ("break-even", f"{fmt.accept(e.breakeven_tau)}: a cycle takes as long as so many decode steps{span}"),
+    ]
+    if e.best_speedup is not None:
+        pairs.append(("at best", f"{fmt.ratio(e.best_speedup)} with all of {e.ceiling} tokens accepted"))
+    lines += [[], *facts_of(pairs, width)]
+    for reason in e.reasons:
+        lines += _paragraph(one_line(reason), width, "muted")
+    layers, measured = allreduce.of_results(one.view.results)
+    cost = verify_cost(e, one.view.results, layers=layers, all_reduce=measured)
+    if cost is None:
+        return lines
+    lines += [
+        [],
+        [("▲ ", "warn"), ("A cycle costs more than is normal", "strong!")],
+        *_paragraph(one_line(cost.text), width),
+    ]
+    marks = {Weight.LIKELY: ("▲", "warn"), Weight.POSSIBLE: ("?", "muted"), Weight.RULED_OUT: ("✓", "ok")}
+    for suspect in cost.suspects:
+        glyph, color = marks[suspect.weight]
+        lines += [
+            [],
+            [(f"{glyph} ", color), (suspect.title, "strong!"), (f", {suspect.weight}", "muted")],
+            [("  ", "text"), (one_line(suspect.evidence), "text")],
+            [("  check:  ", "muted"), (one_line(suspect.check), "text")],
+        ]
+    return lines
+
+
+# -- the runs of an arm ------------------------------------------------------------------------------------------------
+
+
+def record_lines(view: ArmView, width: int) -> list[Line]:
+    """Every run of an arm with its figures, what does not count and why, all guards, and the server."""
+    lines: list[Line] = [[(f"{view.letter}  ", f"{view.color}!"), (one_line(view.arm.profile, 120), "strong!"),
+                          (f"  {view.changes}" if view.changes else "", "muted")]]  # fmt: skip
+    if view.arm.reason:
+        lines += [[], *_paragraph(one_line(view.arm.reason), width)]
+    if not view.results:
+        return [*lines, [], [("no run is done yet", "muted")]]
+    lines += [[], [("Runs", "strong!")]]
+    for result in view.results:
+        lines += _run(view, result)
+    lines += [
+        [],
+        [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")],
+    ]
+    lines += _guards(view.results)
+    lines += [[], [("Server and load", "strong!")], *_server(view.results[-1], width)]
+    return lines
+
+
+def _run(view: ArmView, result: Result) -> list[Line]:
+    glyph: Run = ("✓ ", "ok") if result.valid else ("✗ ", "err")
+    latencies, use = result.latencies, result.gpu
+    facts: list[list[Run]] = [[(fmt.tok_s(result.throughput.per_user_tok_s), "strong!"), (" tok/s", "muted")]]
+    if result.capacity is not None:
+        facts.insert(0, [(answer_words(result.capacity), "strong!")])
+    if latencies.tpot:
+        facts.append([("TPOT ", "muted"), (fmt.decimals(latencies.tpot.p50, 2), "text"), (" ms", "muted")])
+    if latencies.ttft:
+        facts.append([("TTFT ", "muted"), (fmt.whole(latencies.ttft.p50), "text"), (" ms", "muted")])
+    if result.speculation is not None:
+        facts.append([("accept ", "muted"), (fmt.accept(result.speculation.tau), "text")])
+    if use is not None and use.power_w is not None:
+        facts.append([(fmt.whole(use.power_w), "text"), (" W", "muted")])
+    lines: list[Line] = [[glyph, (f"{run_place(view, result)}  ", "text"), *join(facts)]]
+    for guard in result.guards:
+        if guard.status is GuardStatus.FAILED:
+            lines.append(
+                [
+                    ("    ✗  ", "err"),
+                    (f"{one_line(guard.id, 40)}: ", "strong!"),
+                    (one_line(guard.text), "text"),
+                ]
+            )
+    for text in result.suspicious:
+        lines.append([("    ▲  ", "warn"), (one_line(text), "text")])
+    for text in result.notes:
+        lines.append([("    ·  ", "muted"), (one_line(text), "muted")])
+    return lines
+
+
+def _guards(results: Sequence[Result]) -> list[Line]:
+    lines: list[Line] = []
+    names = list(dict.fromkeys(guard.id for result in results for guard in result.guards))
+    wide = min(24, max((len(name) for name in names), default=0)) + 2
+    for name in names:
+        own = [guard for result in results for guard in result.guards if guard.id == name]
+        failed = [guard for guard in own if guard.status is GuardStatus.FAILED]
+        shown = failed[0] if failed else own[-1]
+        glyph, color = _MARK[shown.status]
+        count = f"{len(failed)} of {len(own)} runs: " if failed else ""
+        said = f"{count}{one_line(shown.text)}"
+        # two blanks after each label: what is long hangs under its text
+        label = f"{one_line(name, wide - 2).replace('_', ' '):<{wide}}"
+        lines.append([(f"{glyph}  ", color), (label, "text"), (said, "strong" if failed else "muted")])
+    return lines
+
+
+def _server(result: Result, width: int) -> list[Line]:
+    server, load = result.server, result.load
+    pairs = [
+        ("run", server.run_id or fmt.NONE),
+        ("model", one_line(server.model or fmt.NONE, 200)),
+        ("version", one_line(server.version or fmt.NONE, 80)),
+        ("GPUs", f"{len(server.gpus)} × {one_line(server.gpus[0], 80)}" if server.gpus else fmt.NONE),
+        (
+            "load",
+            f"{load.dataset}, {load.kind} loop, {load.requests if load.requests is not None else fmt.NONE} requests",
+        ),
+        ("window", f"{result.window.duration_s:.0f} s, {result.window.kind}" if result.window else fmt.NONE),
+        (
+            "tool",
+            " ".join(part for part in (result.tool.name, result.tool.version, result.tool.backend) if part),
+        ),
+        ("result", result.result_id),
+    ]
+    if server.spec is not None:
+        spec = server.spec
+        parts = [
+            spec.algorithm,
+            *(
+                f"{name} {value}"
+                for name, value in (
+                    ("steps", spec.steps),
+                    ("top-k", spec.topk),
+                    ("draft tokens", spec.draft_tokens),
+                )
+                if value is not None
+            ),
+        ]
+        pairs.insert(4, ("speculation", one_line(", ".join(parts), 160)))
+    return facts_of(pairs, width)

@@ -1,0 +1,90 @@
+"""Facts behind the panels: GPUs in depth, and a run's command and files."""
+
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.panel.host_view import Board, overrides_of
+from tui.panel.screens.dialogs import Line, facts_of
+from tui.panel.widgets.paint import join
+
+if TYPE_CHECKING:
+    from tui.core.server.session import ServerState
+
+
+def gpu_lines(board: Board) -> list[Line]:
+    """Clocks, PCIe link and traffic, throttling and processes of each GPU; then the topology."""
+    if board.sample is None:
+        return [[("not connected", "muted")]]
+    lines: list[Line] = []
+    for gpu in board.sample.gpus:
+        name = f"GPU {gpu.index}" if gpu.index is not None else "GPU"
+        lines.append([(name, "strong!"), (f"  {gpu.name or ''}  {gpu.bus_id or ''}", "muted")])
+        facts = []
+        if gpu.sm_clock_mhz is not None:
+            facts.append([("SM ", "muted"), (f"{fmt.whole(gpu.sm_clock_mhz)} MHz", "text")])
+        if gpu.memory_clock_mhz is not None:
+            facts.append([("memory ", "muted"), (f"{fmt.whole(gpu.memory_clock_mhz)} MHz", "text")])
+        if gpu.pcie_link_gen is not None:
+            facts.append(
+                [("PCIe ", "muted"), (f"{gpu.pcie_link_gen} × {fmt.whole(gpu.pcie_link_width)}", "text")]
+            )
+        if gpu.pcie_rx_mib_s is not None:
+            traffic = f"{fmt.whole(gpu.pcie_rx_mib_s)} in, {fmt.whole(gpu.pcie_tx_mib_s)} out MiB/s"
+            facts.append([(traffic, "text")])
+        if gpu.throttle_reasons:
+            facts.append([("▲ ", "warn"), ("slowed by " + ", ".join(gpu.throttle_reasons), "text")])
+        elif gpu.throttle_reasons is not None:
+            facts.append([("not slowed", "muted")])
+        if gpu.mig_mode:
+            facts.append([("MIG", "text")])
+        if facts:
+            lines.append([("  ", "text"), *join(facts)])
+        if gpu.processes is None:
+            lines.append([("  processes are not reported", "muted")])
+        for process in gpu.processes or ():
+            lines.append(
+                [("  PID ", "muted"), (str(process.pid), "text"), (f"  {process.user or '?'}  {process.name or ''}  ", "muted"),
+                 (f"{fmt.gib(process.memory_used_mib)} GiB", "text")]
+            )  # fmt: skip
+    if board.facts is not None and board.facts.topology:
+        lines += [[], [("Topology", "strong!")]]
+        lines += [[(row.expandtabs(8), "text")] for row in board.facts.topology.splitlines()]
+    return lines
+
+
+def run_lines(board: Board, state: "ServerState", width: int) -> list[Line]:
+    """Id, PID, port, times, files and the command of the run on show."""
+    from tui.panel.screens.launch import command_lines, gpus_text
+
+    run = state.run
+    changed = overrides_of(run.extra.get("sets"))
+    pairs = [
+        ("run", run.run_id),
+        ("host", board.host),
+        ("profile", run.profile or fmt.NONE),
+        *((("with", ", ".join(changed)),) if changed else ()),
+        ("state", f"{state.outcome}, phase {str(state.phase).replace('_', ' ')}"),
+        ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
+        ("port", str(run.port) if run.port is not None else fmt.NONE),
+        ("GPUs", gpus_text(getattr(run, "gpus", None))),
+        ("started", fmt.day_clock(run.started_at, board.utc_offset_s)),
+    ]
+    if run.ended_at:
+        pairs.append(("ended", fmt.day_clock(run.ended_at, board.utc_offset_s)))
+    if run.exit_code is not None:
+        pairs.append(("exit code", str(run.exit_code)))
+    if run.log_path:
+        pairs.append(("log", run.log_path))
+    if run.directory:
+        pairs.append(("files", run.directory))
+    lines = facts_of(pairs, width)
+    if run.argv:
+        lines += [[], [("Command", "strong!")]]
+        rows: list[str] = []
+        for word in run.argv:
+            if word.startswith("--") or not rows:
+                rows.append(word)
+            else:
+                rows[-1] += f" {word}"
+        lines += command_lines("\n".join(("  " if i else "") + row for i, row in enumerate(rows)), width)
+    return lines

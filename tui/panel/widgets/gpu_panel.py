@@ -1,0 +1,170 @@
+"""GPUs: memory with the budget mark, history on a fixed scale, power against its limit, temperature; one row each."""
+
+import time
+
+from tui import format as fmt
+from tui.core.host.gpus import Gpu
+from tui.core.sglang.phases import Outcome
+from tui.panel.host_view import HISTORY_S, Board, GpuPoint, gpu_key
+from tui.panel.widgets.paint import Canvas, Painted, Run
+
+_ERRORS = {
+    "driver_mismatch": "driver and library versions differ; the host needs a reboot or its modules reloaded",
+    "no_devices": "the driver finds no GPU",
+    "nvidia_smi_missing": "no nvidia-smi and no NVML in the host's Python",
+    "bad_query": "this driver does not know a column that was asked for",
+    "gpu_lost": "a GPU has fallen off the bus",
+    "device_handle": "the driver cannot open a GPU",
+    "unreadable": "the driver's answer could not be read",
+}
+_LATE_S = 3.0  # figures are sampled once a second; older ones carry their age
+_HEALTH = {"requires_reset": "needs a reset", "lost": "lost", "error": "error"}
+
+
+class GpuPanel(Painted):
+    """Column heads and a row a GPU under a section title (a plain head below 100 columns)."""
+
+    can_focus = True
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(id="gpus")
+        self.board = board
+        self.power = False  # power history instead of utilisation
+
+    def wanted_height(self, *, title: bool) -> int:
+        """Rows needed for all GPUs; they are never dropped."""
+        count = len(self.board.sample.gpus) if self.board.sample else 0
+        return max(1, count) + 1 + (1 if title else 0)
+
+    def draw(self, canvas: Canvas) -> None:
+        board, sample, width = self.board, self.board.sample, canvas.width
+        gpus = sample.gpus if sample else ()
+        titled = canvas.height > len(gpus) + 1 or not gpus
+        y = 0
+        if titled:
+            canvas.title(0, 0, width, "GPUs", self._facts(), focus=self.has_focus)
+            y = 1
+        if sample is None:
+            canvas.put(
+                0, y, "not connected" if not board.connected else "waiting for the first sample", "muted"
+            )
+            return
+        if sample.error is not None:
+            canvas.put(0, y, "✗", "err")
+            canvas.put(2, y, _ERRORS.get(sample.error, sample.error), "text", width - 2)
+            canvas.put(2, y + 1, sample.detail or "", "muted", width - 2)
+            return
+        if not gpus:
+            canvas.put(0, y, "no GPU on this host", "muted")
+            return
+        free = max(8, width - 40)
+        memory, history = (free - 1) // 2, free - (free - 1) // 2
+        gib_end = 3 + memory + 6
+        history_at = gib_end + 2
+        pct_end = history_at + history + 5
+        power_at = pct_end + 2
+        watt_end = power_at + 16
+        totals = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib]
+        largest = max(totals, default=None)
+        if titled:
+            canvas.put(0, y, "#", "muted")
+            canvas.put(3, y, f"memory of {fmt.gib(largest)}", "muted", memory)
+        else:
+            canvas.put(0, y, "GPU", "accent!" if self.has_focus else "strong!")
+            canvas.put(4, y, f"memory of {fmt.gib(largest)}", "muted", memory)
+        canvas.right(gib_end, y, "GiB", "muted")
+        canvas.put(history_at, y, "power, 60 s" if self.power else "util, 60 s", "muted", history)
+        canvas.right(pct_end, y, "%", "muted")
+        limits = {gpu.power_limit_w for gpu in gpus}
+        limit = next(iter(limits)) if len(limits) == 1 else None
+        canvas.right(watt_end, y, f"W / {limit:.0f} W" if limit else "W", "muted")
+        canvas.right(min(width, watt_end + 6), y, "°C", "muted")
+        behind = {straggler.position for straggler in board.stragglers()}
+        keys = [key for key, _ in board.own_gpus()]
+        marked = {keys[position] for position in behind if position < len(keys)}
+        show_budget = board.state is not None and board.state.outcome is Outcome.STARTING and not board.stale
+        now = time.monotonic()
+        for position, gpu in enumerate(gpus):
+            row = y + 1 + position
+            key = gpu_key(gpu, position)
+            late = key in marked
+            index = fmt.NONE if gpu.index is None else str(gpu.index)
+            canvas.put(0, row, index, "warn!" if late else "muted")
+            if late:
+                canvas.put(len(index), row, "▲", "warn!")
+            if gpu.health is not None:
+                canvas.put(len(index), row, "✗", "err!")
+                canvas.put(3, row, _HEALTH.get(gpu.health, gpu.health), "err!", memory)
+            else:
+                self._memory(canvas, 3, row, memory, gpu, key, late=late, budget=show_budget)
+                canvas.right(gib_end, row, fmt.gib(gpu.memory_used_mib), "warn!" if late else "text")
+            points = board.points.get(key, ())
+            values = bins([p for p in points], history, now, power=self.power)
+            canvas.history(history_at, row, values)
+            canvas.right(pct_end, row, fmt.whole(gpu.utilization_pct), "text")
+            share = gpu.power_w / gpu.power_limit_w if gpu.power_w is not None and gpu.power_limit_w else None
+            if gpu.power_w is not None:
+                canvas.bar(power_at, row, 6, share)
+            canvas.right(watt_end, row, fmt.whole(gpu.power_w), "text")
+            canvas.right(min(width, watt_end + 6), row, fmt.whole(gpu.temperature_c), "text")
+
+    def _memory(
+        self, canvas: Canvas, x: int, y: int, width: int, gpu: Gpu, key: str, *, late: bool, budget: bool
+    ) -> None:
+        used, total = gpu.memory_used_mib, gpu.memory_total_mib
+        if used is None or not total:
+            canvas.put(x, y, "not reported" if not gpu.unified_memory else "unified memory", "muted", width)
+            return
+        limit = self.board.budget_mib(gpu, key) if budget else None
+        mark = min(width - 1, round(limit / total * width)) if limit is not None else None
+        spec = "warn" if late else ("muted" if self.board.stale else "data")
+        canvas.bar(x, y, width, used / total, spec, mark)
+
+    def _facts(self) -> list[Run]:
+        board, sample = self.board, self.board.sample
+        if sample is not None and sample.stalled_s:
+            return [("▲ ", "warn"), (f"the driver has not answered for {fmt.age(sample.stalled_s)}", "text")]
+        if board.stale and board.sample_at is not None:
+            return [("? ", "warn"), (f"last seen {fmt.age(time.monotonic() - board.sample_at)} ago", "muted")]
+        if sample is not None and sample.error is not None:
+            return []  # asked for now and then only
+        waited = time.monotonic() - board.sample_at if board.sample_at is not None else 0.0
+        if waited > _LATE_S:
+            return [("▲ ", "warn"), (f"last sample {fmt.age(waited)} ago", "text")]
+        fraction = board.budget_fraction()
+        if fraction is not None and board.state is not None and board.state.outcome is Outcome.STARTING:
+            return [("│", "text"), (f" mem-fraction-static {fraction:g}", "muted")]
+        if sample is not None and any(gpu.unified_memory for gpu in sample.gpus):
+            return [("unified memory: the host's own", "muted")]
+        return []
+
+
+def bins(points: list[GpuPoint], count: int, now: float, *, power: bool) -> list[float | None]:
+    """The last minute in `count` cells on 0 to 1, newest last, None where nothing was sampled.
+
+    Cells are cut at fixed moments rather than from `now` back, so that past cells keep their height.
+    """
+    step = HISTORY_S / count
+    newest = int(now / step)
+    sums = [0.0] * count
+    seen = [0] * count
+    for point in points:
+        value = point.power_share if power else point.utilization_pct
+        cell = count - 1 - (newest - int(point.at / step))
+        if value is None or not 0 <= cell < count:
+            continue
+        sums[cell] += value if power else value / 100
+        seen[cell] += 1
+    values: list[float | None] = [total / n if n else None for total, n in zip(sums, seen, strict=True)]
+    # Sampled once a second, a narrow cell may fall between two samples: that is no gap.
+    if step < 1.5:
+        for position in range(1, count - 1):
+            if (
+                values[position] is None
+                and values[position - 1] is not None
+                and values[position + 1] is not None
+            ):
+                values[position] = values[position - 1]
+        if count > 1 and values[-1] is None:
+            values[-1] = values[-2]
+    return values

@@ -1,0 +1,362 @@
+"""Two logs, or two ranks of one, side by side: lines of one second beside each other, gaps where one side is silent."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from tui.panel.widgets.log.scroll import Scrolled
+from tui.panel.widgets.log.text import width_of, window
+from tui.panel.widgets.log.view import LogLine, fresh, line_of, since
+from tui.panel.widgets.paint import Canvas, Run, end_of
+
+if TYPE_CHECKING:
+    from tui.core.logs.rows import Folds, LogFilter, Row
+    from tui.core.logs.timeline import SideBySide
+    from tui.panel.open_log import Reading
+
+LEAST_WIDTH = 80  # below that neither side can be read
+_TIME = 10  # cells of the time and what keeps it apart
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side shows.
+
+    Args:
+        name: for its title.
+        rank: a rank of the log; None shows all.
+    """
+
+    name: str
+    reading: "Reading"
+    rank: str | None = None
+
+
+class LogPair(Scrolled):
+    """Rows of two columns on a common time axis; one of them is the one that keys act on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "hit(1)", "next hit", show=False),
+        Binding("N", "hit(-1)", "previous hit", show=False),
+        Binding("right_square_bracket", "phase(1)", "next phase", show=False),
+        Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
+        Binding("e", "error(1)", "next error", show=False),
+        Binding("E", "error(-1)", "previous error", show=False),
+        Binding("z", "folds", "folds", show=False),
+        Binding("space", "fold", "open or close", show=False),
+        Binding("t", "clock", "time", show=False),
+    ]
+
+    def __init__(
+        self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool
+    ) -> None:
+        """`relative`: the axis is time since either log's start, else the time of day."""
+        from tui.core.logs.rows import Lens
+
+        super().__init__(id="pair")
+        self.sides = (left, right)
+        self.relative = relative
+        self.lenses = (
+            Lens(left.reading.window, self._of(filter, left), folds),
+            Lens(right.reading.window, self._of(filter, right), folds),
+        )
+        self.beside = self._paired()
+        self.side = 0  # the one that keys act on
+        self._seen: object = None
+        self._found: tuple[list[int], list[int], list[int]] = ([], [], [])  # rows with hits, errors, phases
+        self._look(0)
+
+    def _paired(self) -> "SideBySide":
+        from tui.core.logs.timeline import SideBySide
+
+        starts = [side.reading.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
+        return SideBySide(self.lenses[0], self.lenses[1], starts[0], starts[1])
+
+    @staticmethod
+    def _of(filter: "LogFilter", side: Side) -> "LogFilter":
+        return filter if side.rank is None else replace(filter, ranks=frozenset((side.rank,)))
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def keys(self) -> Sequence[int]:
+        self._sync()
+        return range(len(self.beside.rows))
+
+    def place_of(self, key: int) -> int:
+        return min(max(0, key), len(self.beside.rows) - 1)
+
+    def more(self, step: int) -> bool:
+        return any(not (side.reading.at_begin if step < 0 else side.reading.at_tail) for side in self.sides)
+
+    def lacking(self, step: int) -> "Reading":
+        """The log of which less is loaded that way on the common axis, of those that go on there."""
+        ends = self._ends(step)
+        return self.sides[0 if ends[0] <= ends[1] else 1].reading
+
+    def uneven(self, step: int) -> bool:
+        """Whether one side is blank that way only because nothing of it is loaded there."""
+        ends = self._ends(step)
+        return abs(ends[0][1] - ends[1][1]) >= 1 and not min(ends)[0]
+
+    def _ends(self, step: int) -> list[tuple[bool, float]]:
+        """Of either side whether there is no more that way, and how far what is loaded reaches, in seconds."""
+        ends: list[tuple[bool, float]] = []
+        for side in self.sides:
+            reading = side.reading
+            start = reading.start_s or 0.0 if self.relative else 0.0
+            stamp = reading.first_stamp() if step < 0 else reading.last_stamp()
+            reach = (start if stamp is None else stamp) - start
+            ends.append((reading.at_begin if step < 0 else reading.at_tail, reach * step))
+        return ends
+
+    def update(self) -> None:
+        """Takes in what the logs got since, and repaints."""
+        self._sync()
+        if self.following:
+            for lens in self.lenses:
+                lens.fold_before(lens.window.settled_end - fresh(self.rows))
+            self._take()
+        self.repaint()
+
+    def _sync(self) -> None:
+        """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
+        seen = tuple((side.reading.window, side.reading.window.serial) for side in self.sides)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        for side, lens in zip(self.sides, self.lenses, strict=True):
+            if lens.window is not side.reading.window:
+                lens.set(window=side.reading.window)
+            lens.update()
+        self._take()
+
+    def _take(self) -> None:
+        """Rows of what the lenses have now, the reader where they were."""
+        rows = self.beside.rows
+        kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
+        changed = self.beside.update()
+        if changed >= len(self.beside.rows):
+            return
+        self._look(changed)
+        for name, pair in zip(("_top", "current"), kept, strict=True):
+            key = getattr(self, name)
+            if pair is not None and key is not None and key >= changed:
+                setattr(self, name, self._again(pair.left, pair.right, changed, key))
+
+    def _again(self, left: int | None, right: int | None, begin: int, key: int) -> int:
+        """Where a row is that was elsewhere before."""
+        for place in range(begin, len(self.beside.rows)):
+            pair = self.beside.rows[place]
+            if (left is not None and pair.left == left) or (right is not None and pair.right == right):
+                return place
+        return min(key, len(self.beside.rows) - 1)
+
+    def _look(self, begin: int) -> None:
+        """Finds hits, errors and phases from a row on."""
+        for found in self._found:
+            del found[bisect_left(found, begin) :]
+        marks = [[set(lens.hits), set(lens.errors), set(lens.phases)] for lens in self.lenses]
+        for place in range(begin, len(self.beside.rows)):
+            pair = self.beside.rows[place]
+            for kind, found in enumerate(self._found):
+                if pair.left in marks[0][kind] or pair.right in marks[1][kind]:
+                    found.append(place)
+
+    def set_filter(self, filter: "LogFilter") -> None:
+        """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
+        for side, lens in zip(self.sides, self.lenses, strict=True):
+            lens.set(filter=self._of(replace(filter, ranks=None), side))
+        self._rebuilt()
+
+    def _rebuilt(self) -> None:
+        self.beside.update()
+        self._look(0)
+        self.moved()
+
+    def index(self, place: int | None = None) -> int | None:
+        """Index of the record of the side that keys act on, in a row; the cursor's where none is given."""
+        rows = self.beside.rows
+        if place is None:
+            place = self.place if self.place is not None else len(rows) - 1
+        if not rows:
+            return None
+        pair = rows[place]
+        return pair.left if self.side == 0 else pair.right
+
+    def current_row(self) -> "Row | None":
+        """The row under the cursor on the side that keys act on."""
+        index = self.index()
+        return self.lenses[self.side].row(index) if index is not None else None
+
+    def selected(self) -> "list[Row]":
+        """Rows of the selection on that side."""
+        found = [self.index(place) for place in self.selection()]
+        return [self.lenses[self.side].row(index) for index in found if index is not None]
+
+    def show_time(self, stamp_s: float) -> None:
+        """Puts the cursor on the first row that is not older than a stamp of the left log."""
+        wanted = stamp_s - (self.sides[0].reading.start_s or 0.0) if self.relative else stamp_s
+        rows = self.beside.rows
+        place = bisect_left(rows, wanted, key=lambda pair: -1e18 if pair.time_s is None else pair.time_s)
+        if rows:
+            self.show_key(min(place, len(rows) - 1))
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def action_side(self, step: int) -> None:
+        """The other side."""
+        self.side = 0 if step < 0 else 1
+        self.moved()
+
+    def action_hit(self, step: int) -> None:
+        """Next or previous hit on either side."""
+        self._go(self._found[0], step)
+
+    def action_error(self, step: int) -> None:
+        """Next or previous error on either side."""
+        self._go(self._found[1], step)
+
+    def action_phase(self, step: int) -> None:
+        """Next or previous beginning of a phase on either side."""
+        self._go(self._found[2], step)
+
+    def _go(self, places: list[int], step: int) -> None:
+        found = self.next_of(places, step)
+        if found is not None:
+            pair = self.beside.rows[found]
+            if (pair.right if self.side else pair.left) is None:
+                self.side = 1 - self.side
+            self.show_key(found)
+
+    def action_folds(self) -> None:
+        """Repeats and tracebacks folded, or every line."""
+        from tui.core.logs.rows import Folds
+
+        fold = not self.lenses[0].folds.repeats
+        folds = Folds(repeats=fold, tracebacks=fold)
+        self._anew([partial(lens.set, folds=folds) for lens in self.lenses])
+
+    def action_clock(self) -> None:
+        """Time of day, or time since either log began."""
+        self.relative = not self.relative
+
+        def pair_anew() -> None:
+            self.beside = self._paired()
+
+        self._anew([pair_anew])
+
+    def action_fold(self) -> None:
+        """Opens or closes the fold under the cursor."""
+        index = self.index()
+        if index is not None:
+            self._anew([lambda: self.lenses[self.side].toggle(index)])
+
+    def _anew(self, changes: "Sequence[Callable[[], None]]") -> None:
+        """Other rows, with the cursor on the same lines."""
+        rows = self.beside.rows
+        pair = rows[self.place] if self.place is not None else None
+        for change in changes:
+            change()
+        self.beside.update()
+        self._look(0)
+        if pair is not None:
+            self.show_key(self._again(pair.left, pair.right, 0, self.current or 0))
+        self.moved()
+
+    # -- painting --------------------------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        return (self.size.width - 2 - _TIME) // 2 - 3
+
+    def longest(self) -> int:
+        first, _ = self.first_shown()
+        lines = [
+            line_of(lens.row(index)).text
+            for pair in self.beside.rows[first : first + self.rows]
+            for lens, index in zip(self.lenses, (pair.left, pair.right), strict=True)
+            if index is not None
+        ]
+        return max(map(width_of, lines), default=0)
+
+    def draw(self, canvas: Canvas) -> None:
+        half = (canvas.width - 2 - _TIME) // 2
+        columns = (1 + _TIME, 1 + _TIME + half + 1)
+        for number, (side, x) in enumerate(zip(self.sides, columns, strict=True)):
+            focus = self.has_focus and number == self.side
+            canvas.title(x, 0, half - 1, end_of(side.name, half // 2), self._facts(number), focus=focus)
+        canvas.put(1, 0, "elapsed" if self.relative else "time", "muted", _TIME - 1)
+        if not self.beside.rows:
+            canvas.put(columns[0], 1, "no line passes the filter", "muted")
+            return
+        first, _ = self.first_shown()
+        chosen, place = self.selection(), self.place if not self.following else None
+        before: float | None = None
+        for y, number in enumerate(range(first, min(len(self.beside.rows), first + self.rows)), 1):
+            pair = self.beside.rows[number]
+            here = number == place
+            ground = "/raised" if here else "/accbg" if number in chosen else ""
+            if ground:
+                canvas.fill(1, y, canvas.width - 2, 1, ground[1:])
+            if pair.time_s is not None and (pair.time_s != before or y == 1):
+                canvas.put(1, y, self._clock(pair.time_s), "muted" + ground, _TIME - 1)
+            before = pair.time_s
+            canvas.put(columns[1] - 2, y, "│", "line" + ground)
+            for at, (lens, index) in enumerate(zip(self.lenses, (pair.left, pair.right), strict=True)):
+                if index is not None:
+                    strong = here and at == self.side
+                    self._cell(
+                        canvas, columns[at], y, half - 2, lens.row(index), at, strong=strong, ground=ground
+                    )
+            if here:
+                canvas.put(columns[self.side] - 1, y, "▌", ("accent" if self.has_focus else "muted") + ground)
+
+    def _cell(
+        self, canvas: Canvas, x: int, y: int, width: int, row: "Row", at: int, *, strong: bool, ground: str
+    ) -> None:
+        line: LogLine = line_of(row)
+        canvas.put(x, y, line.mark[0], line.mark[1] + ground)
+        end = x + width
+        x += 2
+        if self.sides[at].rank is None:
+            canvas.put(x, y, line.rank, "muted" + ground, 6)
+            x += 7
+        if line.note and width > 50:
+            end = canvas.right_runs(end, y, [(part, spec + ground) for part, spec in line.note[:1]]) - 2
+        room = end - x
+        visible, begin = window(line.text, self.shift, room)
+        canvas.put(x, y, visible, ("strong" if strong and line.spec == "text" else line.spec) + ground, room)
+        if begin + len(visible) < len(line.text):
+            canvas.put(end - 1, y, "…", line.spec + ground)
+        if self.shift and line.text:
+            canvas.put(x, y, "…", "muted" + ground)
+        lens = self.lenses[at]
+        for first, last in lens.spans(line.text[: begin + len(visible)]) if lens.filter.text else ():
+            first = max(first, begin)
+            if first < last:
+                column = x + width_of(line.text[begin:first])
+                canvas.put(
+                    column, y, line.text[first:last], "bg!/warn" if strong else "hittext/hit", end - column
+                )
+
+    def _clock(self, time_s: float) -> str:
+        if self.relative:
+            return since(time_s)
+        return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")
+
+    def _facts(self, number: int) -> list[Run]:
+        reading, lens = self.sides[number].reading, self.lenses[number]
+        state = reading.state() or reading.busy
+        facts: list[Run] = [(f"{state} · ", "warn" if reading.state() else "muted")] if state else []
+        pair = self.beside.rows[self.place] if self.place is not None and not self.following else None
+        index = None if pair is None else pair.right if number else pair.left
+        line = lens.window.number_of(lens.row(index).record) if index is not None else None
+        if line is not None:
+            facts += [("line ", "muted"), (f"{line:,}", "text")]
+        elif self.following:
+            facts.append(("following", "accent"))
+        return facts
