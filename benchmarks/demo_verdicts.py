@@ -116,9 +116,7 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="demo-verdicts-") as directory:
-        said = run_seeds(
-            list(range(options.first, options.first + options.seeds)), options.jobs, Path(directory)
-        )
+        said = run_seeds(list(range(options.first, options.first + options.seeds)), options.jobs, Path(directory))
     for one in said:
         print(f"seed {one.seed:2}  {'right' if one.right else 'WRONG'}  {one.text}")
         for reason in one.reasons:

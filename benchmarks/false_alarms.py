@@ -43,12 +43,7 @@ def one(case: Case, duration_s: float) -> tuple[float, list[str]]:
     off = rate.measured / rate.true - 1
     # A server that changed its own pace, by its own sends, is no false alarm.
     sent = [
-        {
-            **row,
-            "t_first": reply["sends"][0][0],
-            "t_last": reply["sends"][-1][0],
-            "gaps_us": gaps_of(reply["sends"]),
-        }
+        {**row, "t_first": reply["sends"][0][0], "t_last": reply["sends"][-1][0], "gaps_us": gaps_of(reply["sends"])}
         for row, reply in zip(measured.rows, measured.replies, strict=True)
         if reply["sends"]
     ]
@@ -67,16 +62,12 @@ def gaps_of(sends: list[tuple[float, int]]) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=40, help="of each pace, quiet and busy")
     parser.add_argument("--duration", type=float, default=10.0, help="seconds of a window")
     parser.add_argument("--smoke", action="store_true", help="one short run of two paces")
     options = parser.parse_args()
-    paces, runs, duration_s = (
-        (PACES[:2], 1, 2.0) if options.smoke else (PACES, options.runs, options.duration)
-    )
+    paces, runs, duration_s = (PACES[:2], 1, 2.0) if options.smoke else (PACES, options.runs, options.duration)
     right: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     refused: Counter[str] = Counter()

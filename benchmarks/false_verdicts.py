@@ -256,9 +256,7 @@ def screened(
     for _ in range(each):
         noise = _noise(draw, launches, cv)
         sides = [
-            Side(
-                letter, letter, tuple(launch(letter, at, draw.gauss(0, cv * grown) - later * (at > 0), draw))
-            )
+            Side(letter, letter, tuple(launch(letter, at, draw.gauss(0, cv * grown) - later * (at > 0), draw)))
             for at, letter in enumerate("ABCDEFGHIJ"[: candidates + 1])
         ]
         found = compare_all([(sides[0], other) for other in sides[1:]], noise=noise)

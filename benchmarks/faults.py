@@ -110,9 +110,7 @@ class ResettingProxy:
             for source, sink in (pair, pair[::-1]):
                 threading.Thread(target=self._copy, args=(source, sink, pair), daemon=True).start()
 
-    def _copy(
-        self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]
-    ) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]) -> None:
         try:
             while data := source.recv(65_536):
                 if self.resets_left:

@@ -46,9 +46,7 @@ def main() -> None:
     programs = prepare(options.peers, sglang=options.sglang)
     with tempfile.TemporaryDirectory() as home:
         environment = {"HOME": home, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
-        ours = Program(
-            "eagletui", [eagletui(), "demo"], EIGHT_GPUS, environment, note="simulated host over SSH, 1 Hz"
-        )
+        ours = Program("eagletui", [eagletui(), "demo"], EIGHT_GPUS, environment, note="simulated host over SSH, 1 Hz")
         config = Path(home, ".config/eagletui/config.toml")
         config.parent.mkdir(parents=True)
         config.write_text(f"[hosts.local]\npython = {json.dumps(sys.executable)}\n")  # it has nvidia-ml-py

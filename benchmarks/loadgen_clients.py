@@ -58,10 +58,7 @@ async def aiohttp_loop(url: str, streams: int) -> None:
                         line = line.strip()
                         if line.startswith(b"data: {"):
                             stamps.append(
-                                (
-                                    orjson.loads(line[6:])["meta_info"]["completion_tokens"],
-                                    time.perf_counter(),
-                                )
+                                (orjson.loads(line[6:])["meta_info"]["completion_tokens"], time.perf_counter())
                             )
 
         await asyncio.gather(*(user() for _ in range(streams)))
@@ -82,10 +79,7 @@ async def httpx_loop(url: str, streams: int) -> None:
                     async for line in response.aiter_lines():
                         if line.startswith("data: {"):
                             stamps.append(
-                                (
-                                    orjson.loads(line[6:])["meta_info"]["completion_tokens"],
-                                    time.perf_counter(),
-                                )
+                                (orjson.loads(line[6:])["meta_info"]["completion_tokens"], time.perf_counter())
                             )
 
         await asyncio.gather(*(user() for _ in range(streams)))
@@ -163,19 +157,10 @@ def measure(
         )
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        environment = os.environ | {
-            "SGLANG_USE_CPU_ENGINE": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TRANSFORMERS_OFFLINE": "1",
-        }
+        environment = os.environ | {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
         seconds = options.seconds
         program = subprocess.Popen(
-            [
-                "taskset",
-                "-c",
-                "0",
-                *command(client, url, options.streams, seconds + 3, options.sglang, directory),
-            ],
+            ["taskset", "-c", "0", *command(client, url, options.streams, seconds + 3, options.sglang, directory)],
             cwd=directory,
             env=environment,
             stdout=(directory / "stdout").open("wb"),
@@ -209,9 +194,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=5.0, help="that count, of each client in each round")
@@ -237,8 +220,7 @@ def main() -> None:
                 paced, flooded = measure(client, mock, TICK_US, options), measure(client, mock, 0, options)
                 found[client].append((paced, flooded))
                 print(
-                    f"round {number + 1}: {client}: {paced[0]:.1f} µs a chunk, {flooded[1]:.0f} tok/s",
-                    file=sys.stderr,
+                    f"round {number + 1}: {client}: {paced[0]:.1f} µs a chunk, {flooded[1]:.0f} tok/s", file=sys.stderr
                 )
 
     def median(client: str, part: int, figure: int) -> float:

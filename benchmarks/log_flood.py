@@ -139,12 +139,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         path = Path(home, "flood.log")
         path.write_text("".join(decode_line(number) for number in range(20_000)))
-        env = {
-            "HOME": os.environ["HOME"],
-            "EAGLETUI_HOME": home,
-            "LANG": "C.UTF-8",
-            "PATH": os.environ["PATH"],
-        }
+        env = {"HOME": os.environ["HOME"], "EAGLETUI_HOME": home, "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
         command = str(Path(sys.executable).parent / "eagletui")
         view = PtyProgram([command, "logs", f"{options.host}:{path}"], env, columns=COLUMNS, rows=ROWS)
         try:
@@ -153,9 +148,7 @@ def main() -> None:
             times, used, rate = steady(view, path, options.rate, options.seconds)
             print(f"{rate:,.0f} lines/s: key press to paint {told(times)}; {100 * used:.0f} % of a core")
             times, took = burst(view, path, options.burst)
-            print(
-                f"{options.burst:,} lines at once: key press to paint {told(times)}; all read {took:.1f} s after"
-            )
+            print(f"{options.burst:,} lines at once: key press to paint {told(times)}; all read {took:.1f} s after")
         finally:
             view.close()
 

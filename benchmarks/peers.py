@@ -42,9 +42,7 @@ def prepare(directory: Path, sglang: str | None = None) -> list[Program]:
             (home / "done").touch()
     library = directory / "nvml"
     library.mkdir(exist_ok=True)
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", library / "libnvidia-ml.so.1", HERE / "nvml_eight.c"], check=True
-    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library / "libnvidia-ml.so.1", HERE / "nvml_eight.c"], check=True)
     smi = directory / "smi"
     smi.mkdir(exist_ok=True)
     (smi / "nvidia-smi").write_text(NVIDIA_SMI)
@@ -82,9 +80,7 @@ def prepare(directory: Path, sglang: str | None = None) -> list[Program]:
             [str(directory / "sgtop/bin/sgtop"), "--interval", "1", *watch],
             r"(?i)sgtop",
             {**base, "PATH": os.environ["PATH"]},
-            note="one SGLang server, no GPU panel, interval 1 s"
-            if sglang
-            else "no server to watch, interval 1 s",
+            note="one SGLang server, no GPU panel, interval 1 s" if sglang else "no server to watch, interval 1 s",
         ),
     ]
 

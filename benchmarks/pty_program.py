@@ -16,9 +16,7 @@ import pyte
 
 _TICK_HZ = os.sysconf("SC_CLK_TCK")
 # Queries and private sequences that pyte would print as text.
-_NOT_FOR_PYTE = re.compile(
-    rb"\x1b\[[<>=?][0-9;]*[umc]|\x1b\[\?2026\$p|\x1b\[>[0-9;]*[a-z]|\x1bP.*?\x1b\\", re.DOTALL
-)
+_NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umc]|\x1b\[\?2026\$p|\x1b\[>[0-9;]*[a-z]|\x1bP.*?\x1b\\", re.DOTALL)
 
 
 def _stat(pid: int) -> tuple[int, float] | None:
@@ -46,13 +44,7 @@ class PtyProgram:
     """One program. Reads only happen inside the methods: call one of them again soon, or the program blocks."""
 
     def __init__(
-        self,
-        argv: list[str],
-        env: Mapping[str, str],
-        *,
-        cwd: str | None = None,
-        columns: int = 160,
-        rows: int = 48,
+        self, argv: list[str], env: Mapping[str, str], *, cwd: str | None = None, columns: int = 160, rows: int = 48
     ) -> None:
         self.bytes = 0
         self.started = time.monotonic()

@@ -37,11 +37,7 @@ def one_round(loopback: Loopback, environment: dict[str, str]) -> float:
 
     def call(*arguments: str) -> dict[str, object]:
         done = subprocess.run(
-            [eagletui(), *arguments, "--json"],
-            env=environment,
-            cwd=loopback.home,
-            capture_output=True,
-            text=True,
+            [eagletui(), *arguments, "--json"], env=environment, cwd=loopback.home, capture_output=True, text=True
         )
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)
@@ -74,9 +70,7 @@ def main() -> None:
         }
         seconds = sorted(one_round(loopback, environment) for _ in range(rounds))
     p95 = statistics.quantiles(seconds, n=20)[-1] if len(seconds) > 1 else seconds[0]
-    print(
-        f"n {rounds}, median {1000 * statistics.median(seconds):.0f} ms, 95th percentile {1000 * p95:.0f} ms"
-    )
+    print(f"n {rounds}, median {1000 * statistics.median(seconds):.0f} ms, 95th percentile {1000 * p95:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -118,9 +118,7 @@ def drawn(char: str, x: float, y: float, color: str) -> str | None:
         return rectangle(x, y, CELL_W, CELL_H / 2, color)
     if char == "▞":
         half_w, half_h = CELL_W / 2, CELL_H / 2
-        return rectangle(x + half_w, y, half_w, half_h, color) + rectangle(
-            x, y + half_h, half_w, half_h, color
-        )
+        return rectangle(x + half_w, y, half_w, half_h, color) + rectangle(x, y + half_h, half_w, half_h, color)
     if 0x2800 <= code <= 0x28FF:
         dots = ""
         for row in range(4):
@@ -159,10 +157,7 @@ def pieces(rows: list[list[tuple[str, Pen]]], front: str, ground: str) -> Iterat
                 elif char != " ":
                     weight = ' font-weight="700"' if pen.bold else ""
                     place = f'x="{x + CELL_W / 2:g}" y="{y + 15.2:g}"'
-                    yield (
-                        1,
-                        f'<text {place} fill="{color}" text-anchor="middle"{weight}>{html.escape(char)}</text>',
-                    )
+                    yield (1, f'<text {place} fill="{color}" text-anchor="middle"{weight}>{html.escape(char)}</text>')
                 if pen.underline:
                     yield 1, rectangle(x, y + 17.5, CELL_W, 1, color)
                 column += 1
@@ -191,9 +186,7 @@ def main() -> None:
     grounds = [pen.ground for row in rows for text, pen in row for _ in text if pen.ground]
     ground = max(set(grounds), key=grounds.count) if grounds else "#101317"
     front = "#232a32" if int(ground[1:3], 16) > 127 else "#d3d9e1"
-    subprocess.run(
-        ["rsvg-convert", "-o", out], input=to_svg(rows, columns, front, ground).encode(), check=True
-    )
+    subprocess.run(["rsvg-convert", "-o", out], input=to_svg(rows, columns, front, ground).encode(), check=True)
 
 
 if __name__ == "__main__":

@@ -21,17 +21,13 @@ from pty_program import PtyProgram
 
 def cpu_of(argv: list[str], env: Mapping[str, str], cwd: str | None = None) -> float:
     """CPU seconds of a command that ends by itself."""
-    process = subprocess.Popen(
-        argv, env=dict(env), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(argv, env=dict(env), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0  # reaped here, not by Popen
     return usage.ru_utime + usage.ru_stime
 
 
-def cpu_to_frame(
-    argv: list[str], env: Mapping[str, str], pattern: str, cwd: str | None
-) -> tuple[float, float]:
+def cpu_to_frame(argv: list[str], env: Mapping[str, str], pattern: str, cwd: str | None) -> tuple[float, float]:
     """(CPU seconds, wall seconds) from the start to the pattern on the screen."""
     terminal = PtyProgram(argv, env, cwd=cwd)
     try:
@@ -54,14 +50,10 @@ def main() -> None:
         cpu_to_frame([eagletui(), "demo"], environment, EIGHT_GPUS, None)  # starts the simulated host
         for _ in range(options.rounds):
             helps.setdefault("eagletui", []).append(cpu_of([eagletui(), "--help"], environment))
-            frames.setdefault("eagletui", []).append(
-                cpu_to_frame([eagletui(), "demo"], environment, EIGHT_GPUS, None)
-            )
+            frames.setdefault("eagletui", []).append(cpu_to_frame([eagletui(), "demo"], environment, EIGHT_GPUS, None))
             for peer in peers:
                 helps.setdefault(peer.name, []).append(cpu_of([peer.argv[0], "--help"], peer.env, peer.cwd))
-                frames.setdefault(peer.name, []).append(
-                    cpu_to_frame(peer.argv, peer.env, peer.full_screen, peer.cwd)
-                )
+                frames.setdefault(peer.name, []).append(cpu_to_frame(peer.argv, peer.env, peer.full_screen, peer.cwd))
     print("| program | --help, CPU s | first whole frame, CPU s | wall s |")
     print("|---|---|---|---|")
     for name, seconds in helps.items():

@@ -85,9 +85,7 @@ def arrivals(rate, servers, service_s, seconds, rng):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--windows", type=int, default=200)
     parser.add_argument("--smoke", action="store_true", help="a few windows: seconds, and no figures to keep")
     options = parser.parse_args()
@@ -105,13 +103,8 @@ def main() -> None:
             return sum(each is not None and abs(each.share) > 0.02 for each in told) / count
 
         few = max(2, windows // 4)
-        found = ", ".join(
-            f"{factor - 1:.0%} at {at:.0%}: {share(few, step=(at, factor)):.2f}" for at, factor in STEPS
-        )
-        print(
-            f"  {world}: none: {share(max(2, windows // (5 if world[0] > 4 else 1))):.3f}; {found}",
-            flush=True,
-        )
+        found = ", ".join(f"{factor - 1:.0%} at {at:.0%}: {share(few, step=(at, factor)):.2f}" for at, factor in STEPS)
+        print(f"  {world}: none: {share(max(2, windows // (5 if world[0] > 4 else 1))):.3f}; {found}", flush=True)
     print("queues that grow, of 60 s: share told by load")
     for servers, service_s in ((8, 1.5), (48, 10.0)):
         shares = []

@@ -50,11 +50,7 @@ def _start() -> Iterator[str]:
     args = {"model_path": "/data/models/Kimi-K2.5", "tp_size": 8, "mem_fraction_static": 0.88}
     args |= {f"some_other_argument_{number}": None for number in range(400)}
     yield line(f"server_args={args!r}")
-    for text in (
-        "Init parallel begin.",
-        "Init parallel ends. elapsed=2.61 s",
-        "Load weight begin. avail mem=94.50 GB",
-    ):
+    for text in ("Init parallel begin.", "Init parallel ends. elapsed=2.61 s", "Load weight begin. avail mem=94.50 GB"):
         second += 3
         yield from (line(text, rank) for rank in range(_RANKS))
     for shard in range(65):
@@ -77,10 +73,7 @@ def _start() -> Iterator[str]:
         yield f"\rCapturing batches (bs={128 - 6 * done} avail_mem=9.70 GB): {done * 5:3}%|{'#' * done}| {done}/20 [00:10<00:10,  1.62s/it]"
     yield "\n"
     yield from (
-        line(
-            "Capture target decode CUDA graph end. elapsed=32.02 s, mem usage=1.61 GB, avail mem=9.19 GB.",
-            rank,
-        )
+        line("Capture target decode CUDA graph end. elapsed=32.02 s, mem usage=1.61 GB, avail mem=9.19 GB.", rank)
         for rank in range(_RANKS)
     )
     yield line(
@@ -170,9 +163,7 @@ def diagnose(path: str) -> dict[str, object]:
 
 def _peak_mib(path: Path) -> float:
     """Peak resident memory of a process that diagnoses the file."""
-    program = (
-        "import sys; sys.path[:0] = sys.argv[2:]; import tracker_speed; tracker_speed.diagnose(sys.argv[1])"
-    )
+    program = "import sys; sys.path[:0] = sys.argv[2:]; import tracker_speed; tracker_speed.diagnose(sys.argv[1])"
     subprocess.run([sys.executable, "-c", program, path, Path(__file__).parent], check=True)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 

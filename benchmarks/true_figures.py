@@ -27,19 +27,13 @@ def apart(each: Compared) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--duration", type=float, default=12.0)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     arguments = parser.parse_args()
     cases = [case for case in (SHORT if arguments.smoke else CASES) if arguments.only in case.name]
-    print(
-        f"{'difference from the truth, %':72}"
-        + "".join(f"{name:>16}" for name in SHOWN)
-        + f"{'lag p99, ms':>13}"
-    )
+    print(f"{'difference from the truth, %':72}" + "".join(f"{name:>16}" for name in SHOWN) + f"{'lag p99, ms':>13}")
     beyond, within, figures = [], 0, 0
     with tempfile.TemporaryDirectory() as directory:
         for number, case in enumerate(cases):

@@ -27,9 +27,7 @@ def _find_sshd() -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "has_sshd: needs a real sshd (the fixtures that start one skip by themselves)"
-    )
+    config.addinivalue_line("markers", "has_sshd: needs a real sshd (the fixtures that start one skip by themselves)")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -82,9 +80,7 @@ def gone() -> Callable[[int], bool]:
 class TableAsker:
     """Answers from tables and keeps what was asked."""
 
-    def __init__(
-        self, *, host_keys: bool = False, answers: list[tuple[str, ...] | None] | None = None
-    ) -> None:
+    def __init__(self, *, host_keys: bool = False, answers: list[tuple[str, ...] | None] | None = None) -> None:
         self.accept = host_keys
         self.answers = list(answers or [])
         self.host_keys: list[HostKeyQuestion] = []
@@ -199,10 +195,7 @@ class Sshd:
         log.close()
         deadline = time.monotonic() + 20
         while True:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", self.port), timeout=2) as probe,
-            ):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as probe:
                 if probe.recv(4) == b"SSH-":
                     return
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -232,12 +225,7 @@ class Sshd:
 
     def shells(self) -> list[int]:
         """What runs in the sessions: children of their sshd processes that are not sshd."""
-        return [
-            child
-            for pid in self.sessions()
-            for child in _children(pid)
-            if not _command(child).startswith("sshd")
-        ]
+        return [child for pid in self.sessions() for child in _children(pid) if not _command(child).startswith("sshd")]
 
     def kill_sessions(self) -> int:
         """SIGKILL to both processes of every session; how many died."""
@@ -249,9 +237,7 @@ class Sshd:
 
 
 def _children(pid: int) -> list[int]:
-    out = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
     return [int(word) for word in out.split()]
 
 
@@ -396,12 +382,7 @@ async def tcp_proxy(sshd: Sshd, make_tcp_proxy) -> TcpProxy:
 def fast_timing() -> Timing:
     """Deadlines and back-off in tenths of seconds."""
     return Timing(
-        greeting_s=3.0,
-        login_s=20.0,
-        keepalive_s=0.5,
-        keepalive_count=2,
-        ping_s=0.2,
-        backoff_s=(0.05, 0.1, 0.2),
+        greeting_s=3.0, login_s=20.0, keepalive_s=0.5, keepalive_count=2, ping_s=0.2, backoff_s=(0.05, 0.1, 0.2)
     )
 
 
@@ -412,9 +393,7 @@ async def make_ssh_transport(fast_timing: Timing, make_asker) -> AsyncIterator[C
 
     made: list[SshTransport] = []
 
-    def make(
-        target: SshTarget, asker: TableAsker | None = None, timing: Timing | None = None
-    ) -> SshTransport:
+    def make(target: SshTarget, asker: TableAsker | None = None, timing: Timing | None = None) -> SshTransport:
         made.append(SshTransport("gpu1", target, asker or make_asker(), timing=timing or fast_timing))
         return made[-1]
 

@@ -18,7 +18,7 @@ import click
 
 from tui import __version__
 from tui.commands.output import emit, say
-from tui.core.errors import EagletuiError, UsageError, of_system
+from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.text import one_line, sanitize
 
 EXIT_INTERRUPTED = 130
@@ -102,15 +102,11 @@ class _Above(click.ParamType[float]):
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
-set_option = click.option(
-    "--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus."
-)
+set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
 resume_option = click.option(
     "--resume", is_flag=True, help="Go on with the newest unfinished one of this name on that host."
 )
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins."
-)
+seed_option = click.option("--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins.")
 timeout_option = click.option("--timeout", type=_Seconds(), metavar="S", help="Seconds to wait.")
 
 
@@ -121,9 +117,7 @@ timeout_option = click.option("--timeout", type=_Seconds(), metavar="S", help="S
     subcommand_metavar="[HOST | COMMAND [ARGS]...]",
 )
 @click.option(
-    "--profiles",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Look here for profiles first.",
+    "--profiles", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Look here for profiles first."
 )
 @click.version_option(__version__, prog_name="eagletui")
 @click.pass_context
@@ -141,9 +135,7 @@ def _open_panel(host: str | None, profiles: Path | None) -> int:
     # It is drawn on standard error.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
-            "the panel needs a terminal",
-            "for scripts there are eagletui launch, ps, wait, logs",
-            slug="no_terminal",
+            "the panel needs a terminal", "for scripts there are eagletui launch, ps, wait, logs", slug=Slug.NO_TERMINAL
         )
     from tui.core.config import default_host
 
@@ -170,9 +162,7 @@ def demo(profiles: Path | None) -> int:
 @cli.command()
 @click.argument("host", required=False)
 @click.option("--watch", is_flag=True, help="Go on, one sample a second.")
-@click.option(
-    "--file", "file", type=click.Path(path_type=Path), help="Read saved `nvidia-smi --format=csv` output."
-)
+@click.option("--file", "file", type=click.Path(path_type=Path), help="Read saved `nvidia-smi --format=csv` output.")
 @click.option("--query", metavar="LIST", help="Columns of the file, where it has no header.")
 @json_option
 def gpus(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
@@ -209,9 +199,7 @@ def list_profiles(directory: Path | None, as_json: bool) -> int:
 @host_option
 @json_option
 @click.pass_obj
-def show_profile(
-    directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
-) -> int:
+def show_profile(directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool) -> int:
     """The command that would run."""
     from tui.commands.servers import profiles_show
 
@@ -281,12 +269,7 @@ def wait(run: str, until: str, timeout: float | None, host: str | None, as_json:
 @click.argument("run")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--grace",
-    type=_Seconds(),
-    metavar="S",
-    default=20.0,
-    show_default=True,
-    help="Seconds to drain before more.",
+    "--grace", type=_Seconds(), metavar="S", default=20.0, show_default=True, help="Seconds to drain before more."
 )
 @host_option
 @json_option
@@ -336,11 +319,7 @@ def diagnose(what: str, follow: bool, host: str | None, as_json: bool) -> int:
 
 def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose among stored results."""
-    for name, text in (
-        ("profile", "Of this launch profile."),
-        ("bench", "Of this bench."),
-        ("host", "Of H."),
-    ):
+    for name, text in (("profile", "Of this launch profile."), ("bench", "Of this bench."), ("host", "Of H.")):
         command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
     return json_option(command)
 
@@ -348,9 +327,7 @@ def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
 @cli.group(invoke_without_command=True)
 @click.pass_context
 @_chosen
-def results(
-    ctx: click.Context, host: str | None, bench: str | None, profile: str | None, as_json: bool
-) -> None:
+def results(ctx: click.Context, host: str | None, bench: str | None, profile: str | None, as_json: bool) -> None:
     """What was measured: list, import, export."""
     if ctx.invoked_subcommand is None:
         from tui.commands.results import results_list
@@ -399,7 +376,7 @@ def measured_server(command: Callable[..., int]) -> Callable[..., int]:
 def bench(ctx: click.Context) -> None:
     """Measure a running server with the bench profile NAME; `eagletui bench NAME --help` has the options."""
     if ctx.invoked_subcommand is None:
-        raise UsageError("which bench profile?", "eagletui profiles lists them", slug="unknown_profile")
+        raise UsageError("which bench profile?", "eagletui profiles lists them", slug=Slug.UNKNOWN_PROFILE)
 
 
 @bench.command(name=_MEASURE, hidden=True)
@@ -440,9 +417,7 @@ def verify_bench(
 
 @bench.command(name="aa")
 @click.argument("name")
-@click.option(
-    "--bench", "bench_name", metavar="BENCH", required=True, help="Measure with this bench profile."
-)
+@click.option("--bench", "bench_name", metavar="BENCH", required=True, help="Measure with this bench profile.")
 @click.option(
     "--pairs",
     type=click.IntRange(2, 1000),
@@ -500,10 +475,7 @@ def experiment(
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 @click.option("--rate", type=_Above(), metavar="R", help="At so many requests a second alone.")
 @click.option(
-    "--margin",
-    type=_Above(100),
-    metavar="%",
-    help="What counts as equivalent: 2, or what an experiment planned.",
+    "--margin", type=_Above(100), metavar="%", help="What counts as equivalent: 2, or what an experiment planned."
 )
 @host_option
 @json_option
@@ -531,12 +503,8 @@ def compare(
 @click.option("--base-tok-s", type=_Above(_MAX_FIGURE), metavar="X", help="The baseline's rate of one user.")
 @click.option("--verify-ms", type=_Above(_MAX_FIGURE), metavar="Y", help="One verify step.")
 @click.option("--draft-ms", type=_Above(_MAX_FIGURE, zero=True), metavar="Z", help="The drafts of one cycle.")
-@click.option(
-    "--accept-len", type=_Above(_MAX_FIGURE), metavar="T", help="Tokens a cycle, bonus token counted."
-)
-@click.option(
-    "--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce."
-)
+@click.option("--accept-len", type=_Above(_MAX_FIGURE), metavar="T", help="Tokens a cycle, bonus token counted.")
+@click.option("--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 @host_option
 @json_option
@@ -554,9 +522,7 @@ def breakeven(
     """Whether speculation pays: from two results, from figures, or as an estimate from a baseline's sweep alone."""
     from tui.commands.verdicts import breakeven_command
 
-    return breakeven_command(
-        results, base_tok_s, verify_ms, draft_ms, accept_len, layers, concurrency, host, as_json
-    )
+    return breakeven_command(results, base_tok_s, verify_ms, draft_ms, accept_len, layers, concurrency, host, as_json)
 
 
 @results.command(name="export")
@@ -624,7 +590,7 @@ def _fault(error: Exception) -> EagletuiError:
     return EagletuiError(
         f"{type(error).__name__}{where}: {one_line(str(error))}",
         "this is a fault of eagletui, please report it",
-        slug="internal",
+        slug=Slug.INTERNAL,
     )
 
 
@@ -639,7 +605,7 @@ def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
         text = " ".join(error.format_message().split()).rstrip(".")
         return _fail(UsageError(text, "see eagletui --help"), as_json)
     except (KeyboardInterrupt, click.Abort):
-        interrupted = EagletuiError("interrupted", "runs on the host go on", slug="interrupted")
+        interrupted = EagletuiError("interrupted", "runs on the host go on", slug=Slug.INTERRUPTED)
         _fail(interrupted, as_json)
         return EXIT_INTERRUPTED
     except EagletuiError as error:
@@ -648,7 +614,7 @@ def _guarded(command: Callable[[], int | None], as_json: bool) -> int:
         return 0
     except UnicodeEncodeError as error:
         bad = one_line(error.object[max(0, error.start - 20) : error.end + 20], 60)
-        what = UsageError(f"{bad!r} is not valid UTF-8", "type it anew", slug="bad_value")
+        what = UsageError(f"{bad!r} is not valid UTF-8", "type it anew", slug=Slug.BAD_VALUE)
         return _fail(what, as_json)
     except OSError as error:
         return _fail(of_system(error), as_json)

@@ -39,9 +39,7 @@ class Shell:
     def at(cls, home: Path, **extra: str) -> "Shell":
         (home / "profiles").mkdir(parents=True)
         (home / "profiles" / "quick.toml").write_text(QUICK)
-        env = {
-            name: value for name, value in os.environ.items() if not name.startswith(("EAGLETUI_", "XDG_"))
-        }
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("EAGLETUI_", "XDG_"))}
         env |= {"HOME": str(home), "EAGLETUI_HOME": str(home / "eagletui"), **extra}
         env["PYTHONPATH"] = str(Path(__file__).parents[2])
         return cls(home, env)
@@ -85,15 +83,9 @@ def free_port() -> int:
 
 def test_the_document_has_flat_figures_and_every_run(shell):
     with truth_server(speculate=1, chunk=3, tokens=19) as (port, _):
-        said = shell.json(
-            "bench", "quick", "--url", f"127.0.0.1:{port}", code=1
-        )  # half a second is too short
+        said = shell.json("bench", "quick", "--url", f"127.0.0.1:{port}", code=1)  # half a second is too short
     flat_keys = set(
-        flat(
-            Result(
-                "x", "b", "2026-11-29T00:00:00Z", Tool("t"), MeasuredServer("h"), Load("closed", 1, None, "d")
-            )
-        )
+        flat(Result("x", "b", "2026-11-29T00:00:00Z", Tool("t"), MeasuredServer("h"), Load("closed", 1, None, "d")))
     )
     assert set(said) == flat_keys | {"results", "error"}
     assert said["error"] is None
@@ -107,11 +99,7 @@ def test_the_document_has_flat_figures_and_every_run(shell):
     assert said["per_user_tok_s"] == pytest.approx((one + two) / 2)
     for run in said["results"]:
         record = run["record"]
-        assert (
-            record["counts"]["output_tokens"]
-            == record["counts"]["server_output_tokens"]
-            == run["output_tokens"]
-        )
+        assert record["counts"]["output_tokens"] == record["counts"]["server_output_tokens"] == run["output_tokens"]
         assert {guard["id"] for guard in record["guards"]} == set(said["guards"])
         assert "hush-hush" not in json.dumps(record)
     stored = shell.json("results", "list")
@@ -176,9 +164,7 @@ def test_a_server_that_dies_leaves_what_was_measured(shell):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """(shell, the first of two ready servers with one GPU each, the second)."""
-    shell = Shell.at(
-        tmp_path_factory.mktemp("home") / "home", EAGLETUI_DEMO_SPEED="2000", EAGLETUI_HOST="demo"
-    )
+    shell = Shell.at(tmp_path_factory.mktemp("home") / "home", EAGLETUI_DEMO_SPEED="2000", EAGLETUI_HOST="demo")
     servers = []
     for gpu in (0, 1):
         said = shell.json(
@@ -217,10 +203,7 @@ def test_a_server_of_ours_is_measured_as_its_model_says(demo):
     assert said["accept_length"] is None
     record = said["results"][0]["record"]
     assert len(record["server"]["gpus"]) == 1
-    assert (
-        record["server"]["args"]["port"] == record["server"]["sets"]["port"]
-        or record["server"]["args"]["port"]
-    )
+    assert record["server"]["args"]["port"] == record["server"]["sets"]["port"] or record["server"]["args"]["port"]
     assert record["throughput"]["output_tok_s_per_gpu"] == record["throughput"]["output_tok_s"]
     assert record["gpu"]["power_w"] > 0
 

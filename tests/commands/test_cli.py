@@ -82,9 +82,7 @@ class Shell:
             [*ME, *args], cwd=self.cwd, env={k: v for k, v in env.items() if v is not None}, **piped | options
         )
 
-    def __call__(
-        self, *args: str | bytes, input: bytes | None = None, timeout: float = 90, **options: Any
-    ) -> Done:
+    def __call__(self, *args: str | bytes, input: bytes | None = None, timeout: float = 90, **options: Any) -> Done:
         if input is not None:
             options["stdin"] = subprocess.PIPE
         process = self.start(*args, **options)
@@ -110,9 +108,7 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A user whose simulated host runs, ended with the module."""
-    shell = Shell(
-        tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"), EAGLETUI_DEMO_SPEED="2000"
-    )
+    shell = Shell(tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"), EAGLETUI_DEMO_SPEED="2000")
     yield shell
     code = "import asyncio; from tui.demo.client import stop_demo; asyncio.run(stop_demo())"
     subprocess.run([sys.executable, "-c", code], env=shell.env, check=True, timeout=60)
@@ -150,9 +146,7 @@ def test_help_imports_nothing_heavy(shell: Shell) -> None:
         "heavy = {'textual', 'rich', 'asyncssh', 'asyncio', 'pydantic', 'tui.core.server.session'} & set(sys.modules)\n"
         "sys.exit(f'{code} {heavy}')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=shell.env, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=shell.env, timeout=60)
     assert done.stderr == "0 set()\n"
     for name in ("gpus", "profiles", "launch", "ps", "wait", "stop", "logs", "diagnose", "doctor", "paths"):
         assert f"\n  {name} " in done.stdout
@@ -197,15 +191,7 @@ def test_gpus_of_a_saved_file(shell: Shell) -> None:
     found = shell("gpus", "--file", str(saved), "--json").json
     assert (found["samples"], found["error"]) == (1, None)
     gpu = found["gpus"][0]
-    assert list(gpu)[:7] == [
-        "index",
-        "name",
-        "uuid",
-        "bus_id",
-        "mem_used_mib",
-        "mem_total_mib",
-        "mem_reserved_mib",
-    ]
+    assert list(gpu)[:7] == ["index", "name", "uuid", "bus_id", "mem_used_mib", "mem_total_mib", "mem_reserved_mib"]
     assert (gpu["mem_used_mib"], gpu["util_pct"]) == (12.0, None)
     saved.write_text("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
     failed = shell("gpus", "--file", str(saved), "--json")
@@ -247,18 +233,14 @@ def test_gpus_of_a_saved_file(shell: Shell) -> None:
         (["logs", b"local:/\xff"], 2, "bad_value"),
     ],
     ids=lambda value: (
-        None
-        if not isinstance(value, list)
-        else b" ".join(map(os.fsencode, value))[:30].decode("ascii", "replace")
+        None if not isinstance(value, list) else b" ".join(map(os.fsencode, value))[:30].decode("ascii", "replace")
     ),
 )
 def test_a_wrong_word_is_one_line(shell: Shell, args: list[str | bytes], code: int, slug: str) -> None:
     shell(*args, "--json").refused(code, slug)
 
 
-@pytest.mark.parametrize(
-    ("args", "code"), [(["gpu1"], 2), (["stop", "nosuch"], 2), (["gpus", "nosuch.invalid"], 3)]
-)
+@pytest.mark.parametrize(("args", "code"), [(["gpu1"], 2), (["stop", "nosuch"], 2), (["gpus", "nosuch.invalid"], 3)])
 def test_a_person_reads_it_on_stderr_alone(shell: Shell, args: list[str], code: int) -> None:
     said = shell(*args)
     assert (said.code, said.out) == (code, b"")
@@ -268,15 +250,7 @@ def test_a_person_reads_it_on_stderr_alone(shell: Shell, args: list[str], code: 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "x =",
-        "default_host = 3",
-        "hosts = 3",
-        "[hosts.demo]\nssh = 'x'",
-        '"\\u001b[31m" = 1',
-        "a" + "[" * 5000,
-        b"\xff",
-    ],
+    ["x =", "default_host = 3", "hosts = 3", "[hosts.demo]\nssh = 'x'", '"\\u001b[31m" = 1', "a" + "[" * 5000, b"\xff"],
 )
 def test_a_broken_config_is_one_line(shell: Shell, text: str | bytes) -> None:
     config = shell.home / "eagletui" / "config" / "config.toml"
@@ -294,9 +268,7 @@ def test_homes_that_cannot_be(shell: Shell) -> None:
     nowhere = {"EAGLETUI_HOME": "~nosuchuser/x"}
     shell("paths", "--json", env=nowhere).refused(2, "bad_config")
     # A relative one is meant from here; the simulated host would look for it elsewhere.
-    assert shell("paths", "--json", env={"EAGLETUI_HOME": "rel"}).json["state"] == str(
-        shell.cwd / "rel" / "state"
-    )
+    assert shell("paths", "--json", env={"EAGLETUI_HOME": "rel"}).json["state"] == str(shell.cwd / "rel" / "state")
     no_home = {"HOME": None, "EAGLETUI_HOME": None}
     assert Path(shell("paths", "--json", env=no_home).json["state"]).is_absolute()
     (shell.cwd / "file").touch()
@@ -383,9 +355,7 @@ def test_secrets_never_leave_with_a_log(shell: Shell) -> None:
 def test_a_terminal_gets_no_escape_sequence(shell: Shell) -> None:
     (shell.cwd / "x.log").write_bytes(HOSTILE)
     # Nobody sits there: it is printed.
-    program = (
-        "import os, sys; os.dup2(os.open(os.devnull, os.O_RDONLY), 0); os.execv(sys.executable, sys.argv[1:])"
-    )
+    program = "import os, sys; os.dup2(os.open(os.devnull, os.O_RDONLY), 0); os.execv(sys.executable, sys.argv[1:])"
     with Terminal(shell, program=[sys.executable, "-c", program, *ME, "logs", "./x.log"]) as terminal:
         shown = terminal.read_to_end()
     assert b"\x1b" not in shown
@@ -461,13 +431,9 @@ def test_a_program_that_ends_at_once(
     assert list(row) == ROW_KEYS
 
 
-def test_a_silent_program_is_waited_for_and_stopped(
-    shell: Shell, command: Callable[..., str], port: str
-) -> None:
+def test_a_silent_program_is_waited_for_and_stopped(shell: Shell, command: Callable[..., str], port: str) -> None:
     """A log without a byte: whatever asks for the state must not wait for the first line."""
-    run = shell("launch", command("silent", "sh", "-c", "exec sleep 300"), "--set", port, "--json").json[
-        "run"
-    ]
+    run = shell("launch", command("silent", "sh", "-c", "exec sleep 300"), "--set", port, "--json").json["run"]
     now = shell("wait", run, "--timeout", "0", "--json")
     assert (now.code, now.json["error"], now.json["outcome"]) == (4, "timeout", "starting")
     assert shell("wait", run[-6:], "--for", "exit", "--timeout", "0").code == 4
@@ -504,12 +470,8 @@ def test_a_silent_program_is_waited_for_and_stopped(
     assert shell("diagnose", run, "--json").json["outcome"] == "stopped"  # its log says nothing of it
 
 
-def test_ctrl_c_ends_the_waiting_and_not_the_run(
-    shell: Shell, command: Callable[..., str], port: str
-) -> None:
-    run = shell("launch", command("going", "sh", "-c", "echo up; sleep 300"), "--set", port, "--json").json[
-        "run"
-    ]
+def test_ctrl_c_ends_the_waiting_and_not_the_run(shell: Shell, command: Callable[..., str], port: str) -> None:
+    run = shell("launch", command("going", "sh", "-c", "echo up; sleep 300"), "--set", port, "--json").json["run"]
     for args in (["wait", run], ["wait", run, "--json"], ["logs", run, "-f"]):
         process = shell.start(*args)
         reader = Reader(process)
@@ -549,10 +511,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(
 
 def test_a_server_from_launch_to_stop(demo: Shell, port: str) -> None:
     # Two shells at the same moment: one server, and one refusal that says why.
-    both = [
-        demo.start("launch", "kimi-k2.5-eagle3-mem088", "--host", "demo", "--set", port, "--json")
-        for _ in "12"
-    ]
+    both = [demo.start("launch", "kimi-k2.5-eagle3-mem088", "--host", "demo", "--set", port, "--json") for _ in "12"]
     answers = [json.loads(process.communicate(timeout=90)[0]) for process in both]
     launched = [answer for answer in answers if answer["error"] is None]
     refused = [answer["error"] for answer in answers if answer["error"] is not None]
@@ -565,10 +524,7 @@ def test_a_server_from_launch_to_stop(demo: Shell, port: str) -> None:
     ready = demo("wait", run, "--json")
     assert (ready.code, ready.json["outcome"], ready.json["phase"]) == (0, "ready", "ready")
     assert demo("wait", run[-6:], "--timeout", "0", "--json").code == 0  # however short the patience
-    assert (
-        demo("wait", run, "--for", "exit", "--timeout", "0", "--json").refused(4, "timeout")["outcome"]
-        == "ready"
-    )
+    assert demo("wait", run, "--for", "exit", "--timeout", "0", "--json").refused(4, "timeout")["outcome"] == "ready"
     row = demo.row(run, "demo")
     assert list(row) == ROW_KEYS
     assert (row["outcome"], row["phase"], row["cause"], row["exit_code"]) == ("ready", "ready", None, None)
@@ -622,9 +578,7 @@ def test_a_failing_launch_says_what_to_run_instead(demo: Shell, port: str) -> No
     assert told.json["diagnosis"]["set"]
 
     sets = [word for word in words if "=" in word]
-    shown = demo(
-        "profiles", "show", "kimi-k2.5-eagle3-mem076", *(f"--set={each}" for each in sets), "--json"
-    ).json
+    shown = demo("profiles", "show", "kimi-k2.5-eagle3-mem076", *(f"--set={each}" for each in sets), "--json").json
     fraction = float(shown["argv"][shown["argv"].index("--mem-fraction-static") + 1])
     assert 0.84 <= fraction <= 0.9
     # What a boolean change says must be a boolean again when it is typed.
@@ -713,9 +667,7 @@ class Terminal:
 def wait_for_children(pid: int) -> None:
     """Until a command has a shell of its own at work, so that it is past its start."""
     end = time.monotonic() + 60
-    while not subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False
-    ).stdout.split():
+    while not subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False).stdout.split():
         if time.monotonic() > end:
             pytest.fail("it starts nothing")
         time.sleep(0.05)
@@ -739,8 +691,7 @@ def asks(shell: Shell, what: str) -> Terminal:
 
 
 @pytest.mark.parametrize(
-    ("typed", "accepted"),
-    [(b"yes\n", True), (b"y\n", False), (b"\n", False), (b"\x04", False), (b" YES \n", True)],
+    ("typed", "accepted"), [(b"yes\n", True), (b"y\n", False), (b"\n", False), (b"\x04", False), (b" YES \n", True)]
 )
 def test_only_yes_accepts_a_host_key(shell: Shell, typed: bytes, accepted: bool) -> None:
     with asks(shell, "key") as terminal:
@@ -812,12 +763,7 @@ def test_an_unknown_host_is_asked_about_once(shell: Shell, sshd: Any) -> None:
 def test_nobody_is_asked_without_a_terminal(shell: Shell) -> None:
     for what in ("key", "prompt"):
         done = subprocess.run(
-            [sys.executable, "-c", ASKS, what],
-            capture_output=True,
-            text=True,
-            env=shell.env,
-            input="yes\n",
-            timeout=60,
+            [sys.executable, "-c", ASKS, what], capture_output=True, text=True, env=shell.env, input="yes\n", timeout=60
         )
         assert done.stdout in ("answered False\n", "answered None\n")
         assert done.stderr == ""

@@ -8,16 +8,7 @@ import pytest
 
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import SilentAsker
-from tui.core.model.measured import (
-    Load,
-    MeasuredServer,
-    Result,
-    SpecConfig,
-    Speculation,
-    Throughput,
-    Tool,
-    Window,
-)
+from tui.core.model.measured import Load, MeasuredServer, Result, SpecConfig, Speculation, Throughput, Tool, Window
 from tui.core.server.session import HostSession, open_session
 from tui.demo.client import stop_demo
 
@@ -54,14 +45,7 @@ def _launch(
             started_at=(begin + timedelta(seconds=61 * number)).isoformat(),
             tool=Tool("eagletui"),
             server=MeasuredServer(
-                host,
-                profile,
-                run_id,
-                begin.isoformat(),
-                model=model,
-                spec=spec,
-                version="0.5.23",
-                **server,
+                host, profile, run_id, begin.isoformat(), model=model, spec=spec, version="0.5.23", **server
             ),
             load=Load("closed", concurrency, None, dataset, "5ha", output_len=512),
             run_index=number,

@@ -36,11 +36,7 @@ def test_a_host_entry_is_read(home):
         'env = { HF_HOME = "/data/hf" }\n',
     )
     entry = config.load_settings().host("gpu1")
-    assert (entry.ssh, entry.python, entry.env) == (
-        "tuner@10.0.0.1",
-        "/opt/sglang/bin/python",
-        {"HF_HOME": "/data/hf"},
-    )
+    assert (entry.ssh, entry.python, entry.env) == ("tuner@10.0.0.1", "/opt/sglang/bin/python", {"HF_HOME": "/data/hf"})
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,7 @@ class Server:
         end = time.monotonic() + deadline_s
         while text not in self.log:
             if self.process.poll() is not None and text not in self.log:
-                pytest.fail(
-                    f"the server ended ({self.process.returncode}) without {text!r}:\n{self.log[-3000:]}"
-                )
+                pytest.fail(f"the server ended ({self.process.returncode}) without {text!r}:\n{self.log[-3000:]}")
             if time.monotonic() > end:
                 pytest.fail(f"no {text!r} within {deadline_s} s:\n{self.log[-3000:]}")
             time.sleep(0.02)
@@ -119,14 +117,7 @@ class Launcher:
         shell = place.shell_env(self.directory, f"{os.getpid()} {process_start(os.getpid())}")
         with open(log, "wb") as output:
             process = subprocess.Popen(
-                [
-                    str(self.directory / "bin" / "python3"),
-                    "-m",
-                    "sglang.launch_server",
-                    *words,
-                    "--port",
-                    str(number),
-                ],
+                [str(self.directory / "bin" / "python3"), "-m", "sglang.launch_server", *words, "--port", str(number)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -253,7 +253,5 @@ async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_label() -> None:
     assert demo_label({}) == "SIMULATED, loading ×20, seed 1"
-    assert (
-        demo_label({"EAGLETUI_DEMO_SPEED": "5", "EAGLETUI_DEMO_SEED": "3"}) == "SIMULATED, loading ×5, seed 3"
-    )
+    assert demo_label({"EAGLETUI_DEMO_SPEED": "5", "EAGLETUI_DEMO_SEED": "3"}) == "SIMULATED, loading ×5, seed 3"
     assert demo_env({"EAGLETUI_DEMO_SEED": "4"}) == {"EAGLETUI_DEMO_SPEED": "20", "EAGLETUI_DEMO_SEED": "4"}

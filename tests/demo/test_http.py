@@ -16,12 +16,8 @@ from tui.demo import model
 from tui.demo.engine import Engine, Request
 from tui.demo.output import Output
 
-SHAPES = json.loads(
-    (Path(__file__).parents[1] / "data" / "demo" / "shapes_0_5_23.json").read_text(encoding="utf-8")
-)
-PROMPT = (
-    "Explain in a few sentences how a compiler turns source text into machine code, and where time is lost."
-)
+SHAPES = json.loads((Path(__file__).parents[1] / "data" / "demo" / "shapes_0_5_23.json").read_text(encoding="utf-8"))
+PROMPT = "Explain in a few sentences how a compiler turns source text into machine code, and where time is lost."
 
 
 def _keys(value: Any) -> Any:
@@ -35,14 +31,7 @@ def _keys(value: Any) -> Any:
 @pytest.fixture
 def plain(launch: Any) -> Any:
     server = launch(
-        [
-            *launch.base,
-            "--mem-fraction-static",
-            "0.84",
-            "--cuda-graph-max-bs-decode",
-            "128",
-            "--enable-metrics",
-        ]
+        [*launch.base, "--mem-fraction-static", "0.84", "--cuda-graph-max-bs-decode", "128", "--enable-metrics"]
     )
     server.wait_ready()
     return server
@@ -79,13 +68,9 @@ def test_answers_have_the_recorded_keys(plain: Any) -> None:
     assert _keys(plain.json("GET", "/v1/loads")) == SHAPES["v1_loads"]
     messages = [{"role": "user", "content": PROMPT}]
     assert (
-        _keys(plain.json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 5}))
-        == SHAPES["v1_chat"]
+        _keys(plain.json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 5})) == SHAPES["v1_chat"]
     )
-    assert (
-        _keys(plain.json("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 5}))
-        == SHAPES["v1_completions"]
-    )
+    assert _keys(plain.json("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 5})) == SHAPES["v1_completions"]
     info = plain.json("GET", "/server_info")
     assert sorted(info) == SHAPES["server_info"]
     assert sorted(info["internal_states"][0]) == SHAPES["server_info_state"]
@@ -93,9 +78,7 @@ def test_answers_have_the_recorded_keys(plain: Any) -> None:
     assert _keys(info["internal_states"][0]["memory_usage"]) == SHAPES["server_info_memory"]
     assert info["version"] == "0.5.23"
     assert info["mem_fraction_static"] == 0.84
-    assert (
-        info["max_total_num_tokens"] == info["internal_states"][0]["memory_usage"]["token_capacity"] > 50_000
-    )
+    assert info["max_total_num_tokens"] == info["internal_states"][0]["memory_usage"]["token_capacity"] > 50_000
 
 
 def test_speculative_answers_have_the_recorded_keys(eagle: Any) -> None:
@@ -118,11 +101,7 @@ def test_streams_have_the_recorded_frames(plain: Any) -> None:
     for before, after in itertools.pairwise(frames):
         assert after["text"].startswith(before["text"])
     for path, body, shape in (
-        (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": PROMPT}]},
-            SHAPES["v1_chat_stream"],
-        ),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}]}, SHAPES["v1_chat_stream"]),
         ("/v1/completions", {"prompt": PROMPT}, SHAPES["v1_completions_stream"]),
     ):
         body |= {"max_tokens": 6, "stream_options": {"include_usage": True}}
@@ -133,9 +112,7 @@ def test_streams_have_the_recorded_frames(plain: Any) -> None:
         assert _keys(frames[-1]) == shape["last"]
         assert frames[-1]["usage"]["completion_tokens"] == 6
         assert frames[-2]["choices"][0]["finish_reason"] == "length"
-        assert (
-            "usage" not in plain.frames(path, {**body, "stream_options": {}})[-1] or path == "/v1/completions"
-        )
+        assert "usage" not in plain.frames(path, {**body, "stream_options": {}})[-1] or path == "/v1/completions"
 
 
 CHAT = {
@@ -149,9 +126,7 @@ CHAT = {
 def test_a_chat_says_what_speculation_did_where_it_is_asked_for(eagle: Any) -> None:
     (said,) = [f["sglext"] for f in eagle.frames("/v1/chat/completions", CHAT) if "sglext" in f]
     details = said["spec_tokens_details"]
-    assert (
-        details["spec_num_correct_drafts"] + details["spec_verify_ct"] >= 39
-    )  # the first token is prefill's
+    assert details["spec_num_correct_drafts"] + details["spec_verify_ct"] >= 39  # the first token is prefill's
     assert details["spec_num_proposed_drafts"] == 3 * details["spec_verify_ct"]
     unasked = {**CHAT, "return_spec_tokens_details": False}
     assert not any("sglext" in frame for frame in eagle.frames("/v1/chat/completions", unasked))
@@ -202,9 +177,7 @@ def test_not_ready_before_the_warm_up_is_over(launch: Any) -> None:
     server.wait_for("Application startup complete.")
     server.wait_for("Uvicorn running")
     if "fired up" not in server.log:
-        states = {
-            path: server.call("GET", path)[0] for path in ("/health", "/ready", "/model_info", "/v1/models")
-        }
+        states = {path: server.call("GET", path)[0] for path in ("/health", "/ready", "/model_info", "/v1/models")}
         if "fired up" not in server.log:
             assert states == {"/health": 503, "/ready": 503, "/model_info": 200, "/v1/models": 200}
     server.wait_ready()
@@ -215,12 +188,7 @@ def test_not_ready_before_the_warm_up_is_over(launch: Any) -> None:
 
 
 def test_counters_equal_what_was_sent(eagle: Any) -> None:
-    names = (
-        "generation_tokens_total",
-        "prompt_tokens_total",
-        "spec_verify_calls_total",
-        "num_requests_total",
-    )
+    names = ("generation_tokens_total", "prompt_tokens_total", "spec_verify_calls_total", "num_requests_total")
     before = {name: _metric(eagle, name) for name in names}
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         texts = [f"{PROMPT} Part {n}." for n in range(6)]
@@ -349,9 +317,7 @@ async def test_average_step_is_the_models_whatever_the_event_loop_does(tmp_path:
 async def test_wrong_drafts_change_the_text_from_some_token_on(tmp_path: Path) -> None:
     said = []
     for wrong in (0.0, 0.02, 0.02):
-        config = model.Config(
-            True, 8, 0.88, 48, speculative=True, steps=3, draft_tokens=4, wrong_drafts=wrong
-        )
+        config = model.Config(True, 8, 0.88, 48, speculative=True, steps=3, draft_tokens=4, wrong_drafts=wrong)
         engine = Engine(config, _Silent(8, tmp_path), seed=1, configuration="x", launch=len(said))
         engine._until = lambda due: asyncio.sleep(0, due)  # type: ignore[method-assign]
         done = asyncio.Event()

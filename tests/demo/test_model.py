@@ -59,9 +59,7 @@ def test_speculation_loses_and_by_how_much() -> None:
     base, spec = model.Config(True, 8, 0.84, 128), _eagle(0.88)
     cycle_s = spec.decode_step_s(1)
     assert cycle_s == pytest.approx(0.032)
-    assert cycle_s / base.decode_step_s(1) == pytest.approx(
-        2.864, abs=0.01
-    )  # break-even with the draft's cost
+    assert cycle_s / base.decode_step_s(1) == pytest.approx(2.864, abs=0.01)  # break-even with the draft's cost
     assert 0.030 / base.decode_step_s(1) == pytest.approx(2.685, abs=0.005)  # and without
     assert model.expected_accept_length(3) == pytest.approx(2.31, abs=0.005)
     for users in (1, 4, 16):
@@ -84,9 +82,7 @@ def test_drawn_accept_length_is_the_stated_one() -> None:
 def test_simulated_accept_length_and_a_draft_of_the_wrong_kind() -> None:
     rng = random.Random(3)
     forced = _eagle(0.88, simulated_accept=2.5)
-    assert statistics.fmean(1 + forced.draw_accepted(rng, 1.0) for _ in range(20_000)) == pytest.approx(
-        2.5, abs=0.02
-    )
+    assert statistics.fmean(1 + forced.draw_accepted(rng, 1.0) for _ in range(20_000)) == pytest.approx(2.5, abs=0.02)
     assert _eagle(0.88, matching_draft=False).draw_accepted(rng, 1.0) == 0
 
 
@@ -97,10 +93,7 @@ def test_launch_and_run_noise_have_the_stated_spread() -> None:
     assert statistics.stdev(runs) == pytest.approx(0.004, rel=0.06)
     assert abs(statistics.fmean(launches)) < 0.001
     assert model.launch_factor(1, "c", 1) == model.launch_factor(1, "c", 1)
-    assert (
-        len({model.launch_factor(1, "c", 1), model.launch_factor(2, "c", 1), model.launch_factor(1, "d", 1)})
-        == 3
-    )
+    assert len({model.launch_factor(1, "c", 1), model.launch_factor(2, "c", 1), model.launch_factor(1, "d", 1)}) == 3
 
 
 def test_paired_launches_show_the_effect_on_most_seeds() -> None:

@@ -26,11 +26,7 @@ READY = "The server is fired up and ready to roll!"
         ),
         ("kimi-k2.5-flashinfer-fusion", "Unsupported architecture", "Capture target decode CUDA graph begin"),
         ("kimi-k2.5-nccl-tree", "NCCL error: invalid usage", "Capture target decode CUDA graph begin"),
-        (
-            "kimi-k2.5-symm-mem",
-            "no kernel image is available for execution on the device",
-            "Init parallel begin",
-        ),
+        ("kimi-k2.5-symm-mem", "no kernel image is available for execution on the device", "Init parallel begin"),
         (
             "kimi-k2.5-ep-a2a",
             "AssertionError: The 'flashinfer' A2A backend with moe_runner_backend='marlin' is not supported on sm_120",
@@ -40,9 +36,7 @@ READY = "The server is fired up and ready to roll!"
 )
 def test_a_dead_end_dies_for_its_own_reason(launch: Any, profile: str, said: str, stage: str) -> None:
     server = launch.profile(profile)
-    assert (
-        server.wait_exit() == 137
-    )  # as when a scheduler fails on a real host: the main process kills itself
+    assert server.wait_exit() == 137  # as when a scheduler fails on a real host: the main process kills itself
     log = server.log
     assert READY not in log
     assert stage in log
@@ -71,9 +65,7 @@ def test_the_others_start(launch: Any, profile: str) -> None:
     assert server.wait_exit() == 0
 
 
-@pytest.mark.parametrize(
-    ("fraction", "starts"), [("0.83", False), ("0.84", True), ("0.90", True), ("0.91", False)]
-)
+@pytest.mark.parametrize(("fraction", "starts"), [("0.83", False), ("0.84", True), ("0.90", True), ("0.91", False)])
 def test_window_with_the_draft_model_on_board(launch: Any, fraction: str, starts: bool) -> None:
     server = launch([*launch.eagle, "--mem-fraction-static", fraction])
     if starts:
@@ -143,10 +135,7 @@ def test_one_gpu_has_no_rank_tags(launch: Any) -> None:
     [
         (["--no-such-flag", "3"], "error: unrecognized arguments: --no-such-flag 3"),
         (["--cuda-graph-max-bs", "128"], "error: ambiguous option: --cuda-graph-max-bs could match"),
-        (
-            ["--mem-fraction-static", "much"],
-            "error: argument --mem-fraction-static: invalid float value: 'much'",
-        ),
+        (["--mem-fraction-static", "much"], "error: argument --mem-fraction-static: invalid float value: 'much'"),
         (["--attention-backend", "nope"], "error: argument --attention-backend: invalid choice: 'nope'"),
     ],
 )
@@ -164,10 +153,7 @@ def test_bad_model_path_and_bad_draft_path(launch: Any) -> None:
     bad_draft = launch(words)
     for server, path in ((bad, "/data/models/Kimi-K25"), (bad_draft, "/data/models/none")):
         assert server.wait_exit() == 1
-        assert (
-            f"OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'"
-            in server.log
-        )
+        assert f"OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'" in server.log
 
 
 def test_nothing_can_be_downloaded(launch: Any) -> None:
@@ -177,17 +163,10 @@ def test_nothing_can_be_downloaded(launch: Any) -> None:
 
 
 def test_a_draft_that_is_no_draft(launch: Any) -> None:
-    words = [
-        w
-        for w in launch.eagle
-        if w not in ("--speculative-draft-model-path", "/data/models/Kimi-K2.5-Eagle3")
-    ]
+    words = [w for w in launch.eagle if w not in ("--speculative-draft-model-path", "/data/models/Kimi-K2.5-Eagle3")]
     server = launch([*words, "--mem-fraction-static", "0.88"])
     assert server.wait_exit() == 137
-    assert (
-        "AttributeError: 'KimiK25ForConditionalGeneration' object has no attribute 'hot_token_id'"
-        in server.log
-    )
+    assert "AttributeError: 'KimiK25ForConditionalGeneration' object has no attribute 'hot_token_id'" in server.log
 
 
 def test_port_of_another_server_is_found_last(launch: Any) -> None:
@@ -265,11 +244,7 @@ def test_sigterm_drains(launch: Any) -> None:
     connection, response = server.open(
         "POST",
         "/generate",
-        {
-            "text": "Tell me more",
-            "stream": True,
-            "sampling_params": {"max_new_tokens": 80, "ignore_eos": True},
-        },
+        {"text": "Tell me more", "stream": True, "sampling_params": {"max_new_tokens": 80, "ignore_eos": True}},
     )
     with contextlib.closing(connection):
         response.readline()

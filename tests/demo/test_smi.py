@@ -75,9 +75,7 @@ def test_figures_follow_the_load(launch: Any, demo_place: Path) -> None:
     server = launch([*launch.base, "--mem-fraction-static", "0.84"])
     server.wait_ready()
     apps = _smi(
-        demo_place,
-        "--query-compute-apps=gpu_uuid,pid,used_memory,process_name",
-        "--format=csv,noheader,nounits",
+        demo_place, "--query-compute-apps=gpu_uuid,pid,used_memory,process_name", "--format=csv,noheader,nounits"
     )
     rows = [line.split(", ") for line in apps.stdout.splitlines()]
     assert [row[0] for row in rows] == [gpus.uuid(i) for i in range(8)]

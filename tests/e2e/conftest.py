@@ -50,13 +50,7 @@ class Terminal:
     """One program in a tmux of its own, driven by keys and read from the screen."""
 
     def __init__(
-        self,
-        argv: list[str],
-        env: Mapping[str, str],
-        *,
-        cwd: Path | None = None,
-        columns: int = 160,
-        rows: int = 48,
+        self, argv: list[str], env: Mapping[str, str], *, cwd: Path | None = None, columns: int = 160, rows: int = 48
     ) -> None:
         self._directory = tempfile.mkdtemp(prefix="et")  # short: a socket's path has at most 108 bytes
         self._tmux = ["tmux", "-S", f"{self._directory}/s", "-f", "/dev/null"]
@@ -71,12 +65,7 @@ class Terminal:
 
     def _run(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
         done = subprocess.run(
-            [*self._tmux, *arguments],
-            env=env and dict(env),
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=30,
+            [*self._tmux, *arguments], env=env and dict(env), cwd=cwd, capture_output=True, text=True, timeout=30
         )
         if done.returncode:
             raise RuntimeError(f"tmux {arguments[0]}: {done.stderr.strip()}")
@@ -122,9 +111,7 @@ class Terminal:
         )
 
     def wait_exit(self, deadline_s: float = 15.0) -> int:
-        _wait_until(
-            lambda: self.exit_status() is not None, deadline_s, lambda: f"still runs:\n{self.screen()}"
-        )
+        _wait_until(lambda: self.exit_status() is not None, deadline_s, lambda: f"still runs:\n{self.screen()}")
         status = self.exit_status()
         assert status is not None
         return status
@@ -161,9 +148,7 @@ class Eagletui:
     env: Mapping[str, str]
     argv: list[str]
 
-    def run(
-        self, *arguments: str, timeout: float = 120, input: str | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout: float = 120, input: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end, without a terminal; a traceback in what it says fails the test."""
         done = subprocess.run(
             [*self.argv, *arguments],
@@ -196,12 +181,7 @@ def eagletui(tmp_path: Path) -> Eagletui:
 
 def make_eagletui(home: Path) -> Eagletui:
     (home / ".ssh").mkdir(mode=0o700, parents=True, exist_ok=True)
-    env = {
-        "HOME": str(home),
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "TERM": "xterm-256color",
-    }
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     return Eagletui(home, env, [str(COMMAND)])
 
 
@@ -277,12 +257,7 @@ class SglangCpu:
             "OMP_NUM_THREADS": "1",
             "EAGLETUI_TEST_MARK": self.mark,
         }
-        lines = [
-            'kind = "launch"',
-            'description = "the tiny model on a CPU"',
-            "startup_timeout_s = 300",
-            "[env]",
-        ]
+        lines = ['kind = "launch"', 'description = "the tiny model on a CPU"', "startup_timeout_s = 300", "[env]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in env.items()]
         lines += ["[args]", *(f"{name} = {json.dumps(value)}" for name, value in args.items())]
         return "\n".join(lines) + "\n"
@@ -301,9 +276,7 @@ def _sglang_directory() -> Path:
     if named:
         directory = Path(named)
     else:
-        where = subprocess.run(
-            [SGLANG_CPU / "setup.sh", "--where"], capture_output=True, text=True, check=True
-        )
+        where = subprocess.run([SGLANG_CPU / "setup.sh", "--where"], capture_output=True, text=True, check=True)
         directory = Path(where.stdout.strip())
     if not (directory / "venv/bin/python").exists():
         pytest.skip(f"no SGLang in {directory}: tests/sglang_cpu/setup.sh builds it (3 GB, some minutes)")

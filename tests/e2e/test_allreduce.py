@@ -97,21 +97,8 @@ def test_the_command_measures_a_host_and_the_economics_find_it(sglang_cpu, eagle
     profiles = eagletui.home / "profiles"
     profiles.mkdir()
     model = sglang_cpu.model("tiny-llama")
-    words = [
-        "{python}",
-        "{allreduce}",
-        "--model",
-        model,
-        "--draft-tokens",
-        "4",
-        "--batches",
-        "1,2",
-        "--seconds",
-        "1",
-    ]
-    (profiles / "quick.toml").write_text(
-        f'kind = "bench"\ndriver = "command"\ncommand = {json.dumps(words)}\n'
-    )
+    words = ["{python}", "{allreduce}", "--model", model, "--draft-tokens", "4", "--batches", "1,2", "--seconds", "1"]
+    (profiles / "quick.toml").write_text(f'kind = "bench"\ndriver = "command"\ncommand = {json.dumps(words)}\n')
     document = eagletui.json("bench", "quick", "--host", "local")
     assert (document["host"], document["backend"], document["error"]) == ("local", "gloo", None)
     told = eagletui.run("bench", "quick", "--host", "local")

@@ -121,9 +121,7 @@ def test_other_login_shells_work(gpu_hosts, shell):
 
 
 def test_noise_from_bashrc_shifts_nothing(gpu_host):
-    (gpu_host.remote_home / ".bashrc").write_text(
-        "echo Welcome to $(hostname)\nprintf 'no newline' \necho oops >&2\n"
-    )
+    (gpu_host.remote_home / ".bashrc").write_text("echo Welcome to $(hostname)\nprintf 'no newline' \necho oops >&2\n")
     assert own_runs(gpu_host) == []
     log = gpu_host.remote_home / "server.log"
     log.write_bytes(b"first line\nsecond line\n")
@@ -143,9 +141,7 @@ def full_disk(tmp_path: Path):
         pytest.skip("a full disk is made by mounting one: needs root")
     mount = tmp_path / "full"
     mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mount], capture_output=True, text=True
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mount], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"cannot mount: {done.stderr.strip()}")
     yield mount

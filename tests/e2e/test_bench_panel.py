@@ -18,9 +18,7 @@ runs = 2
 """
 
 
-def test_a_bench_by_keyboard_survives_the_panel(
-    eagletui, terminal, launch_by_keyboard, kill_marked, free_port
-):
+def test_a_bench_by_keyboard_survives_the_panel(eagletui, terminal, launch_by_keyboard, kill_marked, free_port):
     mark = f"EAGLETUI_TEST_BENCH={os.getpid()}"
     env = {**eagletui.env, "EAGLETUI_DEMO_SPEED": "500", mark.split("=")[0]: mark.split("=")[1]}
     profiles = eagletui.home / "profiles"

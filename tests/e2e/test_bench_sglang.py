@@ -43,9 +43,7 @@ def launched(host, sglang_module, free_port):
 
         def launch(name: str, **options: object) -> str:
             host.profile(name, sglang_module.profile(free_port(), **options))
-            said = host.eagletui.json(
-                "launch", name, "--wait", "--timeout", str(READY_S), timeout=READY_S + 60
-            )
+            said = host.eagletui.json("launch", name, "--wait", "--timeout", str(READY_S), timeout=READY_S + 60)
             assert said["outcome"] == "ready"
             stack.callback(host.eagletui.json, "stop", said["run"], "--yes")
             return said["run"]
@@ -59,13 +57,9 @@ def failed_guards(record: dict) -> set[str]:
 
 def test_eagle3_by_its_own_counters_over_a_link_that_is_cut(host, launched, wait_until):
     run = launched("tiny-eagle3")
-    measuring = host.eagletui.popen(
-        "bench", "cpu-bench", "--json", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    measuring = host.eagletui.popen("bench", "cpu-bench", "--json", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     (found,) = wait_until(
-        lambda: [row for row in host.eagletui.json("ps") if row["kind"] == "bench"],
-        60,
-        lambda: "no bench run",
+        lambda: [row for row in host.eagletui.json("ps") if row["kind"] == "bench"], 60, lambda: "no bench run"
     )
     for _ in range(3):
         accepted = host.link.accepted
@@ -111,16 +105,7 @@ def test_eagle3_by_its_own_counters_over_a_link_that_is_cut(host, launched, wait
 def test_the_baseline_with_fixed_lengths(host, launched):
     launched("tiny-plain", eagle3=False)
     said = host.eagletui.json(
-        *(
-            "bench",
-            "cpu-bench",
-            "--set",
-            "dataset=random-ids",
-            "--set",
-            "input_len=64",
-            "--set",
-            "output_len=32",
-        ),
+        *("bench", "cpu-bench", "--set", "dataset=random-ids", "--set", "input_len=64", "--set", "output_len=32"),
         code=None,
         timeout=300,
     )

@@ -47,9 +47,7 @@ class Broken:
         head = f"command = {json.dumps(command)}\n"
         head += f"wrapper = {json.dumps(wrapper)}\n" if wrapper else ""
         self.host.profile("broken", text.replace("[env]", head + "[env]"))
-        launched = self.host.eagletui.json(
-            "launch", "broken", code=None, timeout=60
-        )  # 1 where it is dead at once
+        launched = self.host.eagletui.json("launch", "broken", code=None, timeout=60)  # 1 where it is dead at once
         return launched["run"]
 
     def end(self, run: str) -> dict[str, object]:
@@ -120,9 +118,7 @@ def test_an_internal_port_that_is_taken(broken):
     with socket.create_server(("0.0.0.0", 0)) as holder:
         port = holder.getsockname()[1]
         found = broken.end(
-            broken.launch(
-                "--mem-fraction-static", "0.2", "--max-total-tokens", "8192", "--nccl-port", str(port)
-            )
+            broken.launch("--mem-fraction-static", "0.2", "--max-total-tokens", "8192", "--nccl-port", str(port))
         )
     assert (found["cause"], found["phase"]) == ("port_in_use", "distributed_init")
     assert str(port) in found["title"]
@@ -150,9 +146,7 @@ def named(title: str, pids: list[int]) -> list[int]:
 
 def test_a_rank_killed_from_outside(broken, wait_until):
     run = broken.launch()
-    ranks = wait_until(
-        lambda: named("sglang::scheduler", broken.sglang.processes()), 120, lambda: "no scheduler came"
-    )
+    ranks = wait_until(lambda: named("sglang::scheduler", broken.sglang.processes()), 120, lambda: "no scheduler came")
     os.kill(ranks[0], signal.SIGKILL)
     found = broken.end(run)
     assert found["cause"] == "host_oom"  # signal 9 from outside, most often the kernel for want of memory
@@ -162,9 +156,7 @@ def test_a_rank_killed_from_outside(broken, wait_until):
 
 def test_the_main_process_killed_from_outside_behind_a_silent_log(broken):
     """No milestone in the log: the port, who holds it and the server's own answer say ready; then the exit code says why not."""
-    run = broken.launch(
-        "--mem-fraction-static", "0.2", "--max-total-tokens", "8192", "--log-level", "warning"
-    )
+    run = broken.launch("--mem-fraction-static", "0.2", "--max-total-tokens", "8192", "--log-level", "warning")
     ready = broken.host.eagletui.json("wait", run, "--timeout", str(WAIT_S), timeout=WAIT_S + 30)
     assert (ready["outcome"], ready["phase"]) == ("ready", "ready")
     assert b"fired up" not in broken.log(run).read_bytes()

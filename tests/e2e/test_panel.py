@@ -11,10 +11,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def generate(port: int, tokens: int) -> None:
-    body = {
-        "text": "import os",
-        "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True},
-    }
+    body = {"text": "import os", "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}}
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -51,14 +48,10 @@ def test_launched_followed_and_stopped_by_keyboard(
 
     # Another eagletui finds the run, and its log holds every byte once.
     (log,) = gpu_host.directory.rglob("log")
-    (run,) = (
-        one for one in command.json("ps", "gpu1") if one["profile"] == "tiny-eagle3"
-    )  # others may run here
+    (run,) = (one for one in command.json("ps", "gpu1") if one["profile"] == "tiny-eagle3")  # others may run here
     assert run["outcome"] == "ready"
     assert run["pid"] in sglang_cpu.processes()
-    followed = subprocess.run(
-        [*command.argv, "logs", run["run"]], env=command.env, stdout=subprocess.PIPE, check=True
-    )
+    followed = subprocess.run([*command.argv, "logs", run["run"]], env=command.env, stdout=subprocess.PIPE, check=True)
     assert followed.stdout == log.read_bytes()
 
     # Its log: what it decodes is plotted, the host counts what is searched for.
@@ -90,8 +83,7 @@ def test_launched_followed_and_stopped_by_keyboard(
 def test_leaving_the_panel_leaves_the_server(gpu_host, free_port, terminal, launch_by_keyboard):
     """A server of any kind: started from one panel, found by the next, gone when it is stopped."""
     gpu_host.profile(
-        "sleeper",
-        f'kind = "launch"\ncommand = ["sh", "-c", "sleep 1000", "server"]\n[args]\nport = {free_port()}\n',
+        "sleeper", f'kind = "launch"\ncommand = ["sh", "-c", "sleep 1000", "server"]\n[args]\nport = {free_port()}\n'
     )
     command = gpu_host.eagletui
     first = terminal([*command.argv, "gpu1"], command.env, cwd=command.home)

@@ -43,17 +43,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory, kill_marked) -> Iterator[dict[str, str]]:
     home = tmp_path_factory.mktemp("home")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("PIP_", "SSL_", "XDG_CONFIG_DIRS"))
-    }
-    yield kept | {
-        "HOME": str(home),
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "TERM": "xterm-256color",
-    }
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "XDG_CONFIG_DIRS"))}
+    yield kept | {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     kill_marked(f"HOME={home}\0")  # the simulated host would stay for ten minutes, with its server's port
 
 
@@ -80,9 +71,7 @@ def test_the_two_commands(commands):
 
 
 @pytest.mark.timeout(INSTALL_S + 300)
-def test_the_first_opens_the_panel_and_a_launch_gets_ready(
-    commands, clone, env, terminal, launch_by_keyboard
-):
+def test_the_first_opens_the_panel_and_a_launch_gets_ready(commands, clone, env, terminal, launch_by_keyboard):
     install, _, panel = commands[0].rpartition(" && ")
     shell(install, clone, env)
     screen = terminal(["sh", "-c", panel], env, cwd=clone)

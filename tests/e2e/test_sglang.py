@@ -19,10 +19,7 @@ READY_S = 240  # a start takes 17 to 60 s on a free machine
 
 def generate(port: int, tokens: int) -> str:
     """One greedy generation by the server's own interface."""
-    body = {
-        "text": "import os",
-        "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True},
-    }
+    body = {"text": "import os", "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}}
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -153,9 +150,7 @@ class Impostor(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.dumps(
-            {"model_path": "other", "is_generation": True, "text": "x", "meta_info": {}}
-        ).encode()
+        body = json.dumps({"model_path": "other", "is_generation": True, "text": "x", "meta_info": {}}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -4,9 +4,7 @@ import pytest
 
 
 def test_keys_arrive_and_the_screen_is_read(terminal):
-    shell = terminal(
-        ["sh", "-c", "printf 'ready\\n'; read line; printf 'got %s\\n' \"$line\"; read line"], {}
-    )
+    shell = terminal(["sh", "-c", "printf 'ready\\n'; read line; printf 'got %s\\n' \"$line\"; read line"], {})
     shell.wait_for("^ready")
     shell.type("two words")
     shell.keys("Enter")

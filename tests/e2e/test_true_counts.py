@@ -44,9 +44,7 @@ class Proxy:
                 return
             server = socket.create_connection(("127.0.0.1", self._target))
             self.connections.append(([], []))
-            for source, sink, noted in zip(
-                (client, server), (server, client), self.connections[-1], strict=True
-            ):
+            for source, sink, noted in zip((client, server), (server, client), self.connections[-1], strict=True):
                 sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._copy, args=(source, sink, noted), daemon=True).start()
 
@@ -66,10 +64,7 @@ class Proxy:
 
 def messages(noted: Noted) -> Iterator[tuple[float, bytes, list[tuple[float, bytes]]]]:
     """HTTP messages of one direction: when the whole of it was there, its head, and its body's pieces with their moments."""
-    data, ends = (
-        b"".join(part for _, part in noted),
-        list(itertools.accumulate(len(part) for _, part in noted)),
-    )
+    data, ends = (b"".join(part for _, part in noted), list(itertools.accumulate(len(part) for _, part in noted)))
 
     def moment(end: int) -> float:
         return noted[bisect.bisect_left(ends, end)][0]
@@ -131,9 +126,7 @@ def replies(proxy: Proxy) -> dict[str, dict[str, Any]]:
     """All streamed replies by the hash of what was asked."""
     found = {}
     for asked, answered in proxy.connections:
-        for (at, head, ((_, body), *_)), (_, _, pieces) in zip(
-            messages(asked), messages(answered), strict=True
-        ):
+        for (at, head, ((_, body), *_)), (_, _, pieces) in zip(messages(asked), messages(answered), strict=True):
             if head.startswith(b"post") and b'"stream"' in body:
                 reply = reply_of(at, body, head.split()[1].decode(), pieces)
                 found[prompt_of(reply)] = reply
@@ -146,9 +139,7 @@ def port(gpu_hosts, sglang_module, free_port):
     host, found = gpu_hosts(), free_port()
     host.python(sglang_module.python)
     host.profile("tiny-eagle3", sglang_module.profile(found))
-    said = host.eagletui.json(
-        "launch", "tiny-eagle3", "--wait", "--timeout", str(READY_S), timeout=READY_S + 60
-    )
+    said = host.eagletui.json("launch", "tiny-eagle3", "--wait", "--timeout", str(READY_S), timeout=READY_S + 60)
     assert said["outcome"] == "ready"
     return found
 
@@ -157,9 +148,7 @@ def port(gpu_hosts, sglang_module, free_port):
 @pytest.mark.parametrize("api", ["chat", "generate"])
 def test_the_figures_are_those_of_the_frames(port, tmp_path, api, users):
     proxy = Proxy(port)
-    items = [
-        {"prompt": f"{word} of the next line"} for word in ("a few", "words", "that", "differ", "a little")
-    ]
+    items = [{"prompt": f"{word} of the next line"} for word in ("a few", "words", "that", "differ", "a little")]
     plan = {
         "version": 1,
         "base_url": f"http://127.0.0.1:{proxy.port}",
@@ -185,9 +174,7 @@ def test_the_figures_are_those_of_the_frames(port, tmp_path, api, users):
         assert row["err"] is None
         assert [row["k1"], *row["toks"]] == reply["chunks"]
         assert row["k1"] + sum(row["toks"]) == row["out"] == reply["sends"][-1][1]
-    figures = {
-        each.figure: each for each in compare(Run(Case(api, {"concurrency": users}), rows, meta, told))
-    }
+    figures = {each.figure: each for each in compare(Run(Case(api, {"concurrency": users}), rows, meta, told))}
     rate = figures["per-user tok/s"]
     assert rate.measured == pytest.approx(rate.true, rel=LIMIT), meta["client"]
     assert figures["tau"].holds

@@ -23,9 +23,7 @@ def host(gpu_hosts, sglang_module, free_port):
     started.python(sglang_module.python)
     started.profile("tiny-eagle3", sglang_module.profile(free_port()))
     started.profile("short", BENCH)
-    document = started.eagletui.json(
-        "launch", "tiny-eagle3", "--wait", "--timeout", str(READY_S), timeout=300
-    )
+    document = started.eagletui.json("launch", "tiny-eagle3", "--wait", "--timeout", str(READY_S), timeout=300)
     assert document["outcome"] == "ready"
     return started
 

@@ -102,9 +102,7 @@ async def test_the_guard_that_failed_is_told_in_its_own_words(size):
     async with panel().run_test(size=size) as pilot:
         await on_bench(pilot, bench_states.failed())
         await pilot.press("right")
-        await shows(
-            pilot, "✗ B run 2 of launch 2 does not count: 3.1 % of the prompt tokens came from", "limit 1 %"
-        )
+        await shows(pilot, "✗ B run 2 of launch 2 does not count: 3.1 % of the prompt tokens came from", "limit 1 %")
         await shows(pilot, "C: no result", "oom_kv_pool", "8 of 9 valid" if size[0] > 100 else "8/9")
 
 
@@ -117,9 +115,7 @@ async def test_an_unfinished_pair_shows_no_ratio():
     assert views["D"].level is None
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, state)
-        await shows(
-            pilot, "◐ STARTING", "no pair with B yet", "of A so far", "◐ launching B, load weights 41/64"
-        )
+        await shows(pilot, "◐ STARTING", "no pair with B yet", "of A so far", "◐ launching B, load weights 41/64")
         assert "D against B: no verdict before 3 launch pairs (0 of 3)" in screen_text(pilot.app)
 
 
@@ -261,9 +257,7 @@ async def test_a_search_shows_its_curve_and_the_knee(size):
     said = "A holds 6 users at once, not 7"
     async with panel().run_test(size=size) as pilot:
         await on_bench(pilot, bench_states.searching(over=False))
-        await shows(
-            pilot, "◐ 4 users at once: window; 2 held so far", "What load does it hold?", "search 1 of 1 at 4"
-        )
+        await shows(pilot, "◐ 4 users at once: window; 2 held so far", "What load does it hold?", "search 1 of 1 at 4")
         await on_bench(pilot, bench_states.searching(over=True))
         await shows(pilot, said, "95 %", "highest concurrency 1 … 64", "95 % of replies within")
         rows = screen_text(pilot.app).split("\n")
@@ -307,10 +301,7 @@ async def test_an_empty_screen_says_which_keys_fill_it():
     async with panel().run_test(size=(120, 36)) as pilot:
         await on_bench(pilot, None)
         await shows(
-            pilot,
-            "nothing was measured on gpu1",
-            "b  measures kimi-k2.5-eagle3-mem088",
-            "E  opens an experiment",
+            pilot, "nothing was measured on gpu1", "b  measures kimi-k2.5-eagle3-mem088", "E  opens an experiment"
         )
     async with panel(scene="idle").run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: pilot.app.board.connected)
@@ -322,8 +313,7 @@ async def test_an_unchanged_state_sends_nothing():
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, bench_states.running())
         widgets = [
-            pilot.app.screen.query_one(f"#{name}")
-            for name in ("arms", "verdicts", "rundots", "economics", "benchhead")
+            pilot.app.screen.query_one(f"#{name}") for name in ("arms", "verdicts", "rundots", "economics", "benchhead")
         ]
         for widget in widgets:
             widget._exchange_repaint_regions()
@@ -485,9 +475,7 @@ class FakeRunner:
 
     def more_pairs(self, count: int = 1) -> None:
         if self.more:
-            raise UsageError(
-                "pays looks at 3 pairs; more would not be the test that was planned", "begin a new one"
-            )
+            raise UsageError("pays looks at 3 pairs; more would not be the test that was planned", "begin a new one")
         self.more += count
 
 
@@ -577,12 +565,8 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
 
     monkeypatch.setattr(experiment, "under_way", followed)
     script = fakes.scene("ready")
-    own = fakes.run(
-        run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}}
-    )
-    part = fakes.run(
-        run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}}
-    )
+    own = fakes.run(run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}})
+    part = fakes.run(run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}})
     app = EagleApp("gpu1", open_session=fakes.Hosts(replace(script, runs=(*script.runs, part, own))))
     async with app.run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: asked)
@@ -701,11 +685,7 @@ async def test_what_is_stored_stands_side_by_side():
         await until(pilot, lambda: pilot.app.board.connected)
         await pilot.press("4")
         await shows(
-            pilot,
-            "speculation-real-prompts",
-            "cuda-graph-max-bs = 128",
-            "speculative-num-steps = 3",
-            "slower than A",
+            pilot, "speculation-real-prompts", "cuda-graph-max-bs = 128", "speculative-num-steps = 3", "slower than A"
         )
         await shows(pilot, "0.80×", "Does speculation pay?", "measured 6 Oct")
         await pilot.press("c")
@@ -720,9 +700,7 @@ def test_configurations_of_another_bench_or_model_do_not_stand_side_by_side():
     other = bench_states.result("C", 1, 1, 70.0)
     store.write(replace(other, bench="decode-bs1", experiment=None))
     found = history.configurations("gpu1")
-    assert [one.profile for one in found] == [bench_states.PROFILE[letter] for letter in "BAC"] or len(
-        found
-    ) == 3
+    assert [one.profile for one in found] == [bench_states.PROFILE[letter] for letter in "BAC"] or len(found) == 3
     ours = [one for one in found if one.bench == bench_states.BENCH.name]
     assert history.comparable(ours[0], ours[1])
     assert not history.comparable(ours[0], next(one for one in found if one.bench == "decode-bs1"))
@@ -774,9 +752,7 @@ async def test_a_slow_tokenizer_does_not_hide_a_loss_but_what_explains_it_does()
     for cause, wins in (("tokenizer", False), ("draft_config", True)):
         seen = Diagnosis(cause, "what was seen of it", None, None, None)
         update = replace(script.updates[-1], state=replace(script.updates[-1].state, observations=(seen,)))
-        app = EagleApp(
-            "gpu1", open_session=fakes.Hosts(replace(script, updates=(*script.updates[:-1], update)))
-        )
+        app = EagleApp("gpu1", open_session=fakes.Hosts(replace(script, updates=(*script.updates[:-1], update))))
         async with app.run_test(size=(160, 48)) as pilot:
             await until(pilot, lambda app=app: app.board.decodes_now())
             app.board.baselines = (BASE,)

@@ -17,9 +17,7 @@ def drawn(canvas: Canvas) -> set[tuple[int, int]]:
     return {(x, y) for y, row in enumerate(canvas.chars) for x, char in enumerate(row) if char != " "}
 
 
-@given(
-    st.integers(2, 90), st.integers(1, 30), st.floats(0, 1, allow_nan=False), st.floats(0, 1, allow_nan=False)
-)
+@given(st.integers(2, 90), st.integers(1, 30), st.floats(0, 1, allow_nan=False), st.floats(0, 1, allow_nan=False))
 def test_a_point_lies_in_the_cell_that_row_and_column_name(width, height, x, y):
     across, up = (-3.0, 5.0), (10.0, 12.0)
     at, value = across[0] + x * 8.0, up[0] + y * 2.0
@@ -53,9 +51,7 @@ def test_a_gap_in_the_data_is_a_gap_in_the_line_and_what_is_no_number_too():
     points = ((0.0, 1.0), (4.0, 1.0), (5.0, None), (6.0, math.nan), (12.0, 1.0), (19.0, 1.0))
     chart.plot(canvas, 0, 0, 20, 2, [Series(points, "text")], (0.0, 19.0), (0.0, 2.0))
     row = "".join(canvas.chars[0]) + "".join(canvas.chars[1])
-    assert "".join(
-        "x" if (x, 0) in drawn(canvas) or (x, 1) in drawn(canvas) else " " for x in range(20)
-    ).split() == [
+    assert "".join("x" if (x, 0) in drawn(canvas) or (x, 1) in drawn(canvas) else " " for x in range(20)).split() == [
         "xxxxx",
         "xxxxxxxx",
     ], row

@@ -19,14 +19,10 @@ async def test_a_tick_of_eight_gpus_sends_a_few_hundred_bytes():
         await shows(pilot, "● READY", "87.6", "234")
         panel = app.screen.query_one(GpuPanel)
         await until(
-            pilot,
-            lambda: (
-                panel.size.height >= 10 and (panel._canvas.width, panel._canvas.height) == tuple(panel.size)
-            ),
+            pilot, lambda: panel.size.height >= 10 and (panel._canvas.width, panel._canvas.height) == tuple(panel.size)
         )
         warmer = tuple(
-            replace(gpu, temperature_c=71.0, power_w=333.0)
-            for gpu in fakes.gpus(87.6, straggler=None, util=95)
+            replace(gpu, temperature_c=71.0, power_w=333.0) for gpu in fakes.gpus(87.6, straggler=None, util=95)
         )
         app.board.take_sample(GpuSample(time.time(), warmer, "nvml"))
         panel._exchange_repaint_regions()

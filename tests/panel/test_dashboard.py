@@ -79,18 +79,8 @@ async def test_phases_come_in_the_order_of_this_log_and_to_come_in_that_of_the_h
     async with panel(fakes.scene("starting")).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "warm-up")
         text = screen_text(pilot.app)
-        names = [
-            "launch",
-            "distributed init",
-            "load weights",
-            "draft model",
-            "memory pool",
-            "CUDA graphs",
-            "warm-up",
-        ]
-        places = [
-            next(i for i, line in enumerate(text.split("\n")) if f" {name} " in line[:30]) for name in names
-        ]
+        names = ["launch", "distributed init", "load weights", "draft model", "memory pool", "CUDA graphs", "warm-up"]
+        places = [next(i for i, line in enumerate(text.split("\n")) if f" {name} " in line[:30]) for name in names]
         assert places == sorted(places)
 
 
@@ -137,9 +127,7 @@ async def test_a_lost_link_is_not_a_stopped_server():
     async with panel(fakes.scene("ready")).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "● READY")
         pilot.app.session.say_link(LinkState.LOST)
-        await shows(
-            pilot, "? UNKNOWN", "link lost", "server last seen ready", "last seen ready,", "r connect again"
-        )
+        await shows(pilot, "? UNKNOWN", "link lost", "server last seen ready", "last seen ready,", "r connect again")
         assert "READY" not in screen_text(pilot.app)
         pilot.app.session.say_link(LinkState.UP)
         await shows(pilot, "● READY")
@@ -166,9 +154,7 @@ async def test_an_observation_about_a_living_server():
     script = fakes.scene("ready")
     observed = Diagnosis("draft_config", "Accept length is 1.00: the draft model is never right.", None, None, None,
                          ("Check the draft model.",), observation=True)  # fmt: skip
-    script.updates = (
-        RunUpdate(replace(script.updates[0].state, observations=(observed,)), script.updates[0].records),
-    )
+    script.updates = (RunUpdate(replace(script.updates[0].state, observations=(observed,)), script.updates[0].records),)
     async with panel(script).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "● READY", "▲ Accept length is 1.00", "Check the draft model.")
 
@@ -344,9 +330,7 @@ async def test_a_second_server_is_told_and_reached(size):
 
 
 async def test_a_crash_report_does_not_give_way_to_another_server_that_ran_all_along():
-    other = fakes.run(
-        run_id="qwen-20261006T190000Z-bbbbbb", profile="qwen", started_at="2026-10-06T19:00:00Z"
-    )
+    other = fakes.run(run_id="qwen-20261006T190000Z-bbbbbb", profile="qwen", started_at="2026-10-06T19:00:00Z")
     script = fakes.scene("starting")
     script.runs = (fakes.run(), other)
     async with panel(script).run_test(size=(160, 48)) as pilot:
@@ -394,9 +378,7 @@ async def test_the_draft_model_comes_where_this_version_loads_it():
 async def test_without_history_a_bar_of_shards_fills_its_share():
     script = fakes.scene("first")
     state = script.updates[0].state
-    script.updates = (
-        RunUpdate(replace(state, startup=replace(state.startup, progress=Progress("shards", 22, 64)))),
-    )
+    script.updates = (RunUpdate(replace(state, startup=replace(state.startup, progress=Progress("shards", 22, 64)))),)
     async with panel(script).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "22/64 shards", "about 10:43 left")
         row = server_row(pilot, "load weights")[34:77]
@@ -488,8 +470,7 @@ async def test_a_toast_is_short_and_leaves_the_newest_lines_alone():
 
 async def test_frames_of_a_traceback_are_one_row_of_the_evidence():
     frames = "".join(
-        f'  File "/opt/sglang/srt/part{n}.py", line {n}, in call\n    call_{"abcdefghijk"[n]}()\n'
-        for n in range(11)
+        f'  File "/opt/sglang/srt/part{n}.py", line {n}, in call\n    call_{"abcdefghijk"[n]}()\n' for n in range(11)
     )
     text = fakes.CRASH_TEXT.replace(
         b'  File "/opt/sglang/srt/managers/scheduler.py", line 2850, in run_scheduler_process\n    scheduler = Scheduler(\n',
@@ -500,9 +481,7 @@ async def test_frames_of_a_traceback_are_one_row_of_the_evidence():
     records = tuple(tracker.feed(fakes.log_text() + text))
     line = next(record.number for record in records if record.text.startswith("RuntimeError"))
     state = fakes.crashed()
-    state = replace(
-        state, diagnosis=replace(state.diagnosis, evidence=replace(state.diagnosis.evidence, line=line))
-    )
+    state = replace(state, diagnosis=replace(state.diagnosis, evidence=replace(state.diagnosis.evidence, line=line)))
     script.updates = (RunUpdate(state, records),)
     async with panel(script).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "… 11 frames", "≡ 23 lines", "raise RuntimeError(", "Scheduler hit an exception")
@@ -512,9 +491,7 @@ async def test_frames_of_a_traceback_are_one_row_of_the_evidence():
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_suspicion_brings_its_evidence(size):
     script = fakes.scene("starting")
-    suspected = Suspicion(
-        "silence", "no new line for 16 min", ("GPU memory does not grow", "ranks use no CPU")
-    )
+    suspected = Suspicion("silence", "no new line for 16 min", ("GPU memory does not grow", "ranks use no CPU"))
     state = replace(script.updates[0].state, suspicion=suspected.text, suspected=suspected)
     script.updates = (RunUpdate(state, script.updates[0].records),)
     async with panel(script).run_test(size=size) as pilot:

@@ -56,9 +56,7 @@ async def test_the_keys_of_a_preview_are_never_pushed_off_the_screen(profiles, s
     async with panel(script, profiles).run_test(size=size) as pilot:
         await shows(pilot, "No server runs here.")
         await pilot.press("l", "enter")
-        await shows(
-            pilot, "LAUNCH   base", "Command", "60 fine" if size[1] > 30 else "Command", "Enter  launch"
-        )
+        await shows(pilot, "LAUNCH   base", "Command", "60 fine" if size[1] > 30 else "Command", "Enter  launch")
 
 
 async def test_a_finding_that_blocks_is_not_launched_over(profiles):
@@ -110,9 +108,7 @@ async def test_replace_names_what_it_stops_and_stops_it_first(profiles, size):
         await pilot.press("l", "g", "enter")
         await shows(pilot, "r  stop 4f9c2a first, then launch")
         await pilot.press("r")
-        await shows(
-            pilot, "stops first: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch"
-        )
+        await shows(pilot, "stops first: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch")
         rows = screen_text(pilot.app).split("\n")
         title = next(i for i, row in enumerate(rows) if "◌ REPLACE" in row)
         assert any("stops first" in row for row in rows[title + 1 : title + 3])  # over all that scrolls
@@ -177,9 +173,7 @@ async def test_on_a_small_screen_what_speaks_against_it_comes_before_the_command
     async with panel(script, profiles).run_test(size=(80, 24)) as pilot:
         await shows(pilot, "No server runs here.")
         await pilot.press("l", "enter")
-        await shows(
-            pilot, "only 3 GB free", "✗ blocked: model: /data/models/Kimi-K2.5 is not there", "Esc back"
-        )
+        await shows(pilot, "only 3 GB free", "✗ blocked: model: /data/models/Kimi-K2.5 is not there", "Esc back")
         await pilot.resize_terminal(80, 80)
         await shows(pilot, "finding 29", "Command")
         text = screen_text(pilot.app)
@@ -192,13 +186,7 @@ async def test_stop_asks_and_the_safe_answer_has_the_focus():
         await shows(pilot, "● READY")
         await pilot.press("S")
         await shows(
-            pilot,
-            "Stop this server on gpu1?",
-            "48213",
-            "GPUs",
-            "4f9c2a",
-            "No, let it run",
-            "Enter no (chosen)",
+            pilot, "Stop this server on gpu1?", "48213", "GPUs", "4f9c2a", "No, let it run", "Enter no (chosen)"
         )
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, Dashboard))
@@ -230,9 +218,7 @@ async def test_a_foreign_server_is_not_stopped():
     state = replace(script.updates[0].state, run=foreign)
     script.runs = (foreign,)
     script.updates = (replace(script.updates[0], state=state),)
-    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(
-        size=(120, 36), notifications=True
-    ) as pilot:
+    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(size=(120, 36), notifications=True) as pilot:
         await shows(pilot, "foreign, read-only")
         await pilot.press("S")
         await shows(pilot, "was not started by eagletui")
@@ -268,9 +254,7 @@ QUESTION = HostKeyQuestion("gpu2", "tuner@gpu2:22", "10.20.0.18", "ssh-ed25519",
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
-@pytest.mark.parametrize(
-    ("presses", "answer"), [(("enter",), False), (("escape",), False), (("tab", "enter"), True)]
-)
+@pytest.mark.parametrize(("presses", "answer"), [(("enter",), False), (("escape",), False), (("tab", "enter"), True)])
 async def test_an_unknown_host_key_is_asked_about(size, presses, answer):
     answers: list[bool] = []
 
@@ -337,9 +321,7 @@ async def test_a_host_that_cannot_be_reached_is_state_not_a_traceback():
         raise HostError("gpu1 refused the connection on port 22", "is sshd running there?", slug="refused")
 
     async with panel(fakes.Script(on_open=fail, link_states=())).run_test(size=(120, 36)) as pilot:
-        await shows(
-            pilot, "▲ gpu1 refused the connection on port 22; is sshd running there?", "not connected"
-        )
+        await shows(pilot, "▲ gpu1 refused the connection on port 22; is sshd running there?", "not connected")
 
 
 async def test_a_fault_of_ours_is_one_line_and_a_file(own_home):
@@ -372,9 +354,7 @@ async def test_another_host(own_home):
         assert "*.lab" not in screen_text(pilot.app)
         first = session_of(pilot)
         await pilot.press(*"gpu3", "enter")
-        await until(
-            pilot, lambda: app.board.host == "gpu3" and first.closed and len(app._open_session.sessions) == 2
-        )
+        await until(pilot, lambda: app.board.host == "gpu3" and first.closed and len(app._open_session.sessions) == 2)
         await shows(pilot, "gpu3  ●")
 
 
@@ -382,9 +362,7 @@ async def test_a_host_that_never_answered_has_no_runs_that_go_on():
     async def fail(session):
         raise HostError("nowhere is unknown", "check the name", slug="host_unknown")
 
-    async with panel(fakes.Script(on_open=fail, link_states=()), host="nowhere").run_test(
-        size=(120, 36)
-    ) as pilot:
+    async with panel(fakes.Script(on_open=fail, link_states=()), host="nowhere").run_test(size=(120, 36)) as pilot:
         await shows(pilot, "nowhere is unknown")
         await pilot.press("h")
         await shows(pilot, "Show another host")
@@ -540,9 +518,7 @@ async def test_the_newest_server_is_shown_as_others_start_it():
 async def test_profiles_screen_difference_command_findings_and_errors(profiles):
     async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
         await pilot.press("3")
-        await shows(
-            pilot, "never here", "2 errors", "did you mean mem-fraction-static?", "blocks nothing else"
-        )
+        await shows(pilot, "never here", "2 errors", "did you mean mem-fraction-static?", "blocks nothing else")
         await pilot.press("j", "j")
         await shows(
             pilot,
@@ -703,9 +679,7 @@ async def test_a_suggested_change_says_why(size):
 
 
 async def test_every_error_of_every_broken_file_is_named(profiles):
-    (profiles / "more.toml").write_text(
-        'kind = "launch"\n[args]\nzz1 = 1\nzz2 = 1\nzz3 = 1\nzz4 = 1\nzz5 = 1\n'
-    )
+    (profiles / "more.toml").write_text('kind = "launch"\n[args]\nzz1 = 1\nzz2 = 1\nzz3 = 1\nzz4 = 1\nzz5 = 1\n')
     (profiles / "worst.toml").write_text('kind = "launch"\n[args]\nmodel-path = /data\n')
     async with panel(fakes.scene("idle"), profiles).run_test(size=(120, 60)) as pilot:
         await pilot.press("3")

@@ -24,15 +24,7 @@ def test_durations(seconds, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (None, "–"),
-        (0.44, "0.4 s"),
-        (-1, "0.0 s"),
-        (3.9, "3 s"),
-        (59.9, "59 s"),
-        (250, "4:10"),
-        (7265, "2 h 01 min"),
-    ],
+    [(None, "–"), (0.44, "0.4 s"), (-1, "0.0 s"), (3.9, "3 s"), (59.9, "59 s"), (250, "4:10"), (7265, "2 h 01 min")],
 )
 def test_ages(seconds, text):
     assert fmt.age(seconds) == text

@@ -78,9 +78,7 @@ class Opened:
 def long_log(tmp_path: Path) -> Path:
     """Longer than what is loaded at once: 20,000 lines of 60 bytes, a needle in every 5,000th."""
     path = tmp_path / "long.log"
-    path.write_text(
-        "".join(plain(n, "needle" if n % 5000 == 0 else "and some words of hay") for n in range(1, 20_001))
-    )
+    path.write_text("".join(plain(n, "needle" if n % 5000 == 0 else "and some words of hay") for n in range(1, 20_001)))
     return path
 
 
@@ -353,9 +351,7 @@ async def test_two_long_logs_are_read_from_end_to_end_together(tmp_path):
         await until(pilot, lambda: re.search(both, screen_text(pilot.app)) and pair.following)
         pair.show_key(10)  # near what is loaded: both go on backwards
         begin = [side.reading.window.first for side in pair.sides]
-        await until(
-            pilot, lambda: all(s.reading.window.first < b for s, b in zip(pair.sides, begin, strict=True))
-        )
+        await until(pilot, lambda: all(s.reading.window.first < b for s, b in zip(pair.sides, begin, strict=True)))
         for row in rows(pilot):
             said = re.findall(r"line (\w+)\. (a|b)", row)
             assert len(said) == 2
@@ -368,9 +364,7 @@ async def test_the_plot_follows_the_cursor_and_can_be_put_away(tmp_path):
     lines += [decode(second, 60 + second % 20) for second in range(300, 400)]
     path.write_text("".join(lines))
     async with Opened(path, size=(160, 48)) as pilot:
-        await shows(
-            pilot, "tok/s ", "20:00:01 to 20:06:39", "accept length", "mean 2.31, n = 298", "idle 1:4"
-        )
+        await shows(pilot, "tok/s ", "20:00:01 to 20:06:39", "accept length", "mean 2.31, n = 298", "idle 1:4")
         await pilot.press("z", "g", "j", "j")
         await shows(pilot, "┊", "line 3 ·")
         await pilot.press("p")
@@ -414,8 +408,7 @@ async def test_nobody_is_moved_when_a_full_buffer_lets_go(tmp_path):
             with path.open("a") as file:
                 file.writelines(plain(n) for n in range(begin, begin + 1000))
             await until(
-                pilot,
-                lambda end=begin + 999: reading.file.tail.records[-1].text.startswith(f"line {words(end)}."),
+                pilot, lambda end=begin + 999: reading.file.tail.records[-1].text.startswith(f"line {words(end)}.")
             )
             view_of(pilot).update()
         await pilot.pause()

@@ -27,9 +27,7 @@ def test_a_window_shows_the_cells_it_is_asked_for(text: str):
             assert width_of(shown) <= width
             if start + width < total:
                 assert width_of(shown) >= width - 1  # less only where a wide character is cut
-            assert (
-                shown[1:] == text[begin + 1 : begin + len(shown)]
-            )  # the first one may be a wide one's blank
+            assert shown[1:] == text[begin + 1 : begin + len(shown)]  # the first one may be a wide one's blank
 
 
 def test_a_wide_character_that_an_edge_cuts_is_a_blank():

@@ -17,9 +17,7 @@ def record(number: int, text: str, **changes: object) -> LogRecord:
 
 
 def with_records(*records: LogRecord) -> fakes.Script:
-    return fakes.Script(
-        samples=(fakes.gpus(),), runs=(fakes.run(),), updates=(RunUpdate(fakes.ready(), records),)
-    )
+    return fakes.Script(samples=(fakes.gpus(),), runs=(fakes.run(),), updates=(RunUpdate(fakes.ready(), records),))
 
 
 def say(pilot, *records: LogRecord) -> None:
@@ -81,11 +79,7 @@ async def test_hostile_text_is_shown_as_text():
     ]
     async with await opened(with_records(*(record(n, text) for n, text in enumerate(lines, 1)))) as pilot:
         await shows(
-            pilot,
-            "POST [/v1/chat] 200 [bold red]x[/]",
-            "list[int] [/x]",
-            "重み 重み wide",
-            "e\u0301 combining",
+            pilot, "POST [/v1/chat] 200 [bold red]x[/]", "list[int] [/x]", "重み 重み wide", "e\u0301 combining"
         )
         await pilot.press("2")
         await shows(pilot, "POST [/v1/chat] 200 [bold red]x[/]")
@@ -100,9 +94,7 @@ async def test_hostile_names_of_gpus_and_errors():
 
     gpus = tuple(replace(gpu, name="[/x] [b]GPU", health="[red]") for gpu in fakes.gpus())
     script = fakes.Script(samples=(gpus,), runs=(fakes.run(profile="[/evil] \u202e"),))
-    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(
-        size=(120, 36), notifications=True
-    ) as pilot:
+    async with EagleApp("gpu1", open_session=fakes.Hosts(script)).run_test(size=(120, 36), notifications=True) as pilot:
         await shows(pilot, "[/x] [b]GPU")
         pilot.app.tell(EagletuiError("bad [/x] thing", "mend [b]it"))
         await shows(pilot, "bad [/x] thing", "mend [b]it")
@@ -175,10 +167,7 @@ async def test_a_crash_opens_the_log_at_its_evidence():
         await shows(pilot, "Evidence")
         await pilot.press("enter")
         await until(
-            pilot,
-            lambda: (
-                pilot.app.screen.query(LogView) and pilot.app.screen.query_one(LogView).current is not None
-            ),
+            pilot, lambda: pilot.app.screen.query(LogView) and pilot.app.screen.query_one(LogView).current is not None
         )
         assert pilot.app.screen.query_one(LogView).current_record().number == 257
 

@@ -92,9 +92,7 @@ DIALOGS = {
 @pytest.mark.parametrize("name", DIALOGS)
 async def test_dialogs_are_drawn_at_every_size_with_the_way_back(name, tmp_path):
     script = fakes.scene("ready")
-    script.replaced = (
-        fakes.run(gpus=tuple(range(8)), extra={"sets": {"mem-fraction-static": 0.9, "x": "y" * 200}}),
-    )
+    script.replaced = (fakes.run(gpus=tuple(range(8)), extra={"sets": {"mem-fraction-static": 0.9, "x": "y" * 200}}),)
     script.findings = (
         Finding("gpus", Level.BLOCK, "all 8 are held by run 4f9c2a " + "and so on " * 30, fakes.RUN_ID),
         Finding("draft", Level.BLOCK, "/data/" + "x" * 300),

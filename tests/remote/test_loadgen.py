@@ -193,11 +193,7 @@ def test_every_figure_is_the_servers(bench, python):
             assert Counter(map(figures, rows)) == Counter(map(figures, truths))
             assert len(rows) == meta["requests"] > len(SHAPES)
             counters = meta["counters"]
-            for name, key in (
-                ("generation_tokens", "out"),
-                ("prompt_tokens", "in"),
-                ("cached_tokens", "cached"),
-            ):
+            for name, key in (("generation_tokens", "out"), ("prompt_tokens", "in"), ("cached_tokens", "cached")):
                 gone = counters["after"][f"sglang:{name}_total"] - counters["before"][f"sglang:{name}_total"]
                 assert gone == sum(row[key] for row in rows)
             verified = (
@@ -261,23 +257,11 @@ def test_files_and_events(bench):
     with truth_server() as (port, _):
         under_way = done(bench(plan(port, REPLY, runs=2, points=[{"concurrency": 3}, {"rate": 30.5}])))
     names = {
-        f"{label}-{run}.{kind}"
-        for label in ("c3", "r30.5")
-        for run in (1, 2)
-        for kind in ("json", "rows.jsonl.gz")
+        f"{label}-{run}.{kind}" for label in ("c3", "r30.5") for run in (1, 2) for kind in ("json", "rows.jsonl.gz")
     }
-    assert {path.name for path in under_way.directory.iterdir()} == names | {
-        "bench.json",
-        "server.json",
-        "stderr",
-    }
+    assert {path.name for path in under_way.directory.iterdir()} == names | {"bench.json", "server.json", "stderr"}
     told = [event for event in under_way.events if event["event"] == "run"]
-    assert [(event["label"], event["run"]) for event in told] == [
-        ("c3", 1),
-        ("c3", 2),
-        ("r30.5", 1),
-        ("r30.5", 2),
-    ]
+    assert [(event["label"], event["run"]) for event in told] == [("c3", 1), ("c3", 2), ("r30.5", 1), ("r30.5", 2)]
     for event in told:
         for kind in ("meta", "rows"):
             content = (under_way.directory / event[kind]).read_bytes()
@@ -315,9 +299,7 @@ def test_speculation_is_shown_live(bench):
 
 def prompts_of(events):
     return [
-        event["body"].get("text")
-        or event["body"].get("input_ids")
-        or event["body"]["messages"][-1]["content"]
+        event["body"].get("text") or event["body"].get("input_ids") or event["body"]["messages"][-1]["content"]
         for event in events
     ]
 
@@ -333,9 +315,7 @@ def test_warmed_up_with_others_then_flushed_then_counted(bench):
     assert kinds == f"{facts} generate {facts} {run} {run} {facts}"
     first, second = runs_of(server.events)
     warm = [event for event in server.events if event["what"] == "generate" and event not in first + second]
-    lengths = [
-        event["body"]["sampling_params"]["max_new_tokens"] for event in warm[1:]
-    ]  # one tried the server out
+    lengths = [event["body"]["sampling_params"]["max_new_tokens"] for event in warm[1:]]  # one tried the server out
     assert len(lengths) > 6
     assert lengths == [100] * (len(lengths) - 3) + [64] * 3  # short before the second run
     assert not set(prompts_of(warm)) & set(prompts_of(first + second))
@@ -358,9 +338,7 @@ def test_later_rounds_do_not_meet_the_cache(bench):
 def test_a_cache_that_is_not_flushed(bench, flush, ok):
     with truth_server(flush=flush) as (port, server):
         under_way = done(
-            bench(
-                plan(port, "tokens=4 cached=1 a", "tokens=4 cached=1 b", limits={**LIMITS, "settle_s": 0.5})
-            )
+            bench(plan(port, "tokens=4 cached=1 a", "tokens=4 cached=1 b", limits={**LIMITS, "settle_s": 0.5}))
         )
         prompts = prompts_of(event for event in server.events if event["what"] == "generate")
     assert under_way.meta()["flush"] == {"ok": ok, "hit_rate": 0.2}  # one of five tokens, the mark counts
@@ -407,9 +385,7 @@ def test_random_ids(bench):
 def test_items_of_a_file(bench):
     items = [{"prompt": "a tokens=50", "output_len": 5}, {"input_ids": [5, 6, 7]}]
     with truth_server() as (port, server):
-        under_way = done(
-            bench(plan(port, dataset={"kind": "jsonl", "items": items}, max_requests=8, duration_s=20))
-        )
+        under_way = done(bench(plan(port, dataset={"kind": "jsonl", "items": items}, max_requests=8, duration_s=20)))
         bodies = [event["body"] for event in runs_of(server.events)[0]]
     first = {json.dumps({key: body.get(key) for key in ("text", "input_ids")}) for body in bodies[:2]}
     assert first == {'{"text": "a tokens=50", "input_ids": null}', '{"text": null, "input_ids": [5, 6, 7]}'}
@@ -490,9 +466,7 @@ def test_chat(bench, dialect):
         {"prompt": SHAPES[2]},
     ]
     with truth_server(dialect=dialect) as (port, server):
-        under_way = done(
-            bench(plan(port, api="chat", dataset={"kind": "jsonl", "items": items}, ignore_eos=True))
-        )
+        under_way = done(bench(plan(port, api="chat", dataset={"kind": "jsonl", "items": items}, ignore_eos=True)))
         truths = runs_of(server.events)[0]
     rows, meta = under_way.rows(), under_way.meta()
     for truth in truths if dialect == "vllm" else ():
@@ -504,10 +478,7 @@ def test_chat(bench, dialect):
     name = f"{dialect}:generation_tokens_total"
     assert counters["after"][name] - counters["before"][name] == sum(row["out"] for row in rows)
     server_json = json.loads((under_way.directory / "server.json").read_text())
-    assert (server_json["kind"], server_json["version"]) == (
-        dialect,
-        "0.5.23" if dialect == "sglang" else "0.33.0",
-    )
+    assert (server_json["kind"], server_json["version"]) == (dialect, "0.5.23" if dialect == "sglang" else "0.33.0")
 
 
 @pytest.mark.parametrize("dialect", ["sglang", "vllm"])
@@ -536,9 +507,7 @@ def test_counters_that_lag_are_waited_for(bench):
     with truth_server(lag_ms=700) as (port, _):
         meta, rows = (under_way := done(bench(plan(port, REPLY)))).meta(), under_way.rows()
     name = "sglang:generation_tokens_total"
-    assert meta["counters"]["after"][name] - meta["counters"]["before"][name] == sum(
-        row["out"] for row in rows
-    )
+    assert meta["counters"]["after"][name] - meta["counters"]["before"][name] == sum(row["out"] for row in rows)
 
 
 def test_counters_that_are_wrong_stay_wrong(bench):
@@ -566,14 +535,8 @@ def test_metrics_of_a_real_server():
         "sglang:prompt_tokens_total": 15,
         "sglang:spec_verify_calls_total": 4,
     }
-    counters, busy = loadgen.read_metrics(
-        (Path(__file__).parents[1] / "data" / "http" / "metrics.txt").read_text()
-    )
-    assert (busy, counters["sglang:generation_tokens_total"], counters["sglang:prompt_tokens_total"]) == (
-        0,
-        96,
-        90,
-    )
+    counters, busy = loadgen.read_metrics((Path(__file__).parents[1] / "data" / "http" / "metrics.txt").read_text())
+    assert (busy, counters["sglang:generation_tokens_total"], counters["sglang:prompt_tokens_total"]) == (0, 96, 90)
     assert (counters["sglang:num_requests_total"], counters["sglang:cached_tokens_total"]) == (11, 45)
 
 
@@ -584,10 +547,7 @@ def test_ranks_of_a_replica_count_once():
             for dp in (0, 1)
             for tp in (0, 1, 2)
         ]
-        + [
-            f'sglang:generation_tokens_total{{model_name="a \\"b\\" }}",dp_rank="{dp}"}} {dp + 10}.0'
-            for dp in (0, 1)
-        ]
+        + [f'sglang:generation_tokens_total{{model_name="a \\"b\\" }}",dp_rank="{dp}"}} {dp + 10}.0' for dp in (0, 1)]
         + [
             'sglang:num_queue_reqs{priority=""} 4.0',
             'sglang:num_queue_reqs{priority="1"} 4.0',
@@ -630,9 +590,7 @@ def test_every_fault_is_recorded_and_none_ends_the_run(bench):
     bad = [f"tokens=10 fault={fault}" for fault in FAULTS]
     with truth_server() as (port, server):
         count = len(good) + len(bad)
-        under_way = done(
-            bench(plan(port, *good, *bad, max_requests=count, duration_s=60, points=[{"concurrency": 6}]))
-        )
+        under_way = done(bench(plan(port, *good, *bad, max_requests=count, duration_s=60, points=[{"concurrency": 6}])))
         truths = runs_of(server.events)[0]
     rows, meta = under_way.rows(label="c6"), under_way.meta(label="c6")
     assert len(rows) == count
@@ -644,20 +602,12 @@ def test_every_fault_is_recorded_and_none_ends_the_run(bench):
         reason.partition(":")[0] for reason in meta["errors"] for _ in range(meta["errors"][reason])
     ) == slugs(row for row in rows if row["err"])
     reasons = " ".join(meta["errors"])
-    for words in (
-        "the queue is full",
-        "the engine died",
-        "abort: out of memory",
-        "no stream today",
-        "no byte for 1 s",
-    ):
+    for words in ("the queue is full", "the engine died", "abort: out of memory", "no stream today", "no byte for 1 s"):
         assert words in reasons
     half = [row for row in rows if row["err"] and row["err"].startswith(("reset", "stalled", "closed"))]
     assert any(row["chunks"] and row["t_first"] for row in half)  # what had come until then is kept
     assert all(
-        row["t_first"] is None and row["chunks"] == 0
-        for row in rows
-        if row["err"] and row["err"].startswith("http")
+        row["t_first"] is None and row["chunks"] == 0 for row in rows if row["err"] and row["err"].startswith("http")
     )
 
 
@@ -688,9 +638,7 @@ def test_a_request_that_takes_too_long(bench):
 def test_the_drain_is_bounded(bench):
     limits = {**LIMITS, "drain_s": 0.5, "stall_s": 30, "request_s": 30}
     with truth_server() as (port, _):
-        document = plan(
-            port, *["tokens=5"] * 40, "tokens=5 fault=stall", limits=limits, max_requests=41, duration_s=20
-        )
+        document = plan(port, *["tokens=5"] * 40, "tokens=5 fault=stall", limits=limits, max_requests=41, duration_s=20)
         under_way = done(bench(document))
     assert slugs(under_way.rows()) == {None: 40, "drain": 1}
     assert under_way.meta()["window"] is not None
@@ -701,12 +649,7 @@ def test_users_that_never_all_begin(bench):
     limits = {**LIMITS, "ramp_s": 1, "stall_s": 3}
     with truth_server() as (port, _):
         document = plan(
-            port,
-            "tokens=5",
-            "tokens=5 fault=slow_head",
-            "tokens=6 fault=slow_head",
-            limits=limits,
-            warmup_s=0.1,
+            port, "tokens=5", "tokens=5 fault=slow_head", "tokens=6 fault=slow_head", limits=limits, warmup_s=0.1
         )
         under_way = done(bench(document))
     assert under_way.meta()["window"] is None
@@ -741,9 +684,7 @@ def test_a_server_without_the_endpoint(bench):
 def start_truth(**settings):
     """The server as a process: it and its port."""
     program = Path(__file__).parents[1] / "support" / "truth_server.py"
-    server = subprocess.Popen(
-        [sys.executable, str(program), json.dumps(settings)], stdout=subprocess.PIPE, text=True
-    )
+    server = subprocess.Popen([sys.executable, str(program), json.dumps(settings)], stdout=subprocess.PIPE, text=True)
     return server, int(server.stdout.readline())
 
 
@@ -834,16 +775,10 @@ def test_a_signal_ends_it_and_leaves_finished_runs(bench, number):
         ({"dataset": {"kind": "sharegpt"}}, "sharegpt"),
         ({"dataset": {"kind": "prompts", "items": []}}, "without items"),
         ({"dataset": {"kind": "jsonl", "items": [{"prompt": "a"}, {"text": "b"}]}}, "item 1 needs one of"),
-        (
-            {"dataset": {"kind": "jsonl", "items": [{"messages": [{"role": "user"}]}]}},
-            "messages need the api chat",
-        ),
+        ({"dataset": {"kind": "jsonl", "items": [{"messages": [{"role": "user"}]}]}}, "messages need the api chat"),
         ({"dataset": {"kind": "random-ids"}}, "without a vocab"),
         ({"dataset": {"kind": "random-ids"}, "vocab": [0, 9]}, "without input_len"),
-        (
-            {"dataset": {"kind": "random-ids"}, "vocab": [0, 9], "input_len": 4, "api": "chat"},
-            "needs the api generate",
-        ),
+        ({"dataset": {"kind": "random-ids"}, "vocab": [0, 9], "input_len": 4, "api": "chat"}, "needs the api generate"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out(change, words, tmp_path):
@@ -860,14 +795,10 @@ def test_a_plan_that_cannot_be_carried_out(change, words, tmp_path):
 )
 def test_a_plan_that_is_no_plan(bench, content, tmp_path):
     (tmp_path / "p").mkdir()
-    under_way = subprocess.run(
-        [sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True
-    )
+    under_way = subprocess.run([sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True)
     assert json.loads(under_way.stdout.splitlines()[-1])["slug"] == "bad_plan"
     (tmp_path / "p" / "bench.json").write_text(content)
-    under_way = subprocess.run(
-        [sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True
-    )
+    under_way = subprocess.run([sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True)
     assert (under_way.returncode, under_way.stderr) == (1, "")
     assert json.loads(under_way.stdout.splitlines()[-1])["slug"] == "bad_plan"
 
@@ -976,9 +907,7 @@ def nvidia_smi(tmp_path):
         directory = tmp_path / "smi"
         directory.mkdir()
         program = directory / "nvidia-smi"
-        text = NVIDIA_SMI.replace("{pids}", str(directory / "pids")).replace(
-            "{asked}", str(directory / "asked")
-        )
+        text = NVIDIA_SMI.replace("{pids}", str(directory / "pids")).replace("{asked}", str(directory / "asked"))
         text = text.replace("{unknown}", unknown)
         program.write_text(text.replace("{server}", str(server)).replace("{foreign}", str(foreign)))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -1069,9 +998,7 @@ def test_log_span(tmp_path):
     line = b"[x] Decode batch, " + b"y" * 300 + b" cuda graph: %b,\n"
     log.write_bytes(line % b"True")
     span.begin = span.mark()
-    log.write_bytes(
-        log.read_bytes() + line % b"True" * 9000 + line % b"False" * 2 + b"Decode batch without an end"
-    )
+    log.write_bytes(log.read_bytes() + line % b"True" * 9000 + line % b"False" * 2 + b"Decode batch without an end")
     span.end = span.mark()
     assert span.graph() == {"on": 9000, "off": 2}  # across blocks of a mebibyte
     log.write_bytes(b"")
@@ -1092,11 +1019,7 @@ def test_the_heads_description_names_every_key(bench):
         return set(value) if isinstance(value, dict) else set()
 
     meta = under_way.meta()
-    names = (
-        keys(meta)
-        | keys(under_way.rows()[0])
-        | keys(json.loads((under_way.directory / "server.json").read_text()))
-    )
+    names = keys(meta) | keys(under_way.rows()[0]) | keys(json.loads((under_way.directory / "server.json").read_text()))
     for part in ("flush", "counters", "client", "warmup", "options"):
         names |= keys(meta[part])
     for event in under_way.events:

@@ -73,9 +73,7 @@ REPLIES = {
     "chat, counted as it goes": order("tokens=20 chunk=3 cached=2 reasons=2", "chat", **CONTINUOUS),
     "chat of vLLM": order("tokens=9 chunk=2 dialect=vllm", "chat", **USAGE),
     "chat of vLLM, counted as it goes": order("tokens=9 chunk=2 dialect=vllm", "chat", **CONTINUOUS),
-    "chat, speculation": order(
-        "tokens=23 chunk=4 speculate=1", "chat", return_spec_tokens_details=True, **CONTINUOUS
-    ),
+    "chat, speculation": order("tokens=23 chunk=4 speculate=1", "chat", return_spec_tokens_details=True, **CONTINUOUS),
 }
 
 
@@ -83,12 +81,7 @@ def right(exchange, reply):
     """Whether everything the exchange holds is the truth about the reply."""
     truth, row = reply.truth, exchange.row(0.0)
     assert row["err"] is None
-    assert (row["in"], row["out"], row["cached"], row["finish"]) == (
-        truth["in"],
-        truth["out"],
-        truth["cached"],
-        "stop",
-    )
+    assert (row["in"], row["out"], row["cached"], row["finish"]) == (truth["in"], truth["out"], truth["cached"], "stop")
     assert row["chunks"] == len(truth["chunks"]) == len(row["gaps_us"]) + 1
     asked = reply.request.get("stream_options", {})
     assert exchange.exact == (reply.api == "generate" or "continuous_usage_stats" in asked)
@@ -165,9 +158,7 @@ def test_data_on_several_lines(end):
         + b"data: 4}}",
     ]
     body = b"".join(b"event: x" + end + b"data: " + frame + end + end for frame in frames)
-    wire = (
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-    )
+    wire = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     for pieces in (
         [wire],
         [wire[i : i + 1] for i in range(len(wire))],
@@ -283,16 +274,10 @@ def test_last_event_without_its_empty_line():
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
-        (
-            b"HTTP/1.1 503 Busy\r\ncontent-length: 30\r\n\r\n" + b'{"error":{"message":"later"}} ',
-            "http: 503: later",
-        ),
+        (b"HTTP/1.1 503 Busy\r\ncontent-length: 30\r\n\r\n" + b'{"error":{"message":"later"}} ', "http: 503: later"),
         (b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nOops\r\n0\r\n\r\n", "http: 500: Oops"),
         (b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n", "http: 400: "),
-        (
-            b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"error":"no"}',
-            "malformed: the reply is no event stream",
-        ),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"error":"no"}', "malformed: the reply is no event stream"),
     ],
 )
 def test_refusals(reply, error):
@@ -367,11 +352,7 @@ def test_replies_of_a_real_server(name):
         counts = [0, *(each["completion_tokens"] for each in said if each)]
         texts = [event["choices"][0]["delta"].get("content") for event in events if event.get("choices")]
         details = [event["sglext"]["spec_tokens_details"] for event in events if "sglext" in event]
-        for reads in (
-            [data for _, data in recording.reads],
-            [wire],
-            [wire[i : i + 1] for i in range(len(wire))],
-        ):
+        for reads in ([data for _, data in recording.reads], [wire], [wire[i : i + 1] for i in range(len(wire))]):
             row = Wire(recording.path).take(*reads).row(0.0)
             assert row["err"] is None
             assert (row["in"], row["out"]) == (said[-1]["prompt_tokens"], counts[-1])
@@ -401,9 +382,7 @@ def warmed_after(monkeypatch, step_s, *, requests=2, limit_s=30.0):
     warmth = loadgen.Warmth(requests, limit_s)
     while not warmth(load):
         now += step_s(now)
-        if (
-            len(reply.stamps) >= 60 + 25 * load.completed
-        ):  # replies of different lengths, and a prefill between them
+        if len(reply.stamps) >= 60 + 25 * load.completed:  # replies of different lengths, and a prefill between them
             load.completed += 1
             reply = SimpleNamespace(stamps=array.array("d"))
             load.all.append(reply)

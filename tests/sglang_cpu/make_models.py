@@ -41,9 +41,7 @@ def train_tokenizer() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=VOCABULARY, special_tokens=SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     tokenizer.train(sorted(glob.glob(os.path.join(os.path.dirname(os.__file__), "*.py")))[:60], trainer)
     if tokenizer.get_vocab_size() != VOCABULARY:
@@ -122,11 +120,7 @@ def target_weights() -> Weights:
 
 def standalone_weights(target: Weights) -> Weights:
     """The target's table and its first layer only."""
-    return {
-        k: v
-        for k, v in target.items()
-        if not k.startswith("model.layers.") or k.startswith("model.layers.0.")
-    }
+    return {k: v for k, v in target.items() if not k.startswith("model.layers.") or k.startswith("model.layers.0.")}
 
 
 def eagle_weights(target: Weights) -> Weights:
@@ -200,12 +194,7 @@ def main() -> None:
     eagle3 = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": DRAFT_VOCABULARY}
     write(root / "tiny-llama", tokenizer, config(num_hidden_layers=TARGET_LAYERS), target)
     write(root / "tiny-standalone-draft", tokenizer, config(), standalone_weights(target))
-    write(
-        root / "tiny-eagle-draft",
-        tokenizer,
-        config(architectures=["LlamaForCausalLMEagle"]),
-        eagle_weights(target),
-    )
+    write(root / "tiny-eagle-draft", tokenizer, config(architectures=["LlamaForCausalLMEagle"]), eagle_weights(target))
     write(
         root / "tiny-eagle3-draft",
         tokenizer,

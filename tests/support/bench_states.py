@@ -37,9 +37,7 @@ from tui.core.model.measured import (
 )
 
 ONE = LoadPoint(concurrency=1)
-BENCH = BenchProfile(
-    "speculation-real-prompts", (ONE,), dataset="prompts", output_len=512, duration_s=60.0, runs=3
-)
+BENCH = BenchProfile("speculation-real-prompts", (ONE,), dataset="prompts", output_len=512, duration_s=60.0, runs=3)
 ORDER = tuple("ABCDDCBAABCD")
 A_SET = {"cuda-graph-max-bs": 512}
 B_SET = {"cuda-graph-max-bs": 128}
@@ -59,18 +57,8 @@ MEMORY = {"A": 86.3, "B": 87.0, "C": 88.2, "D": 88.4}
 TAU = {"C": 2.31, "D": 2.62}
 CYCLE = {"C": 32.0, "D": 35.6}
 STEPS = {"C": 3, "D": 5}
-PROFILE = {
-    "A": "kimi-k2.5-baseline",
-    "B": "kimi-k2.5-baseline",
-    "C": "kimi-k2.5-eagle3",
-    "D": "kimi-k2.5-eagle3",
-}
-SETS = {
-    "A": A_SET,
-    "B": B_SET,
-    "C": {"speculative-num-steps": 3},
-    "D": {"speculative-num-steps": 5},
-}
+PROFILE = {"A": "kimi-k2.5-baseline", "B": "kimi-k2.5-baseline", "C": "kimi-k2.5-eagle3", "D": "kimi-k2.5-eagle3"}
+SETS = {"A": A_SET, "B": B_SET, "C": {"speculative-num-steps": 3}, "D": {"speculative-num-steps": 5}}
 AGAINST = {"A": None, "B": "A", "C": "B", "D": "B"}
 
 
@@ -79,17 +67,11 @@ def guards(failed: str | None = None) -> tuple[Guard, ...]:
     found = (
         Guard("errors", GuardStatus.OK, "no request failed", 0, 0),
         Guard(
-            "tokens",
-            GuardStatus.OK,
-            "the server counted 0.1 % other tokens than the replies, limit 0.5 %",
-            0.1,
-            0.5,
+            "tokens", GuardStatus.OK, "the server counted 0.1 % other tokens than the replies, limit 0.5 %", 0.1, 0.5
         ),
         Guard("cache", GuardStatus.OK, "0.0 % of the prompt tokens came from the cache, limit 1 %", 0.0, 1.0),
         Guard("client", GuardStatus.OK, "the load generator took 4 % of a core, limit 80 %", 4.0, 80.0),
-        Guard(
-            "window", GuardStatus.OK, "a window of 60.0 s with 41 requests, at least 10 s and 30", 60.0, 10.0
-        ),
+        Guard("window", GuardStatus.OK, "a window of 60.0 s with 41 requests, at least 10 s and 30", 60.0, 10.0),
         Guard("foreign", GuardStatus.OK, "no other process on the GPUs"),
         Guard("throttle", GuardStatus.NOT_APPLICABLE, "the driver reports no throttling"),
         Guard("graph", GuardStatus.OK, "every decode batch ran in a CUDA graph"),
@@ -103,9 +85,7 @@ def guards(failed: str | None = None) -> tuple[Guard, ...]:
     )
 
 
-def result(
-    letter: str, launch: int, run: int, tok_s: float, *, failed: str | None = None, number: int = 0
-) -> Result:
+def result(letter: str, launch: int, run: int, tok_s: float, *, failed: str | None = None, number: int = 0) -> Result:
     """One run of an arm, its launch and run counted from 1."""
     run_id = f"{PROFILE[letter]}-20261006T{10 + launch:02d}0000Z-{letter.lower()}{launch:05d}"
     spec = letter in TAU
@@ -231,13 +211,7 @@ def launching() -> ExperimentState:
     return running(
         arms=(
             arm("A", launches_done=1, results=results("A", 1), status=ArmStatus.QUEUED),
-            arm(
-                "B",
-                launches_done=1,
-                results=results("B", 1),
-                status=ArmStatus.LAUNCHING,
-                phase="load_weights",
-            ),
+            arm("B", launches_done=1, results=results("B", 1), status=ArmStatus.LAUNCHING, phase="load_weights"),
             arm("C", launches_done=1, results=results("C", 1), status=ArmStatus.QUEUED),
             arm("D", launches_done=0, results=(), status=ArmStatus.QUEUED),
         ),
@@ -251,8 +225,7 @@ def launching() -> ExperimentState:
 def failed() -> ExperimentState:
     """C ran out of memory on every launch; a run of B does not count."""
     broken = tuple(
-        result("B", 2, 2, 61.0, failed="cache") if (r.result_id == "bench-B2-c1-2") else r
-        for r in results("B")
+        result("B", 2, 2, 61.0, failed="cache") if (r.result_id == "bench-B2-c1-2") else r for r in results("B")
     )
     return running(
         arms=(
@@ -285,9 +258,7 @@ def finished(**changes: object) -> ExperimentState:
 def undecided(kind: VerdictKind = VerdictKind.INDISTINCT) -> ExperimentState:
     """Two arms that are all but the same."""
     alike = tuple(
-        replace(
-            r, throughput=replace(r.throughput, per_user_tok_s=(b.throughput.per_user_tok_s or 0.0) * 1.003)
-        )
+        replace(r, throughput=replace(r.throughput, per_user_tok_s=(b.throughput.per_user_tok_s or 0.0) * 1.003))
         for r, b in zip(results("B"), results("A"), strict=True)
     )
     return finished(

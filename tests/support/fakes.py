@@ -149,9 +149,7 @@ def run(**changes: object) -> Run:
 
 def usual(n: int = 4) -> tuple[dict[Phase, PhaseHistory], PhaseHistory]:
     """What earlier starts took."""
-    phases = {
-        phase: PhaseHistory(seconds, seconds * 0.97, seconds * 1.03, n) for phase, seconds in USUAL.items()
-    }
+    phases = {phase: PhaseHistory(seconds, seconds * 0.97, seconds * 1.03, n) for phase, seconds in USUAL.items()}
     return phases, PhaseHistory(667.0, 647.0, 687.0, n)
 
 
@@ -425,9 +423,7 @@ def scene(name: str) -> Script:
         return Script(samples=(before,))
     if name in ("starting", "first"):
         state = starting(history=name == "starting")
-        return Script(
-            samples=(before, gpus(44.0), gpus()), runs=(run(),), updates=(RunUpdate(state, records),)
-        )
+        return Script(samples=(before, gpus(44.0), gpus()), runs=(run(),), updates=(RunUpdate(state, records),))
     if name == "crashed":
         records += tuple(tracker.feed(CRASH_TEXT))
         return Script(samples=(before,), runs=(run(),), updates=(RunUpdate(crashed(), records),))
@@ -453,7 +449,5 @@ def profiles_in(directory: Path) -> Path:
         'kind = "launch"\ndescription = "EAGLE-3"\nextends = "base"\nhypothesis = "drafts pay"\n'
         '[args]\nspeculative-algorithm = "EAGLE3"\nspeculative-num-steps = 3\nmem-fraction-static = 0.88\n'
     )
-    (directory / "broken.toml").write_text(
-        'kind = "launch"\n[args]\nmem-fraction-statc = 0.8\ntp = "eight"\n'
-    )
+    (directory / "broken.toml").write_text('kind = "launch"\n[args]\nmem-fraction-statc = 0.8\ntp = "eight"\n')
     return directory

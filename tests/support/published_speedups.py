@@ -48,12 +48,7 @@ BY_TASK = {
     "8B": [(149.63, 257.32, 2.00), (149.93, 266.69, 2.02), (153.85, 244.89, 1.97), (153.81, 258.2, 1.97)],
     "14B": [(92.97, 153.72, 1.87), (92.66, 140.46, 1.78), (92.94, 144.68, 1.76), (94.46, 142.45, 1.74)],
     "32B": [(43.39, 80.43, 2.01), (43.38, 72.49, 1.90), (43.19, 71.57, 1.86), (43.30, 74.1, 1.86)],
-    "30B-A3B": [
-        (311.84, 453.97, 2.10),
-        (320.43, 432.45, 2.04),
-        (325.77, 428.81, 2.02),
-        (325.42, 437.06, 2.01),
-    ],
+    "30B-A3B": [(311.84, 453.97, 2.10), (320.43, 432.45, 2.04), (325.77, 428.81, 2.02), (325.42, 437.06, 2.01)],
 }
 
 
@@ -73,8 +68,7 @@ class Row:
 def _swept(source, base, rows):
     steps_ms = {users: 1000 * users / rate for users, rate in base.items()}
     return [
-        Row(source, steps_ms, users, steps, tokens, tau, rate / base[users])
-        for users, steps, tokens, rate, tau in rows
+        Row(source, steps_ms, users, steps, tokens, tau, rate / base[users]) for users, steps, tokens, rate, tau in rows
     ]
 
 
@@ -105,10 +99,6 @@ ROWS = [
     *SWEPT["AngelSlim#163"],
     *_alone("sglang#4247", SGLANG_4247),
     *_alone("vllm#16035", VLLM_16035),
-    *(
-        row
-        for size, tasks in BY_TASK.items()
-        for row in _alone(f"AngelSlim {size}", [(2, 3, *task) for task in tasks])
-    ),
+    *(row for size, tasks in BY_TASK.items() for row in _alone(f"AngelSlim {size}", [(2, 3, *task) for task in tasks])),
     *_simulated(),
 ]

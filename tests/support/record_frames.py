@@ -34,13 +34,7 @@ USAGE_LAST = {"stream_options": {"include_usage": True}}
 
 def chat(prompt: str, length: int = 24, **more: Any) -> tuple[str, dict[str, Any]]:
     messages = [{"role": "user", "content": prompt}]
-    body = {
-        "model": "tiny-llama",
-        "messages": messages,
-        "max_tokens": length,
-        "temperature": 0,
-        "stream": True,
-    }
+    body = {"model": "tiny-llama", "messages": messages, "max_tokens": length, "temperature": 0, "stream": True}
     return "/v1/chat/completions", {**body, "return_spec_tokens_details": True, **more}
 
 
@@ -75,11 +69,7 @@ INCREMENTAL = {
     "generate_incremental_eagle3": [generate(STORY)],
     "generate_incremental_utf8_eagle3": [generate(STORY, **PIECES)],
 }
-SERVERS = [
-    ({}, PLAIN),
-    (EAGLE3, SPECULATING),
-    ({**EAGLE3, "incremental-streaming-output": None}, INCREMENTAL),
-]
+SERVERS = [({}, PLAIN), (EAGLE3, SPECULATING), ({**EAGLE3, "incremental-streaming-output": None}, INCREMENTAL)]
 
 
 def reads(port: int, path: str, body: dict[str, Any]) -> Iterator[tuple[float, bytes]]:
@@ -151,10 +141,7 @@ def served(place: Path, flags: dict[str, object]) -> Iterator[int]:
     try:
         end = time.monotonic() + READY_S
         while True:
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5),
-            ):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5):
                 break
             assert server.poll() is None, "the server ended"
             assert time.monotonic() < end, "the server does not get ready"

@@ -31,11 +31,7 @@ DIALECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "vLLM chat, continuous usage": ("chat", {"dialect": "vllm"}),
     "vLLM chat, usage last": ("chat", {"dialect": "vllm", **USAGE_LAST}),
 }
-WRITES: dict[str, dict[str, Any]] = {
-    "a write each": {},
-    "three a write": {"pack": -3},
-    "cut in two": {"cut": 1},
-}
+WRITES: dict[str, dict[str, Any]] = {"a write each": {}, "three a write": {"pack": -3}, "cut in two": {"cut": 1}}
 
 
 @dataclass(frozen=True)
@@ -51,11 +47,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        load = (
-            f"{self.point['rate']:g} a second"
-            if "rate" in self.point
-            else f"{self.point['concurrency']} users"
-        )
+        load = f"{self.point['rate']:g} a second" if "rate" in self.point else f"{self.point['concurrency']} users"
         return ", ".join(filter(None, (self.dialect, self.writes, load, self.note)))
 
 
@@ -70,11 +62,7 @@ def tick_ms(users: float) -> float:
 
 def case(dialect: str, users: int = 0, *, rate: float = 0.0, spec: bool = True, **more: Any) -> Case:
     point: dict[str, float] = {"rate": rate} if rate else {"concurrency": users}
-    server = {
-        "tick_ms": tick_ms(users or 2 * rate),
-        **(SPEC if spec else {}),
-        **more.pop("server", {}),
-    }
+    server = {"tick_ms": tick_ms(users or 2 * rate), **(SPEC if spec else {}), **more.pop("server", {})}
     return Case(dialect, point, server=server, **more)
 
 
@@ -82,8 +70,7 @@ def disturbed(dialect: str) -> list[Case]:
     """What goes wrong on a server, in one dialect."""
     pause = ("", "pause_at=9 pause_ms=400")
     faults = tuple(
-        f"fault={name}" if name else ""
-        for name in ("", "", "", "reset", "", "", "", "error", "", "", "", "early")
+        f"fault={name}" if name else "" for name in ("", "", "", "reset", "", "", "", "error", "", "", "", "early")
     )
     return [
         case(dialect, 8, server={"stall_s": 1.0, "stall_at_s": 2.0}, note="the server stalls"),
@@ -156,9 +143,7 @@ def run(case: Case, directory: Path, *, duration_s: float, warmup_s: float = 0.3
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "bench.json").write_text(json.dumps(plan))
         argv = [sys.executable, loadgen.__file__, "bench.json"]
-        done = subprocess.run(
-            argv, cwd=directory, capture_output=True, text=True, timeout=120 + 4 * duration_s
-        )
+        done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, timeout=120 + 4 * duration_s)
         assert done.returncode == 0, done.stdout[-500:] + done.stderr
     label = loadgen.label_of(dict(case.point))
     meta = json.loads((directory / f"{label}-1.json").read_text())
@@ -182,9 +167,7 @@ def lateness(run: Run) -> list[float]:
         row["t_first"] + passed / 1e6 - moment
         for row, reply in zip(run.rows, run.replies, strict=True)
         if row["t_first"] is not None
-        for (moment, _), passed in zip(
-            reply["sends"], itertools.accumulate(row["gaps_us"], initial=0), strict=False
-        )
+        for (moment, _), passed in zip(reply["sends"], itertools.accumulate(row["gaps_us"], initial=0), strict=False)
     ]
 
 
@@ -237,13 +220,9 @@ def compare(run: Run) -> Iterator[Compared]:
     client = run.meta["client"]
     lag_ms, latest_ms = client["loop_lag_p99_ms"], (zero + max(lateness(run))) * 1e3
 
-    received = [
-        (reply["sends"], row) for row, reply in zip(run.rows, run.replies, strict=True) if reply["sends"]
-    ]
+    received = [(reply["sends"], row) for row, reply in zip(run.rows, run.replies, strict=True) if reply["sends"]]
     good = [
-        (reply, row)
-        for row, reply in zip(run.rows, run.replies, strict=True)
-        if reply["whole"] and not reply["fault"]
+        (reply, row) for row, reply in zip(run.rows, run.replies, strict=True) if reply["whole"] and not reply["fault"]
     ]
     tokens = paced = 0
     paced_s = 0.0
@@ -286,13 +265,8 @@ def compare(run: Run) -> Iterator[Compared]:
         for name in ("mean", "p50", "p90", "p95", "p99", "max"):
             value = getattr(true, name)
             slack = slack_ms if name == "mean" else max(slack_ms, ends * latest_ms)
-            if measured.n == true.n or None not in (
-                value,
-                getattr(measured, name),
-            ):  # else one has too few for it
-                yield Compared(
-                    f"{figure} {name}", getattr(measured, name), value, LIMIT * (value or 0.0) + slack
-                )
+            if measured.n == true.n or None not in (value, getattr(measured, name)):  # else one has too few for it
+                yield Compared(f"{figure} {name}", getattr(measured, name), value, LIMIT * (value or 0.0) + slack)
 
     output = found.throughput
     user = paced / paced_s

@@ -190,11 +190,7 @@ class Reply:
 
         def usage() -> dict[str, Any]:
             details = None if self.options.get("silent") else {"cached_tokens": truth["cached"]}
-            found = {
-                "prompt_tokens": truth["in"],
-                "total_tokens": truth["in"] + sent,
-                "completion_tokens": sent,
-            }
+            found = {"prompt_tokens": truth["in"], "total_tokens": truth["in"] + sent, "completion_tokens": sent}
             found["prompt_tokens_details"] = details
             return found if vllm else {**found, "reasoning_tokens": 0, "completion_tokens_details": None}
 
@@ -237,11 +233,7 @@ class Reply:
     def event(self, frame: bytes) -> bytes:
         """An event of the stream."""
         end = ENDS[self.options["lines"]]
-        extra = (
-            b": a comment" + end + b"id: 7" + end + b"retry: 100" + end
-            if self.options.get("comments")
-            else b""
-        )
+        extra = b": a comment" + end + b"id: 7" + end + b"retry: 100" + end if self.options.get("comments") else b""
         return extra + b"data: " + frame + end + end
 
     def head(self) -> bytes:
@@ -304,11 +296,7 @@ class TruthServer:
         body = await reader.readexactly(int(fields.get("content-length", 0)))
         at = clock()
         key = self.settings.get("api_key")
-        if (
-            key
-            and not path.startswith(("/truth", "/metrics"))
-            and fields.get("authorization") != f"bearer {key}"
-        ):
+        if key and not path.startswith(("/truth", "/metrics")) and fields.get("authorization") != f"bearer {key}":
             return self._answer(writer, 401, {"error": "Unauthorized"})
         api = {"/generate": "generate", "/v1/chat/completions": "chat"}.get(path)
         if method == "POST" and api and not (api == "generate" and self.settings["dialect"] == "vllm"):
@@ -323,8 +311,7 @@ class TruthServer:
         if isinstance(content, str):
             kind, body = "text/plain", content.encode()
         writer.write(
-            f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-            + body
+            f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
         )
         return True
 
@@ -336,19 +323,11 @@ class TruthServer:
             return 200, {"object": "list", "data": [{"id": self.settings["model"], "object": "model"}]}
         if sglang and path == "/server_info":
             command = "python -m sglang.launch_server --api-key hush-hush --tp 8"
-            info = {
-                "version": "0.5.23",
-                "model_path": self.settings["model"],
-                "random_seed": self.settings["seed"],
-            }
+            info = {"version": "0.5.23", "model_path": self.settings["model"], "random_seed": self.settings["seed"]}
             return 200, {**info, "api_key": "hush-hush", "tp_size": 8, "launch_command": command}
         if sglang and path == "/model_info":
             tokenizer = self.settings.get("tokenizer")
-            return 200, {
-                "model_path": self.settings["model"],
-                "tokenizer_path": tokenizer,
-                "is_generation": True,
-            }
+            return 200, {"model_path": self.settings["model"], "tokenizer_path": tokenizer, "is_generation": True}
         if not sglang and path == "/version":
             return 200, {"version": "0.33.0"}
         if path == ("/flush_cache" if sglang else "/reset_prefix_cache") and self.settings["flush"]:
@@ -390,9 +369,7 @@ class TruthServer:
         for name in self.settings["refuses"]:
             if name in request or name in (request.get("stream_options") or {}):
                 self.events.append({"what": f"refused {name}"})
-                return self._answer(
-                    writer, 400, {"object": "error", "message": f"unknown field {name}", "code": 400}
-                )
+                return self._answer(writer, 400, {"object": "error", "message": f"unknown field {name}", "code": 400})
         reply = Reply(request, self.settings, api)
         event = {"what": api, "body": request, "connection": number, "at": at, "sends": [], **reply.truth}
         self.events.append(event)
@@ -486,9 +463,7 @@ class TruthServer:
                 if fault == "stall":
                     await reader.read()
                 if fault == "error":
-                    await write(
-                        reply.part(reply.event(b'{"error":{"message":"the engine died","code":500}}'))
-                    )
+                    await write(reply.part(reply.event(b'{"error":{"message":"the engine died","code":500}}')))
                 if fault == "bad_json":
                     await write(reply.part(reply.event(b'{"text":')))
                 if fault == "bad_size":
@@ -508,9 +483,7 @@ class TruthServer:
                 tokens += reply.truth["chunks"][chunk]
                 waiting.append(tokens)
             if len(held) >= abs(pack) or number == len(frames) - 1:
-                moment = await write(
-                    reply.part(b"".join(held)) if pack > 0 else b"".join(map(reply.part, held))
-                )
+                moment = await write(reply.part(b"".join(held)) if pack > 0 else b"".join(map(reply.part, held)))
                 event["sends"] += [(moment, count) for count in waiting]
                 held, waiting = [], []
         while fault == "endless":
@@ -524,9 +497,7 @@ class TruthServer:
 async def serve(settings: dict[str, Any], started: Any = None) -> None:
     """Until it is cancelled. `started` is called with the port; without it the port is printed."""
     server = TruthServer(settings)
-    listening = await asyncio.start_server(
-        server.connection, "127.0.0.1", settings.get("port", 0), limit=1 << 26
-    )
+    listening = await asyncio.start_server(server.connection, "127.0.0.1", settings.get("port", 0), limit=1 << 26)
     port = listening.sockets[0].getsockname()[1]
     if started is None:
         print(port, flush=True)

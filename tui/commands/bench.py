@@ -14,7 +14,7 @@ from tui.core.bench import allreduce, bench_run, target
 from tui.core.bench.capacity import answer_words, limits_words
 from tui.core.bench.target import Target
 from tui.core.config import default_host, profile_dirs
-from tui.core.errors import EagletuiError, UsageError, of_system
+from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.link.transport import LinkState
 from tui.core.model.measured import BenchProfile, Guard, GuardStatus, Limits, LiveRun, Result
 from tui.core.profiles.profiles import load_bench
@@ -40,11 +40,11 @@ def bench_command(
     """`eagletui bench NAME`: 0 where every run counts, 1 where one does not, or not all were measured."""
     profile = load_bench(name, profile_dirs(directory), sets)
     if run is not None and url is not None:
-        raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
+        raise UsageError("--run and --url exclude each other", "give one of the two", slug=Slug.BAD_VALUE)
     if allreduce.is_one(profile):
         if run is not None or url is not None:
             raise UsageError(
-                f"{name} measures the host, not a server", "leave --run and --url out", slug="bad_value"
+                f"{name} measures the host, not a server", "leave --run and --url out", slug=Slug.BAD_VALUE
             )
         from tui.commands.allreduce import allreduce_command
 
@@ -59,9 +59,7 @@ def bench_command(
             measured = await find_target(opened, run, url)
             begun.append(await bench_run.start(opened, profile, measured))
             if not as_json:
-                say(
-                    f"{begun[0].run_id} measures {measured} on {opened.entry.name}: {written.runs_words(profile)}"
-                )
+                say(f"{begun[0].run_id} measures {measured} on {opened.entry.name}: {written.runs_words(profile)}")
             await follow(opened, begun[0], profile, found, None if as_json else say)
 
     try:
@@ -88,7 +86,7 @@ def bench_command(
 class Interrupted(EagletuiError):
     """Ctrl-C: the generator on the host goes on."""
 
-    slug = "interrupted"
+    slug = Slug.INTERRUPTED
     exit_code = 130
 
     def __init__(self, run: Run, host: str) -> None:
@@ -109,11 +107,7 @@ async def find_target(opened: HostSession, run: str | None, url: str | None) -> 
 
 
 async def follow(
-    opened: HostSession,
-    run: Run,
-    profile: BenchProfile,
-    found: list[Result],
-    tell: Callable[[str], None] | None,
+    opened: HostSession, run: Run, profile: BenchProfile, found: list[Result], tell: Callable[[str], None] | None
 ) -> None:
     """Collects the results as they come. Raises EagletuiError where it does not come to its end."""
     line = _LiveLine(profile, sys.stderr.isatty()) if tell else None
@@ -270,9 +264,7 @@ def summary(results: Sequence[Result], profile: BenchProfile) -> str:
             rows.append(_row(medians(counting), "median", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = [
-        "  ".join(
-            [*(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]
-        ).rstrip()
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]).rstrip()
         for row in rows
     ]
     for result in results:

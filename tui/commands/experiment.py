@@ -10,7 +10,7 @@ from tui.commands.bench import figure_words
 from tui.commands.output import emit, run_async, say
 from tui.commands.servers import session
 from tui.core.config import default_host, profile_dirs
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.noise import NoiseReport, noise_report
 from tui.core.experiment.runner import ExperimentRunner, begin, take_up
@@ -37,7 +37,7 @@ _INTERRUPTED = 130
 class _Interrupted(EagletuiError):
     """Ctrl-C: what runs on the host goes on."""
 
-    slug = "interrupted"
+    slug = Slug.INTERRUPTED
     exit_code = _INTERRUPTED
 
 
@@ -73,9 +73,7 @@ def aa_command(
         pairs=pairs,
         hypothesis="launches of one configuration differ by chance alone",
     )
-    runner = _conduct(
-        directory, profile, host, resume, seed, ("eagletui", "bench", "aa", name, "--bench", bench)
-    )
+    runner = _conduct(directory, profile, host, resume, seed, ("eagletui", "bench", "aa", name, "--bench", bench))
     reports = noise_report(runner.record, runner.results())
     if as_json:
         emit({**experiment_json(runner), "noise": [_noise_json(report) for report in reports]})
@@ -106,7 +104,7 @@ def _conduct(
         raise UsageError(
             f"there is no unfinished {profile.name} on {one_line(where, 60)}",
             "leave --resume out to begin one",
-            slug="nothing_to_resume",
+            slug=Slug.NOTHING_TO_RESUME,
         )
     if resume and earlier is not None:
         record = take_up(earlier, profile, bench, launches)
@@ -143,8 +141,7 @@ def _raise_refused(opened: HostSession) -> None:
 def _comparable(runner: ExperimentRunner) -> bool:
     """Whether one comparison at least has figures of both sides."""
     return any(
-        verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None
-        for verdict in runner.record.verdicts
+        verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None for verdict in runner.record.verdicts
     )
 
 

@@ -8,25 +8,13 @@ from pathlib import Path
 from tui import format as written
 from tui.commands.output import emit, say
 from tui.core.bench.capacity import answer_words
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.model.measured import Distribution, Result
 from tui.core.results import store
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 
-_COLUMNS = (
-    "started",
-    "result",
-    "host",
-    "profile",
-    "bench",
-    "load",
-    "tok/s user",
-    "tok/s",
-    "TTFT",
-    "TPOT",
-    "accept",
-)
+_COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
 _LARGEST_FILE = 256 << 20  # bytes that are imported
 _PROBLEMS = 10  # lines that were left out, of which each is said
 _NUMBERS = 6  # columns from here on are aligned to the right
@@ -61,12 +49,10 @@ def results_import(file: Path, dry_run: bool, host: str | None, profile: str | N
         with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
             data = source.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+        raise UsageError(f"{name}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
     if len(data) > _LARGEST_FILE:
         raise UsageError(
-            f"{name} has more than {_LARGEST_FILE >> 20} MiB",
-            "cut out the part with the results",
-            slug="too_large",
+            f"{name} has more than {_LARGEST_FILE >> 20} MiB", "cut out the part with the results", slug=Slug.TOO_LARGE
         )
     try:
         found = read_posted(decode(data), host=host, profile=profile)
@@ -101,7 +87,7 @@ def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int
         named = [result for ref in refs for result in store.resolve(ref, stored)]
         chosen = list({result.result_id: result for result in named}.values())
     if not chosen:
-        raise UsageError("nothing is stored", "eagletui bench measures a server", slug="unknown_result")
+        raise UsageError("nothing is stored", "eagletui bench measures a server", slug=Slug.UNKNOWN_RESULT)
     if form == "markdown":
         text = export.markdown(chosen, stored)
     else:

@@ -23,7 +23,7 @@ from tui.core.config import (
     shipped_profiles_dir,
     state_dir,
 )
-from tui.core.errors import EagletuiError, HostError, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, TimedOut, UsageError
 from tui.core.link.transport import LinkState
 from tui.core.logs.records import LogRecord
 from tui.core.runs.control import Run
@@ -47,7 +47,7 @@ async def session(host: str) -> AsyncIterator[HostSession]:
         try:
             await opened.open()
         except HostError as error:
-            if error.slug != "dropped" or not await _link_comes_up(opened):
+            if error.slug != Slug.DROPPED or not await _link_comes_up(opened):
                 raise
         yield opened
     finally:
@@ -152,7 +152,7 @@ def gpus_command(host: str | None, watch: bool, file: Path | None, query: str | 
         try:
             text = smi_text(file.read_bytes())
         except OSError as error:
-            unreadable = UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file")
+            unreadable = UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE)
             unreadable.details = {"gpus": [], "samples": 0}
             raise unreadable from None
         sample, samples = parse_smi(text, query)
@@ -204,9 +204,7 @@ def profiles_list(directory: Path | None, as_json: bool) -> int:
                     "kind": entry.kind,
                     "path": str(entry.path),
                     "description": entry.description,
-                    "errors": [
-                        {"key": e.key, "message": e.message, "suggestion": e.suggestion} for e in entry.errors
-                    ],
+                    "errors": [{"key": e.key, "message": e.message, "suggestion": e.suggestion} for e in entry.errors],
                 }
                 for entry in entries
             ]
@@ -223,9 +221,7 @@ def profiles_list(directory: Path | None, as_json: bool) -> int:
     return 0
 
 
-def profiles_show(
-    directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool
-) -> int:
+def profiles_show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool) -> int:
     """`eagletui profiles show`: the command for the host's SGLang where it was seen before, else for the newest."""
     from tui.core.host import facts_cache
     from tui.core.profiles.profiles import build_command, load_launch, render_command
@@ -236,14 +232,7 @@ def profiles_show(
     facts = facts_cache.remembered(entry)
     command = build_command(profile, entry, facts.sglang if facts else None, None)
     if as_json:
-        emit(
-            {
-                "env": dict(command.env),
-                "argv": list(command.argv),
-                "host": where,
-                "notes": list(command.notes),
-            }
-        )
+        emit({"env": dict(command.env), "argv": list(command.argv), "host": where, "notes": list(command.notes)})
         return 0
     print(render_command(command))
     for note in command.notes:
@@ -259,7 +248,7 @@ def profiles_import(file: Path, save_as: str | None, as_json: bool) -> int:
     try:
         posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug="unknown_file") from None
+        raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
     found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"))
     saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
     if as_json:
@@ -550,7 +539,7 @@ def stop_command(run: str, yes: bool, grace: float, host: str | None, as_json: b
     except KeyboardInterrupt:
         if asked:
             raise EagletuiError(
-                "interrupted", f"the host goes on stopping {asked[0]} by itself", slug="interrupted"
+                "interrupted", f"the host goes on stopping {asked[0]} by itself", slug=Slug.INTERRUPTED
             ) from None
         raise
 
@@ -597,7 +586,7 @@ def _split_host(what: str) -> tuple[str | None, str]:
         if not colon or not host or "/" in host:
             return None, what
     if not path:
-        raise UsageError(f"{one_line(what, 80)} names no file", "write HOST:FILE", slug="unknown_file")
+        raise UsageError(f"{one_line(what, 80)} names no file", "write HOST:FILE", slug=Slug.UNKNOWN_FILE)
     return host, path
 
 
@@ -605,12 +594,12 @@ async def _run_or_no_file(opened: HostSession, what: str) -> Run:
     try:
         return await opened.find_run(what)
     except UsageError as error:
-        if error.slug != "unknown_run":
+        if error.slug != Slug.UNKNOWN_RUN:
             raise
         raise UsageError(
             f"{one_line(what, 80) or repr('')} is neither a file here nor a run on {opened.entry.name}",
             f"see eagletui ps {opened.entry.name}, or write HOST:FILE",
-            slug="unknown_run",
+            slug=Slug.UNKNOWN_RUN,
         ) from None
 
 
@@ -628,9 +617,7 @@ def logs_command(what: str, follow: bool, host: str | None, as_json: bool) -> in
             sys.stdout.buffer.write(masked)
             sys.stdout.buffer.flush()
         else:
-            sys.stdout.write(
-                sanitize(masked.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n"))
-            )
+            sys.stdout.write(sanitize(masked.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")))
             sys.stdout.flush()
 
     async def copy(opened: HostSession, path: str, run: Run | None) -> int:
@@ -706,13 +693,13 @@ def _log_of(run: Run) -> str:
         raise EagletuiError(
             f"the output of {run.run_id} goes nowhere that can be read",
             "start it with eagletui, or with its output in a file",
-            slug="no_log",
+            slug=Slug.NO_LOG,
         )
     return run.log_path
 
 
 def _gone(path: str, host: str) -> UsageError:
-    return UsageError(f"{path} is not there on {host}", "check the path", slug="unknown_file")
+    return UsageError(f"{path} is not there on {host}", "check the path", slug=Slug.UNKNOWN_FILE)
 
 
 def _record_json(record: LogRecord) -> dict[str, object]:
@@ -752,9 +739,7 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
     tracker = LogTracker(records=False)
     shown: list[object] = []
 
-    def show(
-        run: Run | None = None, exit: ExitEvidence | None = None, outcome: Outcome | None = None
-    ) -> None:
+    def show(run: Run | None = None, exit: ExitEvidence | None = None, outcome: Outcome | None = None) -> None:
         known = launch_records.read(run.run_id) if run is not None else None
 
         def prefer(found: Diagnosis, state: StartupState) -> Diagnosis:
@@ -792,9 +777,7 @@ def diagnose_command(what: str, host: str | None, as_json: bool, *, follow: bool
             with open(path, "rb") as file:
                 return read_all(file)
         except OSError as error:
-            raise UsageError(
-                f"{path}: {error.strerror}", "name a readable file", slug="unknown_file"
-            ) from None
+            raise UsageError(f"{path}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
     if is_file and where is None:
         path = os.path.abspath(path)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tui.commands.output import emit, say
 from tui.core.bench import allreduce
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.experiment import planned
 from tui.core.experiment.selection import side_of
 from tui.core.model.measured import ArmFigure, LoadPoint, Verdict, VerdictKind
@@ -29,7 +29,7 @@ _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
 def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
     if concurrency is not None and rate is not None:
-        raise UsageError("--concurrency and --rate exclude each other", "give one of them", slug="bad_value")
+        raise UsageError("--concurrency and --rate exclude each other", "give one of them", slug=Slug.BAD_VALUE)
     return None if concurrency is None and rate is None else LoadPoint(concurrency, rate)
 
 
@@ -48,17 +48,13 @@ def compare_command(
         raise UsageError(
             f"{count(len(refs), 'name')} given, and it takes 2 to {len(_NAMES)}",
             "name a reference, then what is held against it",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     if len(set(refs)) < len(refs):
-        raise UsageError(
-            "a name is given twice", "name different runs, results or profiles", slug="same_launches"
-        )
+        raise UsageError("a name is given twice", "name different runs, results or profiles", slug=Slug.SAME_LAUNCHES)
     chosen, load = metric(metric_name) if metric_name is not None else None, _point(concurrency, rate)
     results, launched = store.read_all(), launch_records.read_all()
-    base, *others = (
-        side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False)
-    )
+    base, *others = (side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False))
     at_load: dict[LoadPoint | None, list[tuple[Side, Side]]] = {}
     for other in others:
         both = [(base, other)]
@@ -156,15 +152,13 @@ def breakeven_command(
 
     if len(refs) > 2:
         raise UsageError(
-            f"{len(refs)} results are too many",
-            "name a baseline, then a result with speculation",
-            slug="bad_value",
+            f"{len(refs)} results are too many", "name a baseline, then a result with speculation", slug=Slug.BAD_VALUE
         )
     if refs and (base_tok_s, verify_ms, accept_len) != (None, None, None):
         raise UsageError(
             "results have their own --base-tok-s, --verify-ms and --accept-len",
             "name results or give figures",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     if refs:
         return _breakeven_of_results(refs, draft_ms, layers, concurrency, host, as_json)
@@ -172,7 +166,7 @@ def breakeven_command(
         raise UsageError(
             "two results are needed, or --base-tok-s and --verify-ms",
             "for example: eagletui breakeven --base-tok-s 89.5 --verify-ms 30 --draft-ms 2 --accept-len 2.31",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     found = of_figures(base_tok_s, verify_ms, draft_ms, accept_len)
     cost = verify_cost(found, layers=layers)
@@ -199,7 +193,7 @@ def _breakeven_of_results(
             raise UsageError(
                 f"{side.name}: no launch of it got as far as a measurement",
                 "eagletui compare says how they failed",
-                slug="not_comparable",
+                slug=Slug.NOT_COMPARABLE,
             )
     # The answer of a search is a load of its own on each side: a cycle is held against a step at one load.
     sides = [replace(side, results=tuple(r for r in side.results if r.capacity is None)) for side in sides]
@@ -211,7 +205,7 @@ def _breakeven_of_results(
             raise UsageError(
                 f"{ref_words(refs[0])} was not measured at concurrency {concurrency}",
                 f"it was at {loads}",
-                slug="not_comparable",
+                slug=Slug.NOT_COMPARABLE,
             )
         return _print_predictions(wanted, as_json)
     both = matched(sides[0], sides[1], _point(concurrency, None), host)
@@ -221,9 +215,7 @@ def _breakeven_of_results(
         one = payoff(base, spec, draft_ms=draft_ms, rows=store.rows)
         predicted = made.get(one.point.concurrency or 0) if one.point else None
         of_model, measured = allreduce.of_results(spec.results, layers)
-        cost = verify_cost(
-            one.economics, spec.results, layers=of_model, all_reduce=measured, predicted=predicted
-        )
+        cost = verify_cost(one.economics, spec.results, layers=of_model, all_reduce=measured, predicted=predicted)
         found.append((one, cost))
     if as_json:
         documents = [_economics_json(one.economics, cost, one) for one, cost in found]
@@ -250,9 +242,7 @@ def _one_bench(side: Side, host: str | None) -> Side:
     return replace(side, results=tuple(kept))
 
 
-def _economics_json(
-    found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None
-) -> dict[str, object]:
+def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> dict[str, object]:
     """The economics as scripts see them; missing is null."""
     document: dict[str, object] = {
         "t_base_ms": found.t_base_ms,
@@ -331,9 +321,7 @@ def _print_economics(found: Economics, cost: VerifyCost | None, of_results: Payo
     if found.best_speedup is not None:
         print(f"   with every draft accepted: {found.ceiling} tokens a cycle, {two(found.best_speedup)}×")
     if found.measured_speedup is not None:
-        print(
-            f"   measured: {two(found.measured_speedup)}× the baseline's rate (eagletui compare says how sure)"
-        )
+        print(f"   measured: {two(found.measured_speedup)}× the baseline's rate (eagletui compare says how sure)")
     points = curve(found, _reach(found))
     print("   accept length " + " ".join(f"{tau:>5.2g}" for tau, _ in points))
     print("   speedup       " + " ".join(f"{two(speedup):>5}" for _, speedup in points))

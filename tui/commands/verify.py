@@ -11,7 +11,7 @@ from tui.commands.servers import host_of_run, session
 from tui.core.bench import bench_run
 from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
 from tui.core.config import default_host, profile_dirs
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import Result
 from tui.core.profiles.profiles import load_bench
 from tui.core.results.flat import flat
@@ -33,10 +33,10 @@ def verify_command(
         raise UsageError(
             f"{profile.name} measures by a command of its own",
             "name a bench of driver eagletui or sglang",
-            slug="wrong_driver",
+            slug=Slug.WRONG_DRIVER,
         )
     if run is not None and url is not None:
-        raise UsageError("--run and --url exclude each other", "give one of the two", slug="bad_value")
+        raise UsageError("--run and --url exclude each other", "give one of the two", slug=Slug.BAD_VALUE)
     # Under a name of their own: not of the length, nor always of the interface, of runs that are compared.
     profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
     where = host_of_run(run, host) if run is not None else host or default_host()
@@ -96,9 +96,7 @@ def _rates(rates: Sequence[float]) -> str:
     return " ".join(written.tok_s(rate) for rate in rates)
 
 
-def _document(
-    name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool
-) -> dict[str, object]:
+def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool) -> dict[str, object]:
     referee = next(result for result in results if result.tool.name == TOOL)
     return {
         "bench": name,

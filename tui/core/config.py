@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.text import one_line
 
 APP = "eagletui"
@@ -28,7 +28,7 @@ def _base(kind: str) -> Path:
             raise UsageError(
                 f"EAGLETUI_HOME: {one_line(home, 60)} is no directory: there is no such user",
                 "give a path without ~",
-                slug="bad_config",
+                slug=Slug.BAD_CONFIG,
             ) from None
     # XDG on macOS too: people who live in terminals look there.
     variable, default = {
@@ -43,7 +43,7 @@ def _base(kind: str) -> Path:
         return Path.home().absolute() / default / APP
     except RuntimeError:
         raise UsageError(
-            "this user has no home directory", "set HOME, or EAGLETUI_HOME", slug="bad_config"
+            "this user has no home directory", "set HOME, or EAGLETUI_HOME", slug=Slug.BAD_CONFIG
         ) from None
 
 
@@ -139,38 +139,38 @@ def load_settings() -> Settings:
     """Reads config.toml; a missing file is the defaults. Raises UsageError with file, key and what is wrong."""
     path = config_dir() / "config.toml"
     if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(f"{path} is no file", "mend or remove it", slug="bad_config")
+        raise UsageError(f"{path} is no file", "mend or remove it", slug=Slug.BAD_CONFIG)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Settings()
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}", "mend or remove it", slug="bad_config"
+            f"{path} cannot be read: {error.strerror}", "mend or remove it", slug=Slug.BAD_CONFIG
         ) from None
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path} is not UTF-8 from byte {error.start} on", "save it as UTF-8", slug="bad_config"
+            f"{path} is not UTF-8 from byte {error.start} on", "save it as UTF-8", slug=Slug.BAD_CONFIG
         ) from None
     import tomli
 
     try:
         raw = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {one_line(str(error))}", "mend that line", slug="bad_config") from None
+        raise UsageError(f"{path}: {one_line(str(error))}", "mend that line", slug=Slug.BAD_CONFIG) from None
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply", "mend the file", slug="bad_config") from None
+        raise UsageError(f"{path}: nested too deeply", "mend the file", slug=Slug.BAD_CONFIG) from None
 
     def wrong(key: str, wanted: str) -> UsageError:
         key = one_line(key, 80)
-        return UsageError(f"{path}: {key} must be {wanted}", f"correct {key}", slug="bad_config")
+        return UsageError(f"{path}: {key} must be {wanted}", f"correct {key}", slug=Slug.BAD_CONFIG)
 
     unknown = set(raw) - {"default_host", "hosts", "theme", "bell"}
     if unknown:
         raise UsageError(
             f"{path}: unknown key {one_line(min(unknown), 80)}",
             "known keys: default_host, hosts, theme, bell",
-            slug="bad_config",
+            slug=Slug.BAD_CONFIG,
         )
     hosts: dict[str, HostEntry] = {}
     tables = raw.get("hosts", {})
@@ -180,15 +180,13 @@ def load_settings() -> Settings:
         if not isinstance(table, dict):
             raise wrong(f"hosts.{name}", "a table")
         if name in RESERVED_HOSTS and set(table) - {"python", "env"}:
-            raise UsageError(
-                f"{path}: hosts.{name} is reserved", "give the host another name", slug="bad_config"
-            )
+            raise UsageError(f"{path}: hosts.{name} is reserved", "give the host another name", slug=Slug.BAD_CONFIG)
         extra = set(table) - {"ssh", "python", "env"}
         if extra:
             raise UsageError(
                 f"{path}: unknown key {one_line(f'hosts.{name}.{min(extra)}', 80)}",
                 "known keys: ssh, python, env",
-                slug="bad_config",
+                slug=Slug.BAD_CONFIG,
             )
         for key in ("ssh", "python"):
             if key in table and (not isinstance(table[key], str) or not table[key]):
@@ -196,9 +194,7 @@ def load_settings() -> Settings:
         env = table.get("env", {})
         if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
             raise wrong(f"hosts.{name}.env", "a table of texts")
-        hosts[name] = HostEntry(
-            name, str(table.get("ssh", name)), str(table.get("python", "python3")), dict(env)
-        )
+        hosts[name] = HostEntry(name, str(table.get("ssh", name)), str(table.get("python", "python3")), dict(env))
     default_host = raw.get("default_host", "local")
     if not isinstance(default_host, str) or not default_host:
         raise wrong("default_host", "a text")

@@ -6,6 +6,95 @@ Every error carries the slug that `--json` prints as `error`, and the exit code 
 
 import errno
 from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Slug(StrEnum):
+    """What went wrong, as scripts read it: `error` of every JSON document. Programs on a host may name others."""
+
+    AMBIGUOUS_HOST = "ambiguous_host"
+    AMBIGUOUS_RESULT = "ambiguous_result"
+    AMBIGUOUS_RUN = "ambiguous_run"
+    AUTH_FAILED = "auth_failed"
+    BAD_ANSWER = "bad_answer"
+    BAD_CONFIG = "bad_config"
+    BAD_DATASET = "bad_dataset"
+    BAD_HTTP = "bad_http"
+    BAD_NAME = "bad_name"
+    BAD_PROFILE = "bad_profile"
+    BAD_REGEX = "bad_regex"
+    BAD_SEARCH = "bad_search"
+    BAD_VALUE = "bad_value"
+    BROKEN_ROWS = "broken_rows"
+    BUSY = "busy"
+    CANNOT_WRITE = "cannot_write"
+    CHANGED = "changed"
+    DEMO = "demo"
+    DISK_FULL = "disk_full"
+    DROPPED = "dropped"
+    EXISTS = "exists"
+    FAILED = "failed"
+    FOREIGN = "foreign"
+    FOREIGN_BENCHMARK = "foreign_benchmark"
+    FORWARDING_PROHIBITED = "forwarding_prohibited"
+    GENERATOR_FAILED = "generator_failed"
+    HOST = "host"
+    HOST_KEY_CHANGED = "host_key_changed"
+    HOST_KEY_REVOKED = "host_key_revoked"
+    HOST_KEY_UNKNOWN = "host_key_unknown"
+    HOST_UNKNOWN = "host_unknown"
+    INTERNAL = "internal"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"
+    LINK_LOST = "link_lost"
+    LOOKS = "looks"
+    LOST = "lost"
+    NOTHING_RECOGNISED = "nothing_recognised"
+    NOTHING_TO_RESUME = "nothing_to_resume"
+    NOT_COLLECTABLE = "not_collectable"
+    NOT_COMPARABLE = "not_comparable"
+    NOT_GENERATING = "not_generating"
+    NOT_READY = "not_ready"
+    NOT_SSH = "not_ssh"
+    NOT_STARTED = "not_started"
+    NO_ANSWER = "no_answer"
+    NO_COMMAND = "no_command"
+    NO_ENDPOINT = "no_endpoint"
+    NO_LOG = "no_log"
+    NO_PYTHON = "no_python"
+    NO_RATE = "no_rate"
+    NO_STATE_DIR = "no_state_dir"
+    NO_TERMINAL = "no_terminal"
+    OS_ERROR = "os_error"
+    OTHER_NAMESPACE = "other_namespace"
+    PREFLIGHT = "preflight"
+    PROXY_FAILED = "proxy_failed"
+    REFUSED = "refused"
+    SAME_LAUNCHES = "same_launches"
+    SEARCH_FAILED = "search_failed"
+    SERVER_LOST = "server_lost"
+    SSH_CONFIG = "ssh_config"
+    STOPPED = "stopped"
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+    TOO_LONG = "too_long"
+    TOO_MUCH_OUTPUT = "too_much_output"
+    UNAUTHORIZED = "unauthorized"
+    UNKNOWN_FILE = "unknown_file"
+    UNKNOWN_PROFILE = "unknown_profile"
+    UNKNOWN_RESULT = "unknown_result"
+    UNKNOWN_RUN = "unknown_run"
+    UNREACHABLE = "unreachable"
+    UNREADABLE = "unreadable"
+    UNREADABLE_COMMAND = "unreadable_command"
+    UNREADABLE_FILE = "unreadable_file"
+    UNSUPPORTED = "unsupported"
+    UNSUPPORTED_HOST = "unsupported_host"
+    USAGE = "usage"
+    WRITE_FAILED = "write_failed"
+    WRONG_API = "wrong_api"
+    WRONG_DRIVER = "wrong_driver"
+    WRONG_KIND = "wrong_kind"
 
 
 class EagletuiError(Exception):
@@ -17,7 +106,7 @@ class EagletuiError(Exception):
         slug: machine-readable name, overrides the class's own.
     """
 
-    slug = "failed"
+    slug: str = Slug.FAILED
     exit_code = 1
     details: Mapping[str, object] = {}  # further keys of the JSON document
 
@@ -32,31 +121,27 @@ class EagletuiError(Exception):
 class UsageError(EagletuiError):
     """The caller named something that does not exist or cannot be read (exit code 2)."""
 
-    slug = "usage"
+    slug = Slug.USAGE
     exit_code = 2
 
 
 class HostError(EagletuiError):
-    """The host cannot be reached or used (exit code 3).
+    """The host cannot be reached or used (exit code 3)."""
 
-    Slugs: host_unknown, refused, no_answer, dropped, unreachable, not_ssh, auth_failed, host_key_unknown,
-    host_key_changed, host_key_revoked, link_lost, proxy_failed, ssh_config, unsupported_host, no_python.
-    """
-
-    slug = "host"
+    slug = Slug.HOST
     exit_code = 3
 
 
 class LinkLost(HostError):
     """The link died while something was under way; what was asked may or may not have happened."""
 
-    slug = "link_lost"
+    slug = Slug.LINK_LOST
 
 
 class TimedOut(EagletuiError):
     """Our own deadline passed (exit code 4); never raised for a dead link."""
 
-    slug = "timeout"
+    slug = Slug.TIMEOUT
     exit_code = 4
 
 
@@ -65,4 +150,4 @@ def of_system(error: OSError) -> EagletuiError:
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = "free some space" if full else "eagletui paths says where files go"
-    return EagletuiError(f"{where}{error.strerror or error}", hint, slug="os_error")
+    return EagletuiError(f"{where}{error.strerror or error}", hint, slug=Slug.OS_ERROR)

@@ -3,23 +3,10 @@
 import re
 
 # Cheap words, one of which is in every line that may hold a secret.
-_HINTS = (
-    b"api_key",
-    b"api-key",
-    b"API_KEY",
-    b"F_TOKEN",
-    b"B_TOKEN",
-    b"assword",
-    b"ASSWORD",
-    b"hf_",
-    b"://",
-    b"earer ",
-)
+_HINTS = (b"api_key", b"api-key", b"API_KEY", b"F_TOKEN", b"B_TOKEN", b"assword", b"ASSWORD", b"hf_", b"://", b"earer ")
 _NAME = rb"(?:api_key|API_KEY|hf_token|HF_TOKEN|HUB_TOKEN|password|PASSWORD)"  # the end of a longer name, too
 _SECRET = re.compile(
-    rb"("
-    + _NAME
-    + rb"['\"]?\s*[:=]\s*|(?:api-key|--ssl-keyfile-password)['\"]?,?[ =]+)(?:'[^'\r\n]*'|\"[^\"\r\n]*\")"
+    rb"(" + _NAME + rb"['\"]?\s*[:=]\s*|(?:api-key|--ssl-keyfile-password)['\"]?,?[ =]+)(?:'[^'\r\n]*'|\"[^\"\r\n]*\")"
     rb"|((?:api-key|--ssl-keyfile-password)[ =]+|" + _NAME + rb"=)(?!None\b|null\b)[^\s'\",()\[\]{}]+"
     rb"|\b(hf_)[A-Za-z0-9]{16,}"
     rb"|([Bb]earer )[\w.~+/=-]{8,}"

@@ -57,9 +57,7 @@ class Api:
         key = self.args["api_key"]
         if key and not path.startswith(OPEN_PATHS) and query.headers.get("authorization") != f"Bearer {key}":
             admin = self.args["admin_api_key"]
-            if not (
-                admin and path == "/flush_cache" and query.headers.get("authorization") == f"Bearer {admin}"
-            ):
+            if not (admin and path == "/flush_cache" and query.headers.get("authorization") == f"Bearer {admin}"):
                 exchange.json(401, {"error": "Unauthorized"})
                 return
         try:
@@ -281,19 +279,12 @@ class Api:
         except ValueError as error:
             message = f"1 validation error:\n  {{'type': 'json_invalid', 'msg': 'JSON decode error', 'ctx': {{'error': '{error}'}}}}"
             raise Refused(
-                400,
-                {"object": "error", "message": message, "type": "Bad Request", "param": None, "code": 400},
+                400, {"object": "error", "message": message, "type": "Bad Request", "param": None, "code": 400}
             ) from None
         if not isinstance(body, dict):
             raise Refused(
                 400,
-                {
-                    "object": "error",
-                    "message": "1 validation error",
-                    "type": "Bad Request",
-                    "param": None,
-                    "code": 400,
-                },
+                {"object": "error", "message": "1 validation error", "type": "Bad Request", "param": None, "code": 400},
             )
         return body
 
@@ -351,12 +342,7 @@ class Api:
         temperature = params.get("temperature", 1.0)
         if not isinstance(temperature, int | float) or temperature < 0:
             raise Refused(
-                400,
-                {
-                    "error": {
-                        "message": f"temperature must be a non-negative finite number, got {temperature}."
-                    }
-                },
+                400, {"error": {"message": f"temperature must be a non-negative finite number, got {temperature}."}}
             )
         wanted = params.get("max_new_tokens", default)
         if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
@@ -385,9 +371,7 @@ class Api:
         ids = body.get("input_ids")
         text = body.get("text")
         if text is None and ids is None:
-            raise Refused(
-                400, {"error": {"message": "Either text, input_ids or input_embeds should be provided."}}
-            )
+            raise Refused(400, {"error": {"message": "Either text, input_ids or input_embeds should be provided."}})
         params = body.get("sampling_params") or {}
         stream = bool(body.get("stream", False))
         batch = isinstance(text, list) or (isinstance(ids, list) and bool(ids) and isinstance(ids[0], list))
@@ -399,9 +383,7 @@ class Api:
             elif isinstance(one, list):
                 prompts.append((",".join(map(str, one)), max(1, len(one)), True))
             else:
-                raise Refused(
-                    400, {"error": {"message": "text must be a string, input_ids a list of numbers."}}
-                )
+                raise Refused(400, {"error": {"message": "text must be a string, input_ids a list of numbers."}})
         settings = params if isinstance(params, list) else [params] * len(prompts)
         requests = []
         rids = body.get("rid")
@@ -419,10 +401,7 @@ class Api:
                         exchange,
                         r,
                         _Native(
-                            r,
-                            at if batch else None,
-                            exchange,
-                            incremental=self.args["incremental_streaming_output"],
+                            r, at if batch else None, exchange, incremental=self.args["incremental_streaming_output"]
                         ),
                     )
                     for at, r in enumerate(requests)
@@ -507,11 +486,7 @@ class Api:
         if chat:
             choice: dict[str, Any] = {
                 "index": 0,
-                "message": {
-                    "role": "assistant",
-                    "content": "".join(request.words),
-                    "reasoning_content": None,
-                },
+                "message": {"role": "assistant", "content": "".join(request.words), "reasoning_content": None},
             }
         else:
             choice = {"index": 0, "text": "".join(request.words)}
@@ -633,9 +608,7 @@ class _Native:
         incremental: each holds what is new.
     """
 
-    def __init__(
-        self, request: Request, index: int | None, exchange: Exchange, *, incremental: bool = False
-    ) -> None:
+    def __init__(self, request: Request, index: int | None, exchange: Exchange, *, incremental: bool = False) -> None:
         self.request, self.index, self.exchange, self.incremental = request, index, exchange, incremental
         self.sent = 0
         self.text = ""
@@ -711,9 +684,7 @@ class _OpenAI:
             frame["usage"] = usage
         self.exchange.chunk(f"data: {_dump(frame)}\n\n".encode())
 
-    def _choice(
-        self, content: dict[str, Any], reason: object = None, matched: object = None
-    ) -> dict[str, Any]:
+    def _choice(self, content: dict[str, Any], reason: object = None, matched: object = None) -> dict[str, Any]:
         return {"index": 0, **content, "logprobs": None, "finish_reason": reason, "matched_stop": matched}
 
     def send(self) -> None:

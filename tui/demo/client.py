@@ -14,7 +14,7 @@ from typing import Any
 
 from tui import __version__
 from tui.core.config import state_dir
-from tui.core.errors import HostError
+from tui.core.errors import HostError, Slug
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
 
@@ -43,7 +43,7 @@ async def ensure_demo() -> SshTarget:
         raise HostError(
             f"demo: {one_line(str(error.filename or state_dir()))}: {error.strerror or error}",
             "its files need a directory that can be written: set EAGLETUI_HOME to one",
-            slug="demo",
+            slug=Slug.DEMO,
         ) from None
 
 
@@ -122,7 +122,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
                     raise HostError(
                         f"demo: another command holds {path} and does not let go",
                         "end that command, or try again",
-                        slug="demo",
+                        slug=Slug.DEMO,
                     ) from None
                 await asyncio.sleep(0.05)
         yield
@@ -202,5 +202,5 @@ async def _start(directory: Path) -> dict[str, Any]:
     raise HostError(
         f"demo: the simulated host does not start: {one_line(words[-1], 200) if words else 'it says nothing'}",
         f"the whole story is in {log}",
-        slug="demo",
+        slug=Slug.DEMO,
     )

@@ -105,12 +105,8 @@ class Counters:
     prefill_passes: int = 0
     decode_graph_passes: int = 0
     decode_eager_passes: int = 0
-    ttft: dict[bool, Histogram] = field(
-        default_factory=lambda: {False: Histogram(TTFT), True: Histogram(TTFT)}
-    )
-    e2e: dict[bool, Histogram] = field(
-        default_factory=lambda: {False: Histogram(TTFT), True: Histogram(TTFT)}
-    )
+    ttft: dict[bool, Histogram] = field(default_factory=lambda: {False: Histogram(TTFT), True: Histogram(TTFT)})
+    e2e: dict[bool, Histogram] = field(default_factory=lambda: {False: Histogram(TTFT), True: Histogram(TTFT)})
     itl: Histogram = field(default_factory=lambda: Histogram(ITL))
     queue: Histogram = field(default_factory=lambda: Histogram(TTFT))
 
@@ -190,8 +186,7 @@ class Engine:
         if request in self.waiting:
             self.waiting.remove(request)
             self._finish(
-                request,
-                {"type": "abort", "message": "Abort in waiting queue", "status_code": None, "err_type": None},
+                request, {"type": "abort", "message": "Abort in waiting queue", "status_code": None, "err_type": None}
             )
         self.wake.set()
 
@@ -329,9 +324,7 @@ class Engine:
         accept = ""
         if self.config.speculative and self.interval_verify:
             self.accept_length = (self.interval_correct + self.interval_verify) / self.interval_verify
-            self.accept_rate = self.interval_correct / (
-                self.interval_verify * max(1, self.config.draft_tokens - 1)
-            )
+            self.accept_rate = self.interval_correct / (self.interval_verify * max(1, self.config.draft_tokens - 1))
             self.accept_tokens += self.interval_correct + self.interval_verify
             self.accept_verify += self.interval_verify
             accept = f"accept len: {self.accept_length:.2f}, accept rate: {self.accept_rate:.2f}, "
@@ -348,9 +341,7 @@ class Engine:
         """Adds up to `wanted` tokens to a request and ends it where it ends; returns how many were added."""
         if request.aborted:
             self.running.remove(request)
-            self._finish(
-                request, {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
-            )
+            self._finish(request, {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None})
             return 0
         added = 0
         for _ in range(wanted):

@@ -60,10 +60,7 @@ def traceback_text(site: str, failure: Failure) -> str:
 
     text = ""
     if failure.cause:
-        text = (
-            block(*failure.cause)
-            + "\nDuring handling of the above exception, another exception occurred:\n\n"
-        )
+        text = block(*failure.cause) + "\nDuring handling of the above exception, another exception occurred:\n\n"
     return text + block(failure.frames, failure.error)
 
 
@@ -128,12 +125,7 @@ def weights_oom(gpu: int, free_gib: float) -> Failure:
             _RUN,
             _INIT,
             _LOAD,
-            (
-                "sglang/srt/layers/moe/fused_moe_triton/layer.py",
-                402,
-                "create_weights",
-                "w13_weight = torch.empty(",
-            ),
+            ("sglang/srt/layers/moe/fused_moe_triton/layer.py", 402, "create_weights", "w13_weight = torch.empty("),
         ),
         f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB. GPU {gpu} has a total capacity of "
         f"{model.TORCH_TOTAL_GIB:.2f} GiB of which {free_gib * 1024:.2f} MiB is free.",
@@ -144,11 +136,7 @@ def unbalanced(least_gib: float, most_gib: float) -> Failure:
     """Somebody else is on some of the GPUs."""
     return Failure(
         "dist_init",
-        (
-            _RUN,
-            _INIT,
-            ("sglang/srt/distributed/bootstrap.py", 211, "check_memory_balance", "raise ValueError("),
-        ),
+        (_RUN, _INIT, ("sglang/srt/distributed/bootstrap.py", 211, "check_memory_balance", "raise ValueError(")),
         "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
         f"pre_model_load_memory={least_gib:.2f}, local_gpu_memory={most_gib:.2f}, local_gpu_memory * 0.9={0.9 * most_gib:.2f}",
     )
@@ -161,12 +149,7 @@ def draft_is_no_draft(kind: str) -> Failure:
         (
             _RUN,
             _INIT,
-            (
-                "sglang/srt/managers/scheduler.py",
-                1106,
-                "init_memory_pools",
-                "self.draft_worker.alloc_memory_pool(",
-            ),
+            ("sglang/srt/managers/scheduler.py", 1106, "init_memory_pools", "self.draft_worker.alloc_memory_pool("),
             (
                 "sglang/srt/speculative/eagle_worker_v2.py",
                 366,

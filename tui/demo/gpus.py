@@ -96,9 +96,7 @@ class Board:
             "start": process_start(self.pid),
             "name": self.name,
             "since": now,
-            "ranks": [
-                [r.gpu, r.pid, r.memory_mib, r.utilization, r.power, self.temp_c[r.gpu]] for r in ranks
-            ],
+            "ranks": [[r.gpu, r.pid, r.memory_mib, r.utilization, r.power, self.temp_c[r.gpu]] for r in ranks],
         }
         target = self.directory / f"{self.pid}.json"
         aside = self.directory / f".{self.pid}.{os.getpid()}"

@@ -69,11 +69,7 @@ class Exchange:
     def _head(self, status: int, lines: list[str], last: str | None = None) -> None:
         self.answered = True
         phrase = HTTPStatus(status).phrase
-        head = [
-            f"HTTP/1.1 {status} {phrase}",
-            f"date: {email.utils.formatdate(usegmt=True)}",
-            "server: uvicorn",
-        ]
+        head = [f"HTTP/1.1 {status} {phrase}", f"date: {email.utils.formatdate(usegmt=True)}", "server: uvicorn"]
         head += [*lines, "vary: Origin"]
         if last:
             head.append(last)
@@ -126,9 +122,7 @@ class Connection(asyncio.Protocol):
         try:
             query = self._parse()
         except BadRequest:
-            self.transport.write(
-                b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            )
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
             return
         if query is not None:
@@ -140,9 +134,7 @@ class Connection(asyncio.Protocol):
             await self.handler(exchange)
         except Exception as error:  # a bug here must look like one of a server, not end it
             if not exchange.answered:
-                exchange.json(
-                    500, {"error": {"message": f"Internal Server Error: {type(error).__name__}: {error}"}}
-                )
+                exchange.json(500, {"error": {"message": f"Internal Server Error: {type(error).__name__}: {error}"}})
         self.task = None
         if self.transport is None:
             return

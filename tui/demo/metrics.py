@@ -114,11 +114,7 @@ def render(api: "Api") -> str:
 
     def streamed(values: dict[bool, Histogram]) -> list[tuple[str, str, Histogram]]:
         return [
-            (
-                f'engine_type="unified",is_streaming="{str(stream).lower()}",',
-                f'model_name="{name}"',
-                values[stream],
-            )
+            (f'engine_type="unified",is_streaming="{str(stream).lower()}",', f'model_name="{name}"', values[stream])
             for stream in (False, True)
         ]
 

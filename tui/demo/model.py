@@ -99,13 +99,7 @@ def run_factor(seed: int, configuration: str, launch: int, run: int) -> float:
 def buckets(max_bs: int, *, speculative: bool) -> list[int]:
     """Batch sizes that get a graph, ascending, as SGLang chooses them."""
     if speculative:
-        sizes = [
-            *range(1, 9),
-            *range(10, 33, 2),
-            *range(40, 65, 4),
-            *range(72, 257, 8),
-            *range(272, 4097, 16),
-        ]
+        sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, 4097, 16)]
     else:
         sizes = [1, 2, 4, *range(8, 257, 8), *range(272, 513, 16), *range(544, 4097, 32)]
         sizes = sorted({*sizes, 12})
@@ -150,11 +144,7 @@ class Config:
 
     @property
     def weights_gib(self) -> float:
-        return (
-            WEIGHTS_GIB * 8 / self.tp
-            if self.kimi
-            else SMALL_WEIGHTS_GIB_PER_BILLION * self.billions / self.tp
-        )
+        return WEIGHTS_GIB * 8 / self.tp if self.kimi else SMALL_WEIGHTS_GIB_PER_BILLION * self.billions / self.tp
 
     @property
     def draft_gib(self) -> float:
@@ -209,9 +199,7 @@ class Config:
             return 0.0
         count = len(buckets(self.max_bs, speculative=self.speculative))
         return (
-            VERIFY_GRAPH_PER_BUCKET_GIB * count
-            if self.speculative
-            else GRAPH_BASE_GIB + GRAPH_PER_BUCKET_GIB * count
+            VERIFY_GRAPH_PER_BUCKET_GIB * count if self.speculative else GRAPH_BASE_GIB + GRAPH_PER_BUCKET_GIB * count
         )
 
     def decode_step_s(self, users: int) -> float:

@@ -79,9 +79,7 @@ def shell_env(place: Path, host: str) -> dict[str, str]:
         host: "pid start" of the process behind which simulated servers end.
     """
     kept = {
-        k: v
-        for k, v in os.environ.items()
-        if k in ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
+        k: v for k, v in os.environ.items() if k in ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
     }
     return kept | {
         "PATH": f"{place / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
@@ -154,9 +152,7 @@ def _hub(hub: Path) -> None:
 def _model(directory: Path, config: Mapping[str, object], files: dict[str, int]) -> None:
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    (directory / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "TikTokenTokenizer"}', encoding="utf-8"
-    )
+    (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "TikTokenTokenizer"}', encoding="utf-8")
     for name, size in files.items():
         path = directory / name
         with open(path, "ab") as file:

@@ -108,9 +108,7 @@ def resolve(args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: lis
         notes.append(f"Attention backend not specified. Use {args['attention_backend']} backend by default.")
     algorithm = args["speculative_algorithm"]
     speculative = algorithm is not None and str(algorithm).upper() != "NONE"
-    given = [
-        args[k] for k in ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
-    ]
+    given = [args[k] for k in ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")]
     if speculative:
         if given == [None, None, None]:
             given = [3, 1, 4]
@@ -122,11 +120,11 @@ def resolve(args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: lis
             notes.append(
                 "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"
             )
-        (
-            args["speculative_num_steps"],
-            args["speculative_eagle_topk"],
-            args["speculative_num_draft_tokens"],
-        ) = steps, topk, tokens
+        (args["speculative_num_steps"], args["speculative_eagle_topk"], args["speculative_num_draft_tokens"]) = (
+            steps,
+            topk,
+            tokens,
+        )
         if args["max_running_requests"] is None:
             args["max_running_requests"] = model.SPEC_MAX_RUNNING
             notes.append(
@@ -195,9 +193,7 @@ def _title(text: str) -> None:
 
     try:
         Path("/proc/self/comm").write_text(text[:15], encoding="utf-8")
-        fields = (
-            Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        )
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         start, end = int(fields[45]), int(fields[46])
         if 0 < start < end:
             data = text.encode()[: end - start - 1]
@@ -394,14 +390,8 @@ class Server:
             "model_type": "kimi_k25" if self.config.kimi else "qwen3",
             "architectures": [self.architecture],
         }
-        generates = self.env.get("SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "true").lower() not in (
-            "0",
-            "false",
-            "no",
-        )
-        api = Api(
-            self.args, engine, t, startup.memory, argv=self.argv, model_info=info, health_generates=generates
-        )
+        generates = self.env.get("SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "true").lower() not in ("0", "false", "no")
+        api = Api(self.args, engine, t, startup.memory, argv=self.argv, model_info=info, health_generates=generates)
         scheduler = asyncio.ensure_future(engine.run())
         me = os.getpid()
         self.out.uvicorn(f"Started server process [{me}]")
@@ -410,9 +400,7 @@ class Server:
         address, port = str(self.args["host"]), int(self.args["port"])
         try:
             http = await loop.create_server(
-                lambda: Connection(
-                    api.handle, lambda q, status: self.out.access(q.peer, q.method, q.path, status)
-                ),
+                lambda: Connection(api.handle, lambda q, status: self.out.access(q.peer, q.method, q.path, status)),
                 address,
                 port,
                 backlog=2048,
@@ -433,9 +421,7 @@ class Server:
         while engine.running or engine.waiting:  # noqa: ASYNC110 - seldom, and once in a life
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.05)  # the last answers leave
-        self.out.record(
-            "Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[]."
-        )
+        self.out.record("Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[].")
         loop.remove_signal_handler(signal.SIGCHLD)
         http.close()
         scheduler.cancel()
@@ -457,8 +443,7 @@ class Server:
         """Found last of all; the warm-up then talks to whoever has the port, and may well be pleased with it."""
         reason = os.strerror(error.errno or 0).lower()
         self.out.uvicorn(
-            f"[Errno {error.errno}] error while attempting to bind on address ('{address}', {port}): {reason}",
-            "ERROR",
+            f"[Errno {error.errno}] error while attempting to bind on address ('{address}', {port}): {reason}", "ERROR"
         )
         try:
             if await self._probe(address, port):
@@ -477,10 +462,7 @@ class Server:
         headers = {"Authorization": f"Bearer {self.args['api_key']}"} if self.args["api_key"] else {}
         if await asyncio.wait_for(request(host, port, "GET", "/model_info", headers=headers), 120) != 200:
             return False
-        body = {
-            "text": "The capital city of France is",
-            "sampling_params": {"temperature": 0, "max_new_tokens": 8},
-        }
+        body = {"text": "The capital city of France is", "sampling_params": {"temperature": 0, "max_new_tokens": 8}}
         return await asyncio.wait_for(request(host, port, "POST", "/generate", body, headers), 600) == 200
 
     async def _warm_up(self, api: Api, address: str, port: int) -> None:

@@ -20,10 +20,7 @@ def _mib(value: float) -> str:
 
 
 GPU_FIELDS: dict[str, Column] = {
-    "timestamp": (
-        "",
-        lambda g: time.strftime("%Y/%m/%d %H:%M:%S") + f".{int(time.time() * 1000) % 1000:03d}",
-    ),
+    "timestamp": ("", lambda g: time.strftime("%Y/%m/%d %H:%M:%S") + f".{int(time.time() * 1000) % 1000:03d}"),
     "driver_version": ("", lambda g: gpus.DRIVER),
     "count": ("", lambda g: str(gpus.COUNT)),
     "index": ("", lambda g: str(g.index)),
@@ -62,10 +59,7 @@ GPU_FIELDS: dict[str, Column] = {
     "clocks.mem": ("MHz", lambda g: str(g.memory_clock_mhz)),
     "clocks.max.sm": ("MHz", lambda g: "3090"),
     "clocks.max.mem": ("MHz", lambda g: "14001"),
-    "clocks_event_reasons.active": (
-        "",
-        lambda g: "0x0000000000000000" if g.utilization_pct else "0x0000000000000001",
-    ),
+    "clocks_event_reasons.active": ("", lambda g: "0x0000000000000000" if g.utilization_pct else "0x0000000000000001"),
     "clocks_throttle_reasons.active": (
         "",
         lambda g: "0x0000000000000000" if g.utilization_pct else "0x0000000000000001",
@@ -100,8 +94,7 @@ class Wrong(Exception):
 
 def _row(cells: Sequence[tuple[str, str]], units: bool) -> str:
     return ", ".join(
-        f"[{value}]" if value == "N/A" else (f"{value} {unit}" if unit and units else value)
-        for value, unit in cells
+        f"[{value}]" if value == "N/A" else (f"{value} {unit}" if unit and units else value) for value, unit in cells
     )
 
 
@@ -310,8 +303,6 @@ def main(argv: Sequence[str], directory: Path) -> int:
 
 if __name__ == "__main__":
     try:
-        raise SystemExit(
-            main(sys.argv[1:], Path(os.environ.get("EAGLETUI_DEMO_ROOT", "/nonexistent")) / "gpu")
-        )
+        raise SystemExit(main(sys.argv[1:], Path(os.environ.get("EAGLETUI_DEMO_ROOT", "/nonexistent")) / "gpu"))
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(0)

@@ -17,7 +17,9 @@ from tui.demo import failures, gpus, model
 from tui.demo.output import Output, capture_bar, weight_bar
 
 Action = Callable[[], None]
-SLOW_TOKENIZER = "Using a slow tokenizer. This might cause a significant slowdown. Consider using a fast tokenizer instead."
+SLOW_TOKENIZER = (
+    "Using a slow tokenizer. This might cause a significant slowdown. Consider using a fast tokenizer instead."
+)
 
 
 class SchedulerFailed(Exception):
@@ -167,8 +169,7 @@ class Startup:
             0,
         )
         self.out.record(
-            "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). Tree Core: RustUnifiedTreeCore",
-            0,
+            "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). Tree Core: RustUnifiedTreeCore", 0
         )
         self.out.record(
             "Tree cache initialized: source=default impl=UnifiedRadixCache hybrid_swa=False hybrid_ssm=False "
@@ -219,14 +220,10 @@ class Startup:
             return
         await self.play(events, length)
         elapsed = time.monotonic() - begun
-        self.each(
-            lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s"
-        )()
+        self.each(lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s")()
         self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")()
         # Every start prints some of these; they mean nothing.
-        out.record(
-            "Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'", 0
-        )
+        out.record("Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'", 0)
 
     async def load_target(self) -> None:
         """Weights from disk; one rank reads slower, and everybody waits for it."""
@@ -272,9 +269,7 @@ class Startup:
 
             return act
 
-        events: list[tuple[float, Action]] = [
-            (length * (i + 1) / shards, frame(i + 1)) for i in range(shards)
-        ]
+        events: list[tuple[float, Action]] = [(length * (i + 1) / shards, frame(i + 1)) for i in range(shards)]
         longest = length * max(factor)
         step = max(0.5 * self.speed, longest / 120)
         events += [(at * step, grow(at * step)) for at in range(1, int(longest / step) + 1)]
@@ -411,9 +406,7 @@ class Startup:
             self.timings.cuda_graph[name.replace(" ", "_")] = took
             self.memory.graph[name.replace(" ", "_")] = gib
 
-    async def capture_one(
-        self, sizes: list[int], gib: float, seconds: float, *, failing: bool = False
-    ) -> float:
+    async def capture_one(self, sizes: list[int], gib: float, seconds: float, *, failing: bool = False) -> float:
         """The bar of one set of graphs, large to small; returns the seconds it took."""
         out = self.out
         begun = time.monotonic()
@@ -466,6 +459,4 @@ def failure_lines(startup: Startup, failure: failures.Failure) -> None:
         startup.out.record("Scheduler hit an exception: " + text, rank)
     for _ in ranks[:1]:
         startup.out.record("Received sigquit from a child process. It usually means the child failed.")
-    startup.out.record(
-        f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True, pid={os.getpid()}"
-    )
+    startup.out.record(f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True, pid={os.getpid()}")

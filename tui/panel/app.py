@@ -19,7 +19,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
-from tui.core.errors import EagletuiError, HostError, of_system
+from tui.core.errors import EagletuiError, HostError, Slug, of_system
 from tui.core.link.transport import Asker, HostKeyQuestion, LinkState, Prompt
 from tui.panel.bench_control import Measuring
 from tui.panel.host_view import Board, run_name
@@ -150,9 +150,7 @@ class EagleApp(App[None]):
         self._shown_at = 0.0
         self._opened = False
         self._chosen: str | None = None  # run id that a person asked to see
-        self._seen_runs: set[str] = (
-            set()
-        )  # known while the run on show was alive: none of them takes its place
+        self._seen_runs: set[str] = set()  # known while the run on show was alive: none of them takes its place
         self._rung: set[str] = set()
         self._leaving = False
         self._faults: set[str] = set()
@@ -300,11 +298,7 @@ class EagleApp(App[None]):
             async for status in session.link():
                 was = board.link.state if board.link else None
                 board.link = status
-                if (
-                    status.state is LinkState.REFUSED
-                    and was is not LinkState.REFUSED
-                    and status.error is not None
-                ):
+                if status.state is LinkState.REFUSED and was is not LinkState.REFUSED and status.error is not None:
                     self._refused(status.error)
                 if status.state is LinkState.UP:
                     board.problem = None
@@ -404,20 +398,12 @@ class EagleApp(App[None]):
                     return
                 if update.gap is not None:
                     log.append(
-                        [
-                            self._marker(
-                                f"[eagletui] the log was {update.gap.reason}; what follows is another one",
-                                None,
-                            )
-                        ]
+                        [self._marker(f"[eagletui] the log was {update.gap.reason}; what follows is another one", None)]
                     )
                     log.begin_generation()
                 before = board.state
                 board.take_update(update)
-                news = before is None or (before.outcome, before.phase) != (
-                    update.state.outcome,
-                    update.state.phase,
-                )
+                news = before is None or (before.outcome, before.phase) != (update.state.outcome, update.state.phase)
                 if not started and update.state.run.state != "foreign":
                     started = True
                     stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
@@ -495,7 +481,7 @@ class EagleApp(App[None]):
                     dialog.dismiss()
 
     def _refused(self, error: HostError) -> None:
-        if error.slug not in ("host_key_changed", "host_key_revoked"):
+        if error.slug not in (Slug.HOST_KEY_CHANGED, Slug.HOST_KEY_REVOKED):
             self._set_problem(self.board, error)
             return
         from tui.panel.screens.dialogs import Refused
@@ -577,9 +563,7 @@ class EagleApp(App[None]):
 
         return usual(self.board.host, profile)[1]
 
-    def _preview(
-        self, profile: str | None, *, replace: bool = False, sets: str = "", edit: bool = False
-    ) -> None:
+    def _preview(self, profile: str | None, *, replace: bool = False, sets: str = "", edit: bool = False) -> None:
         """The launch dialog; what it answers is launched in the background and shown on the dashboard."""
         from tui.panel.screens.launch import LaunchDialog
 
@@ -703,8 +687,7 @@ class EagleApp(App[None]):
         earlier = known.sets if known else state.run.extra.get("sets") or {}
         # The command line keeps its overrides as they were typed.
         typed = {
-            key: parse_set_value(key, value) if isinstance(value, str) else value
-            for key, value in earlier.items()
+            key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in earlier.items()
         }
         sets = {**typed, **diagnosis.set}
         line = " ".join(_quoted(f"{key}={toml_value(value)}") for key, value in sets.items())
@@ -727,9 +710,7 @@ class EagleApp(App[None]):
 
         run = self.board.run
         if run is None or (
-            self.board.state
-            and self.board.state.outcome in ("stopped", "crashed", "finished")
-            and not run.orphans
+            self.board.state and self.board.state.outcome in ("stopped", "crashed", "finished") and not run.orphans
         ):
             self.say("No server to stop")
             return
@@ -749,19 +730,10 @@ class EagleApp(App[None]):
         lines = [
             *facts_of(facts),
             [],
-            [
-                (
-                    "It is asked to drain first; what is left after 20 s is killed. Nothing else is touched.",
-                    "muted",
-                )
-            ],
+            [("It is asked to drain first; what is left after 20 s is killed. Nothing else is touched.", "muted")],
         ]
         dialog = Confirm(
-            ("■ STOP", "warn!"),
-            f"Stop this server on {self.board.host}?",
-            lines,
-            "No, let it run",
-            "Yes, stop it",
+            ("■ STOP", "warn!"), f"Stop this server on {self.board.host}?", lines, "No, let it run", "Yes, stop it"
         )
 
         def answered(yes: bool | None) -> None:
@@ -808,18 +780,7 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="reopen", exit_on_error=False)
     async def _reopen(self, host: str) -> None:
-        for group in (
-            "connect",
-            "link",
-            "facts",
-            "gpus",
-            "runs",
-            "watch",
-            "launch",
-            "stop",
-            "measure",
-            "stored",
-        ):
+        for group in ("connect", "link", "facts", "gpus", "runs", "watch", "launch", "stop", "measure", "stored"):
             self.workers.cancel_group(self, group)
         if self.session is not None:
             with contextlib.suppress(Exception):
@@ -943,11 +904,7 @@ class EagleApp(App[None]):
         width = max(20, min(96, int(self.size.width * 0.96)) - 9)
         parts = (record.time, record.rank, f"line {number:,}" if number is not None else None)
         head = " · ".join(part for part in parts if part)
-        lines = [
-            [(head, "muted")],
-            [],
-            *[[(part, "text")] for part in wrap(record.text.expandtabs(4), width)],
-        ]
+        lines = [[(head, "muted")], [], *[[(part, "text")] for part in wrap(record.text.expandtabs(4), width)]]
         if record.cut_bytes:
             lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
         self.push_screen(Facts("Line", lines, record.text))
@@ -1031,9 +988,7 @@ class EagleApp(App[None]):
                 continue
             yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
         other = "light" if self.theme == "eagle-dark" else "dark"
-        yield SystemCommand(
-            f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}")
-        )
+        yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
         for run in self.board.runs[:20]:
             label = f"show run {run.short_id}"
             about = f"{run.profile or run.run_id} on {run.host}, {run.state}"

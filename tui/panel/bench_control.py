@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.text import one_line
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Measuring:
             if board.experiment is not None:
                 app.ring()
         except EagletuiError as error:
-            if error.slug == "stopped":
+            if error.slug == Slug.STOPPED:
                 app.say("Stopped; what was measured stays")
             else:
                 app.tell(error)
@@ -201,9 +201,7 @@ class Measuring:
         if state is None or state.finished:
             return None
         if self._runner is None:
-            return (
-                f"The measurement {one_line(state.name, 60)} goes on there, and is shown when you come back."
-            )
+            return f"The measurement {one_line(state.name, 60)} goes on there, and is shown when you come back."
         again = f"eagletui experiment {one_line(state.name, 60)} --host {state.host} --resume"
         return f"{one_line(state.name, 60)} is not over: what it launched goes on there, and {again} takes it up."
 
@@ -284,9 +282,7 @@ class Measuring:
         if preview.length_s is not None:
             facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
         if running := app.board.live_servers():
-            facts.append(
-                ("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running))
-            )
+            facts.append(("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running)))
         dialog = Confirm(
             ("◌ ONE MORE PAIR", "accent!"),
             f"Measure one more pair of {shown.name}?",
@@ -388,9 +384,7 @@ def _about_to(bench: "BenchProfile", board: "Board") -> "ExperimentState":
     name = (board.run.profile if board.run is not None else None) or "server"
     arm = ArmState("A", name, status=ArmStatus.LAUNCHING, phase="looking at the server")
     said = "looking at the server: does it generate, and what is it?"
-    return ExperimentState(
-        "", bench.name, board.host, bench, (arm,), hypothesis=bench.hypothesis, message=said
-    )
+    return ExperimentState("", bench.name, board.host, bench, (arm,), hypothesis=bench.hypothesis, message=said)
 
 
 def _of_experiment(run: "Run") -> bool:

@@ -217,9 +217,7 @@ def compare(state: ExperimentState, point: LoadPoint | None = None) -> Compariso
         waiting = False
         if view.verdict is not None:
             ratio, pairs = view.verdict.ratio, view.verdict.n_pairs
-            waiting = (
-                not state.finished and view.verdict.verdict is VerdictKind.INDISTINCT and pairs < state.pairs
-            )
+            waiting = not state.finished and view.verdict.verdict is VerdictKind.INDISTINCT and pairs < state.pairs
         found.append(replace(view, ratio=ratio, pairs=pairs, waiting=waiting, best=view.letter == best))
     # Two searches end at two loads: a cycle at one is no match for a step at the other.
     return Comparison(state, at, tuple(found), _economics(found) if at.search is None else ())
@@ -252,8 +250,7 @@ def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -
         else running.ttft_ms,
         power_w=_mean([r.gpu.power_w for r in valid if r.gpu]) if running is None else running.power_w,
         memory_mib=max(
-            (r.gpu.memory_peak_mib for r in valid if r.gpu and r.gpu.memory_peak_mib is not None),
-            default=None,
+            (r.gpu.memory_peak_mib for r in valid if r.gpu and r.gpu.memory_peak_mib is not None), default=None
         )
         if running is None
         else running.memory_used_mib,
@@ -276,11 +273,7 @@ def _word(value: object) -> str:
 
 
 def _launches(
-    state: ExperimentState,
-    arm: ArmState,
-    results: Sequence[Result],
-    live: LiveRun | None,
-    yardstick: Metric,
+    state: ExperimentState, arm: ArmState, results: Sequence[Result], live: LiveRun | None, yardstick: Metric
 ) -> tuple[Launch, ...]:
     """Runs by launch, those to come too."""
     groups: dict[object, list[Result]] = {}
@@ -294,9 +287,7 @@ def _launches(
     done = list(groups.values())
     for number in range(total):
         own = done[number] if number < len(done) else []
-        marks = [
-            RunMark(Mark.MEASURED if result.valid else Mark.INVALID, yardstick.of(result)) for result in own
-        ]
+        marks = [RunMark(Mark.MEASURED if result.valid else Mark.INVALID, yardstick.of(result)) for result in own]
         complete = state.finished or number < arm.launches_done
         if not complete:
             if live is not None and under_way and number == arm.launches_done:
@@ -329,9 +320,7 @@ def _figure(launches: Sequence[Launch], yardstick: Metric) -> float | None:
 def _so_far(base: ArmView, view: ArmView, yardstick: Metric) -> tuple[float | None, int]:
     """Ratio of the complete launch pairs, and how many there are."""
     sides = [
-        measured_launches(
-            [r for launch in side.launches if launch.complete for r in launch.results], yardstick
-        )
+        measured_launches([r for launch in side.launches if launch.complete for r in launch.results], yardstick)
         for side in (base, view)
     ]
     differences = pair_up(*sides).differences

@@ -72,9 +72,7 @@ class Board:
     sample: GpuSample | None = None
     sample_at: float | None = None
     points: dict[str, deque[GpuPoint]] = field(default_factory=dict)
-    start_memory: dict[str, float] = field(
-        default_factory=dict
-    )  # MiB by GPU when the present run was first seen
+    start_memory: dict[str, float] = field(default_factory=dict)  # MiB by GPU when the present run was first seen
     runs: "tuple[Run, ...]" = ()
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
@@ -280,11 +278,7 @@ class Board:
     @property
     def alive(self) -> bool:
         """True while the run on show has processes that belong on its GPUs."""
-        return self.state is not None and self.state.outcome in (
-            Outcome.STARTING,
-            Outcome.READY,
-            Outcome.HUNG,
-        )
+        return self.state is not None and self.state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
 
     def _remember_own(self, sample: GpuSample) -> None:
         """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""
@@ -322,9 +316,7 @@ class Board:
         if self.sample is not None:
             self._remember_own(self.sample)  # runs and states come between two samples
         holders = self._holders()
-        return (
-            None if holders is None else [text for pid, text in holders.items() if pid not in self.own_pids]
-        )
+        return None if holders is None else [text for pid, text in holders.items() if pid not in self.own_pids]
 
     def ending(self) -> int:
         """Processes on the GPUs of runs of ours that have ended: they are on their way out."""
@@ -403,9 +395,7 @@ class Board:
         since = max(now - 2.5, self.decode[-1].at if self.decode else 0.0)
         for key in keys:
             recent = [point for point in self.points.get(key, ()) if point.at > since]
-            if len(recent) < 2 or any(
-                p.utilization_pct is None or p.utilization_pct >= _BUSY_PCT for p in recent
-            ):
+            if len(recent) < 2 or any(p.utilization_pct is None or p.utilization_pct >= _BUSY_PCT for p in recent):
                 return False
         return bool(keys)
 
@@ -422,9 +412,7 @@ def overrides_of(sets: object) -> tuple[str, ...]:
 
 def run_name(run: "Run") -> str:
     """A run by its profile and what was changed for it: `base +mem-fraction-static=0.9`."""
-    return " ".join(
-        [run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))]
-    )
+    return " ".join([run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))])
 
 
 def _plain(value: object) -> str:

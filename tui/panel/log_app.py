@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.panel.app import EagleApp, OpenSession
 from tui.panel.keys import Command
 from tui.panel.open_log import LogSource
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from tui.core.runs.control import Run
     from tui.core.server.session import HostSession
 
-_REFUSED = frozenset(
-    ("mode", "launch", "replace", "bench", "stop", "override", "hosts", "apply", "reconnect")
-)
+_REFUSED = frozenset(("mode", "launch", "replace", "bench", "stop", "override", "hosts", "apply", "reconnect"))
 _LOOK_S = 2.0  # how often the host is asked whether a run has ended
 
 
@@ -116,15 +114,13 @@ class LogApp(EagleApp):
                 raise EagletuiError(
                     f"the output of {run.run_id} goes nowhere that can be read",
                     "start it with eagletui, or with its output in a file",
-                    slug="no_log",
+                    slug=Slug.NO_LOG,
                 )
             over = asyncio.Event()
             self._watch_end(session, run, over)
             return LogSource(f"run {run.short_id}", file, over.is_set)
         if await file_info(session.transport, target.path) is None:
-            raise UsageError(
-                f"{target.path} is not there on {target.host}", "check the path", slug="unknown_file"
-            )
+            raise UsageError(f"{target.path} is not there on {target.host}", "check the path", slug=Slug.UNKNOWN_FILE)
         return LogSource(target.label, LogFile(session.transport, target.path))
 
     @work(group="end", exit_on_error=False)
@@ -148,9 +144,7 @@ class LogApp(EagleApp):
         """The other one that was named."""
         return [
             Beside(
-                source.name,
-                "named on the command line",
-                source=functools.partial(self._sources.__getitem__, number),
+                source.name, "named on the command line", source=functools.partial(self._sources.__getitem__, number)
             )
             for number, source in enumerate(self._sources)
             if number

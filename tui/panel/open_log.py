@@ -41,9 +41,7 @@ class LogSource:
     name: str  # for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`
     file: "LogFile"
     ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
-    last_words: Callable[[], tuple[str, str | None] | None] = lambda: (
-        None
-    )  # a line of ours then, and its time
+    last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
 
 class Reading:

@@ -87,9 +87,7 @@ def shape_of(options: argparse.Namespace) -> "tuple[int, int]":
                 hidden = hidden or table.get("hidden_size")
                 layers = layers or table.get("num_hidden_layers")
     if not (isinstance(hidden, int) and isinstance(layers, int) and hidden > 0 and layers > 0):
-        raise Failure(
-            "no_shape", "hidden size and layers of the model are not known", "give --hidden and --layers"
-        )
+        raise Failure("no_shape", "hidden size and layers of the model are not known", "give --hidden and --layers")
     return hidden, layers
 
 
@@ -118,10 +116,7 @@ class Rank:
         if self.gpu:
             torch.cuda.set_device(self.device)
         torch.distributed.init_process_group(
-            "nccl" if self.gpu else "gloo",
-            init_method=f"file://{options.meet}",
-            rank=self.rank,
-            world_size=self.ranks,
+            "nccl" if self.gpu else "gloo", init_method=f"file://{options.meet}", rank=self.rank, world_size=self.ranks
         )
         self.calls = 2 * shape_of(options)[1]
         self.notes = []  # type: list[str]
@@ -298,9 +293,7 @@ def lead(options: argparse.Namespace) -> str:
                 with open(stdout, "wb") as said, open(os.path.join(directory, f"err{rank}"), "wb") as errors:
                     command = [sys.executable, os.path.abspath(__file__), *words, "--rank", str(rank)]
                     processes.append(
-                        subprocess.Popen(
-                            command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, env=environment
-                        )
+                        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, env=environment)
                     )
             watch(processes, directory, limit_s)
         finally:

@@ -253,9 +253,7 @@ class Probe:
             gpu["na"] = refused
         return [gpu, *instances]
 
-    def _instances(
-        self, index: int, parent: Any, gpu: dict[str, Any], with_processes: bool
-    ) -> list[dict[str, Any]]:
+    def _instances(self, index: int, parent: Any, gpu: dict[str, Any], with_processes: bool) -> list[dict[str, Any]]:
         driver = self.driver
         count, code = driver.ask("nvmlDeviceGetMaxMigDeviceCount", parent)
         found: list[dict[str, Any]] = []

@@ -255,12 +255,9 @@ class Plan:
             for number, item in enumerate(self.items):
                 kinds = [kind for kind in ("prompt", "messages", "input_ids") if item.get(kind)]
                 need(len(kinds) == 1, f"item {number} needs one of prompt, messages, input_ids")
+                need(self.api == "chat" or kinds[0] != "messages", f"item {number}: messages need the api chat")
                 need(
-                    self.api == "chat" or kinds[0] != "messages", f"item {number}: messages need the api chat"
-                )
-                need(
-                    self.api == "generate" or kinds[0] != "input_ids",
-                    f"item {number}: input_ids need the api generate",
+                    self.api == "generate" or kinds[0] != "input_ids", f"item {number}: input_ids need the api generate"
                 )
         self.seed: int = int(document.get("seed", 1))
         self.ignore_eos: bool = bool(document.get("ignore_eos", False))
@@ -281,9 +278,7 @@ class Plan:
         except OSError as error:
             raise Stop("bad_plan", f"{path}: {error.strerror}", "give the path of bench.json") from None
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            raise Stop(
-                "bad_plan", f"{path}: {type(error).__name__}: {error}", "see the head of loadgen.py"
-            ) from None
+            raise Stop("bad_plan", f"{path}: {type(error).__name__}: {error}", "see the head of loadgen.py") from None
 
 
 def label_of(point: dict[str, Any]) -> str:
@@ -301,9 +296,7 @@ class Search:
         self.low: float = document["low"]
         self.high: float = document["high"]
         self.share: float = document["share"]
-        self.limits = [
-            (name, document[name]) for name in ("ttft_ms", "tpot_ms", "e2e_ms") if document.get(name)
-        ]
+        self.limits = [(name, document[name]) for name in ("ttft_ms", "tpot_ms", "e2e_ms") if document.get(name)]
         self.most: int = document["most"]
         if self.kind not in ("concurrency", "rate") or not 0 < self.low < self.high or not self.limits:
             raise ValueError("search without a kind, bounds or limits")
@@ -341,11 +334,7 @@ class Search:
         """Whether a reply is within all limits; the time to its first token counts from `begin`."""
         if row["err"] or row["t_first"] is None:
             return False
-        took = {
-            "ttft_ms": row["t_first"] - row[begin],
-            "e2e_ms": row["t_last"] - row[begin],
-            "tpot_ms": 0.0,
-        }
+        took = {"ttft_ms": row["t_first"] - row[begin], "e2e_ms": row["t_last"] - row[begin], "tpot_ms": 0.0}
         later = (row["out"] or 0) - (row["k1"] or 1)
         if later > 0 and row["gaps_us"]:
             took["tpot_ms"] = (row["t_last"] - row["t_first"]) / later
@@ -374,10 +363,7 @@ class Workload:
         while True:
             if plan.vocab and plan.dataset == "random-ids":
                 low, high = plan.vocab
-                ids = [
-                    low + int(part * (high - low))
-                    for part in (self.rng.random() for _ in range(plan.input_len))
-                ]
+                ids = [low + int(part * (high - low)) for part in (self.rng.random() for _ in range(plan.input_len))]
                 yield {"input_ids": ids}, self.output_len or plan.output_len
                 continue
             if not self.order:
@@ -391,20 +377,14 @@ class Workload:
     def _fields(self, number: int) -> dict[str, Any]:
         item = self.plan.items[number]
         # Different from the first token on, so that items don't share a beginning through their marks.
-        mark = (
-            random.Random(f"{self.run}/{self.round}/{number}") if self.round > 1 or not self.fresh else None
-        )
+        mark = random.Random(f"{self.run}/{self.round}/{number}") if self.round > 1 or not self.fresh else None
         word = "".join(mark.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(5)) + ". " if mark else ""
         if "input_ids" in item:
             ids = list(item["input_ids"])
             return {"input_ids": [mark.choice(ids), *ids] if mark else ids}
         if "prompt" in item:
             text = word + item["prompt"]
-            return (
-                {"messages": [{"role": "user", "content": text}]}
-                if self.plan.api == "chat"
-                else {"text": text}
-            )
+            return {"messages": [{"role": "user", "content": text}]} if self.plan.api == "chat" else {"text": text}
         first, *others = item["messages"]
         if isinstance(first.get("content"), str):
             first = {**first, "content": word + first["content"]}
@@ -1198,9 +1178,7 @@ def read_metrics(text: str) -> tuple[dict[str, float], float]:
             busy += value
         else:
             counters[name] = counters.get(name, 0.0) + value
-    return {
-        name: int(value) if value == int(value) else value for name, value in sorted(counters.items())
-    }, busy
+    return {name: int(value) if value == int(value) else value for name, value in sorted(counters.items())}, busy
 
 
 SECRET = re.compile(r"(api_?key|secret|passw|credential|hf_token|access_token|auth_token)", re.IGNORECASE)
@@ -1216,11 +1194,7 @@ def without_secrets(value: Any, key: str | None) -> Any:
     """The same document with secret members, the values of secret flags and the key itself taken out."""
     if isinstance(value, dict):
         return {
-            name: None
-            if value is None
-            else "***"
-            if SECRET.search(str(name))
-            else without_secrets(value, key)
+            name: None if value is None else "***" if SECRET.search(str(name)) else without_secrets(value, key)
             for name, value in value.items()
         }
     if isinstance(value, list):
@@ -1228,9 +1202,7 @@ def without_secrets(value: Any, key: str | None) -> Any:
         parts = []
         for part in value:
             parts.append("***" if hidden else without_secrets(part, key))
-            hidden = isinstance(part, str) and bool(
-                re.match(r"--[\w-]*(api[-_]key|secret|password|token)$", part)
-            )
+            hidden = isinstance(part, str) and bool(re.match(r"--[\w-]*(api[-_]key|secret|password|token)$", part))
         return parts
     if isinstance(value, str):
         value = value.replace(key, "***") if key else value
@@ -1249,9 +1221,7 @@ def environment_of(pid: int | None) -> tuple[dict[str, str] | None, list[str] | 
             words = [word.decode("utf-8", "replace") for word in file.read().split(b"\0")[:-1]]
     except OSError:
         return None, None
-    variables = {
-        name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs
-    }
+    variables = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
     return {
         name: value
         for name, value in sorted(variables.items())
@@ -1301,13 +1271,9 @@ class Server:
         for path in paths:
             answer = await self.client.ask("GET", path)
             if answer.error:
-                raise Stop(
-                    "unreachable", f"GET {path}: {answer.error}", "is the server up, and on this port?"
-                )
+                raise Stop("unreachable", f"GET {path}: {answer.error}", "is the server up, and on this port?")
             if answer.status == 401:
-                raise Stop(
-                    "unauthorized", f"GET {path}: 401", "name the variable with the API key in headers_env"
-                )
+                raise Stop("unauthorized", f"GET {path}: 401", "name the variable with the API key in headers_env")
             if answer.status == 200:
                 with contextlib.suppress(ValueError):
                     return loads(answer.text)
@@ -1393,9 +1359,7 @@ class Server:
                     self.continuous_usage = False
                 continue
             if answer.status == 401:
-                raise Stop(
-                    "unauthorized", f"POST {path}: 401", "name the variable with the API key in headers_env"
-                )
+                raise Stop("unauthorized", f"POST {path}: 401", "name the variable with the API key in headers_env")
             if answer.status == 404:
                 hint = (
                     "this server has no such endpoint; try the api chat"
@@ -1406,9 +1370,7 @@ class Server:
             if answer.error:
                 slug = "unreachable" if answer.status == 0 else "refused"
                 raise Stop(
-                    slug,
-                    f"POST {path}: {answer.error}",
-                    "send one such request by hand and read the server's log",
+                    slug, f"POST {path}: {answer.error}", "send one such request by hand and read the server's log"
                 )
             return
 
@@ -1561,10 +1523,7 @@ class Gpus:
         self.pids: list[tuple[float, int]] = []
         self.children: list[Child] = []
         self.program = shutil.which("nvidia-smi")
-        self.reasons = [
-            "clocks_throttle_reasons.active",
-            "clocks_event_reasons.active",
-        ]  # an old name and a new one
+        self.reasons = ["clocks_throttle_reasons.active", "clocks_event_reasons.active"]  # an old name and a new one
         if self.program is not None and plan.gpus != []:
             self._ask_for_samples()
             self._start("--query-compute-apps=pid", 5, self._process)
@@ -1718,9 +1677,7 @@ class Load(Owner):
         self.begun_in_window = 0  # replies
         self.busy: set[int] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
-        self.recent: deque[tuple[float, float | None]] = deque(
-            maxlen=400
-        )  # TTFT in s and TPOT in ms of replies
+        self.recent: deque[tuple[float, float | None]] = deque(maxlen=400)  # TTFT in s and TPOT in ms of replies
         self.history: deque[tuple[float, int]] = deque(maxlen=64)  # clock, tokens
         self.verify = self.accepted = 0
         self.lags = array.array("d")
@@ -1916,9 +1873,7 @@ class Load(Owner):
             self.bench.client.watch()
             self.history.append((now, self.tokens))
             self._progress(now)
-            if self.opened and (
-                warm(self) if warm else self.window_begin is None and now - self.zero > self.ramp_s
-            ):
+            if self.opened and (warm(self) if warm else self.window_begin is None and now - self.zero > self.ramp_s):
                 self.stop()
 
     def _progress(self, now: float) -> None:
@@ -1960,9 +1915,7 @@ class Load(Owner):
         begin, end = self.window or (self.zero, self.ended_at)
         waits = [x.sent - x.sched for x in self.all if x.sent is not None and begin <= x.sched <= end]
         return {
-            "cpu_fraction": round((self.cpu_end - self.cpu_begin) / (end - begin), 4)
-            if self.window
-            else None,
+            "cpu_fraction": round((self.cpu_end - self.cpu_begin) / (end - begin), 4) if self.window else None,
             "lost_s": round(self.lost_s, 6) if self.window else None,
             "late_mean_ms": round(self.late_s * 1e3, 6) if self.window else None,
             "loop_lag_p99_ms": high(self.lags),
@@ -1977,11 +1930,7 @@ class Load(Owner):
         found: dict[str, int] = {}
         for exchange in self.all:
             if exchange.error is not None:
-                reason = (
-                    exchange.error
-                    if exchange.error in found or len(found) < 20
-                    else exchange.error.split(":")[0]
-                )
+                reason = exchange.error if exchange.error in found or len(found) < 20 else exchange.error.split(":")[0]
                 found[reason] = found.get(reason, 0) + 1
         return found
 
@@ -2061,13 +2010,7 @@ async def warm_up(bench: Bench, point: dict[str, Any], run: int) -> dict[str, An
         await load.go(None, warmth)
         stable = warmth.stable
     else:
-        load = Load(
-            bench,
-            {"concurrency": users},
-            run,
-            Workload(plan, label, f"w{run}", False, SHORT_OUTPUT),
-            "warmup",
-        )
+        load = Load(bench, {"concurrency": users}, run, Workload(plan, label, f"w{run}", False, SHORT_OUTPUT), "warmup")
         await load.go(users, lambda load: clock() - load.zero >= plan.warmup_s)
         stable = True
     judge(load)
@@ -2085,9 +2028,7 @@ def judge(load: Load) -> None:
         raise Stop("refused", reason, "no request got through; read the server's log")
 
 
-def hit_rate(
-    done: list[Exchange], before: dict[str, float] | None, after: dict[str, float] | None
-) -> float | None:
+def hit_rate(done: list[Exchange], before: dict[str, float] | None, after: dict[str, float] | None) -> float | None:
     """Share of prompt tokens that came from the prefix cache: as the replies said, else as the counters do."""
     told = [(x.cached, x.input) for x in done if x.cached is not None and x.input]
     hits: float = sum(cached for cached, _ in told)
@@ -2172,14 +2113,7 @@ async def search_once(bench: Bench, search: Search, run: int, later: float) -> N
         bench.left_s = later + (search.most - len(search.points)) * each - plan.warmup_s
         measured = await measure(bench, {search.kind: load}, run)
         search.judge(load, *measured.held(search))
-    say(
-        "search",
-        kind=search.kind,
-        run=run,
-        points=search.points,
-        found=search.found,
-        fails_from=search.fails_from,
-    )
+    say("search", kind=search.kind, run=run, points=search.points, found=search.found, fails_from=search.fails_from)
 
 
 async def carry_out(bench: Bench) -> None:
@@ -2216,10 +2150,7 @@ def main(argv: list[str], work: Callable[[Bench], Coroutine[Any, Any, None]] = c
     """Exit status: 0 done, 1 after an `error` event. `work`: what is carried out instead of a bench."""
     with open(__file__, "rb") as file:
         sha = hashlib.sha256(file.read()).hexdigest()
-    versions = {
-        name: getattr(module, "__version__", None)
-        for name, module in (("uvloop", uvloop), ("orjson", orjson))
-    }
+    versions = {name: getattr(module, "__version__", None) for name, module in (("uvloop", uvloop), ("orjson", orjson))}
     say("hello", version=VERSION, python=sys.version.split()[0], **versions, sha256=sha, pid=os.getpid())
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop() if uvloop else asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

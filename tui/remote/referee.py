@@ -272,9 +272,7 @@ class Referee:
         stem = f"{label}-{run}.referee"
         prompts = prompts_of(plan, label, run, requests, f".{stem}.prompts")
         output = here(f".{stem}.part")
-        argv = self.tool.command(
-            plan, point, run, requests, output=output, prompts=prompts, tokenizer=self.tokenizer
-        )
+        argv = self.tool.command(plan, point, run, requests, output=output, prompts=prompts, tokenizer=self.tokenizer)
         warmup = await loadgen.warm_up(bench, point, run)
         flushed = await bench.server.flush()
         info_ms = await server_info_ms(bench.client)

@@ -42,9 +42,7 @@ async def local():
 
 async def measured(session, profile, port_or_url, **options):
     """(run, live states, results) of a whole measurement."""
-    where = await target.of_url(
-        session, f"127.0.0.1:{port_or_url}" if isinstance(port_or_url, int) else port_or_url
-    )
+    where = await target.of_url(session, f"127.0.0.1:{port_or_url}" if isinstance(port_or_url, int) else port_or_url)
     run = await bench_run.start(session, profile, where, **options)
     news = [event async for event in bench_run.follow_run(session, run)]
     return run, [n for n in news if isinstance(n, LiveRun)], [n for n in news if isinstance(n, Result)]
@@ -173,9 +171,7 @@ async def test_a_vllm_server_is_measured_by_chat(local):
 
 
 async def test_requests_of_a_file(local, tmp_path):
-    (tmp_path / "mine.jsonl").write_text(
-        '{"prompt": "one tokens=5"}\n{"prompt": "two tokens=7", "output_len": 6}'
-    )
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "one tokens=5"}\n{"prompt": "two tokens=7", "output_len": 6}')
     profile = replace(QUICK, dataset="mine.jsonl", path=tmp_path / "p.toml")
     with truth_server() as (port, server):
         _, _, (result,) = await measured(local, profile, port)
@@ -205,11 +201,7 @@ async def test_a_fault_of_the_server_is_flagged(local, tmp_path, settings, promp
     with truth_server(tick_ms=1, **settings) as (port, _):
         _, _, (result,) = await measured(local, profile, port)
     assert not result.valid
-    failed = {g.id for g in result.guards if g.status is GuardStatus.FAILED} - {
-        "window",
-        "client_lag",
-        "steady",
-    }
+    failed = {g.id for g in result.guards if g.status is GuardStatus.FAILED} - {"window", "client_lag", "steady"}
     # A server may have counted what its client never saw the end of.
     assert failed - ({"tokens"} if guard == "errors" else set()) == {guard}
     assert store.read(result.result_id) == result  # it is kept, with what is wrong with it
@@ -242,9 +234,7 @@ async def test_simulated_acceptance_is_seen_in_the_server_s_environment(local):
 async def test_an_address_of_a_run_of_ours_is_that_run(local, until):
     program = str(Path(__file__).parents[2] / "support" / "truth_server.py")
     argv = (shutil.which("python3"), program, '{"tokens": 20}', "--tp", "4")
-    run = await runs.launch(
-        local.transport, runs.LaunchRequest(runs.new_run_id("tiny"), "server", "tiny", argv)
-    )
+    run = await runs.launch(local.transport, runs.LaunchRequest(runs.new_run_id("tiny"), "server", "tiny", argv))
     await until(lambda: Path(run.log_path).read_text().strip())
     found = await target.of_url(local, f"localhost:{Path(run.log_path).read_text().strip()}/")
     assert found.run is not None
@@ -285,12 +275,7 @@ async def test_what_cannot_be_measured_is_said_before_anything_is_started(local,
 
 
 async def test_what_answers_with_anything_at_all_is_no_server(local):
-    bodies = [
-        b"[" * 100_000,
-        b'{"version": [], "data": [1], "model_path": 3, "usage": "x"}',
-        b"\xff\x00",
-        b"",
-    ]
+    bodies = [b"[" * 100_000, b'{"version": [], "data": [1], "model_path": 3, "usage": "x"}', b"\xff\x00", b""]
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -458,9 +443,7 @@ async def test_damaged_files_are_never_taken_for_results(local):
 
 
 async def test_other_runs_are_no_measurements(local):
-    other = await runs.launch(
-        local.transport, runs.LaunchRequest(runs.new_run_id("x"), "bench", "x", ("true",))
-    )
+    other = await runs.launch(local.transport, runs.LaunchRequest(runs.new_run_id("x"), "bench", "x", ("true",)))
     with pytest.raises(EagletuiError) as caught:
         await bench_run.collect(local, other)
     assert caught.value.slug == "not_collectable"

@@ -101,11 +101,7 @@ def test_nothing_holds_everything_holds_and_what_fails_only_in_between():
 
 
 def test_a_share_needs_replies_enough_and_says_how_sure_it_is():
-    assert (Limits(share=0.95).replies, Limits(share=0.99).replies, Limits(share=0.5).replies) == (
-        100,
-        500,
-        10,
-    )
+    assert (Limits(share=0.95).replies, Limits(share=0.99).replies, Limits(share=0.5).replies) == (100, 500, 10)
     assert not Held(LIMITS, 0, 0).holds
     edge = Held(LIMITS, 100, 95)
     assert (edge.holds, edge.sure) == (True, False)
@@ -188,13 +184,7 @@ def test_the_answer_has_the_figures_of_the_highest_load_that_holds(make_search):
     assert found.valid
     record = flat(found)
     said = {key: record[key] for key in ("load", "max_concurrency", "max_rate", "goodput_req_s", "slo_share")}
-    assert said == {
-        "load": "search",
-        "max_concurrency": 6,
-        "max_rate": None,
-        "goodput_req_s": 9.8,
-        "slo_share": 0.98,
-    }
+    assert said == {"load": "search", "max_concurrency": 6, "max_rate": None, "goodput_req_s": 9.8, "slo_share": 0.98}
     assert [
         text
         for text in found.suspicious
@@ -202,10 +192,7 @@ def test_the_answer_has_the_figures_of_the_highest_load_that_holds(make_search):
     ]
     assert from_json(Result, json.loads(json.dumps(to_json(found)))) == found
     table = summary(results, SEARCHING)
-    assert (
-        "→ run 1: holds 6 users at once, not 7, with 95 % of replies within TTFT 500 ms and TPOT 30 ms"
-        in table
-    )
+    assert "→ run 1: holds 6 users at once, not 7, with 95 % of replies within TTFT 500 ms and TPOT 30 ms" in table
     assert [line for line in table.splitlines() if "highest that holds" in line] == [
         line for line in table.splitlines() if line.strip().startswith("6 at once")
     ]
@@ -219,9 +206,7 @@ def test_nothing_holds_and_everything_holds_are_answers_too(make_search):
     assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was asked about"
     assert (flat(every)["max_concurrency"], flat(every)["max_at_least"]) == (256, True)
     assert "holds 256 users at once, the highest that was asked about" in markdown([every], [every])
-    verdict = compare(
-        Side("A", "A", (every,)), Side("B", "B", (make_search(3, SHARES)[-1],)), "max_concurrency"
-    )
+    verdict = compare(Side("A", "A", (every,)), Side("B", "B", (make_search(3, SHARES)[-1],)), "max_concurrency")
     assert verdict.verdict is VerdictKind.INVALID
     assert "holds 256 users at once, the highest that was asked about" in verdict.text
 
@@ -231,9 +216,7 @@ def test_nothing_holds_and_everything_holds_are_answers_too(make_search):
     [(8, "errors", True), (7, "errors", True), (7, "window", True), (7, "overload", True), (7, "clocks", False),
      (6, "errors", True), (6, "window", False), (6, "clocks", False), (8, "clocks", True)],
 )  # fmt: skip
-def test_what_fails_because_the_load_is_too_much_is_evidence_and_nothing_else_is(
-    make_search, load, guard, counts
-):
+def test_what_fails_because_the_load_is_too_much_is_evidence_and_nothing_else_is(make_search, load, guard, counts):
     bad = (*OK[:2], Guard(guard, GuardStatus.FAILED, "it failed"))
     found = make_search(1, SHARES, guards={load: bad})[-1]
     assert found.valid is counts
@@ -298,9 +281,7 @@ def test_searches_are_compared_by_what_they_found_no_finer_than_they_end(make_se
     assert compare(one, other).metric == "per_user_tok_s"
     assert compare(*matched(a, b)[0], "goodput_req_s").n_pairs == 3
     stricter = replace(USERS, limits=Limits(ttft_ms=100.0))
-    with pytest.raises(
-        EagletuiError, match="limits 95 % of replies within TTFT 500 ms and TPOT 30 ms against"
-    ):
+    with pytest.raises(EagletuiError, match="limits 95 % of replies within TTFT 500 ms and TPOT 30 ms against"):
         matched(a, launched(make_search, [(9, 9)], search=stricter)[1])
 
 
@@ -349,10 +330,7 @@ def test_an_experiment_on_a_search_is_judged_by_what_its_arms_hold(make_search, 
 
 # Three replies at a time, a tenth of a second each: a fourth user waits a third of that.
 LIVE = replace(
-    SEARCHING,
-    search=Search(Limits(ttft_ms=25.0, share=0.8), "concurrency", 1.0, 8.0),
-    output_len=10,
-    duration_s=1.0,
+    SEARCHING, search=Search(Limits(ttft_ms=25.0, share=0.8), "concurrency", 1.0, 8.0), output_len=10, duration_s=1.0
 )
 SERVER = {"slots": 3, "tokens": 10, "tick_ms": 10}
 
@@ -418,9 +396,7 @@ async def test_a_rate_that_not_even_the_lowest_of_holds(local):
 async def test_a_server_that_dies_in_the_middle_leaves_what_was_measured(local):
     all_hold = replace(LIVE, search=Search(Limits(ttft_ms=60_000.0), "concurrency", 1.0, 8.0))
     program = Path(truth_server_module.__file__)
-    with subprocess.Popen(
-        [sys.executable, program, json.dumps(SERVER)], stdout=subprocess.PIPE, text=True
-    ) as server:
+    with subprocess.Popen([sys.executable, program, json.dumps(SERVER)], stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(server.stdout.readline())
             run = await bench_run.start(local, all_hold, await target.of_url(local, f"127.0.0.1:{port}"))
@@ -451,10 +427,7 @@ def test_a_profile_asks_for_limits_between_two_loads(tmp_path):
     assert load("concurrency = [4, 16]", "slo={ttft_ms=9}").search.low == 4
     for text, said in (
         ("slo = { ttft_ms = 500 }", "the lowest and the highest load of the search"),
-        (
-            "slo = { ttft_ms = 500 }\nconcurrency = [1, 4, 8]",
-            "write concurrency = [1, 256] or rate = [0.5, 32.0]",
-        ),
+        ("slo = { ttft_ms = 500 }\nconcurrency = [1, 4, 8]", "write concurrency = [1, 256] or rate = [0.5, 32.0]"),
         ("slo = { ttft_ms = 500 }\nconcurrency = [8, 1]", "the lowest and the highest load"),
         ("slo = { share = 0.9 }\nconcurrency = [1, 8]", "names no limit"),
         ("slo = { ttft = 500 }\nconcurrency = [1, 8]", "did you mean ttft_ms?"),

@@ -34,13 +34,7 @@ def steady_meta(**fields):
     told = {
         "window": [0.2, 12.0],
         "counters": counters({"sglang:generation_tokens_total": 820, "sglang:prompt_tokens_total": 200}),
-        "client": {
-            "cpu_fraction": 0.05,
-            "lost_s": 0.0,
-            "loop_lag_p99_ms": 1.0,
-            "loop_lag_max_ms": 3.0,
-            "rss_mib": 30,
-        },
+        "client": {"cpu_fraction": 0.05, "lost_s": 0.0, "loop_lag_p99_ms": 1.0, "loop_lag_max_ms": 3.0, "rss_mib": 30},
         "server": {"first": IDENTITY, "after": IDENTITY},
         "gpu": {"samples": [[1.0, 0, 300.0, 90.0, 70000.0, 2000.0, 0x4]], "foreign_pids": []},
         "graph": {"on": 50, "off": 0},
@@ -230,9 +224,7 @@ def test_limits_are_not_crossed_by_what_is_just_on_them():
     found = judged(rows, told)
     assert found.valid
     assert "became 1.9% longer" in guard_of(found, "steady").text
-    assert found.suspicious[-1] == (
-        "the load generator was late by 99 ms once: a tail of the latencies may be its own"
-    )
+    assert found.suspicious[-1] == ("the load generator was late by 99 ms once: a tail of the latencies may be its own")
 
 
 def arrivals(rate, capacity, seconds=60.0, sent_late_s=0.0):
@@ -241,11 +233,7 @@ def arrivals(rate, capacity, seconds=60.0, sent_late_s=0.0):
     for number in range(int(rate * seconds)):
         due = number / rate
         free = max(free, due) + 1 / capacity
-        rows.append(
-            row(
-                number, due=due, send=due + sent_late_s, first=free - 0.4 / capacity, gaps_ms=[400 / capacity]
-            )
-        )
+        rows.append(row(number, due=due, send=due + sent_late_s, first=free - 0.4 / capacity, gaps_ms=[400 / capacity]))
     return rows
 
 
@@ -367,9 +355,9 @@ def test_what_a_reader_should_know():
 
 # -- what a server was asked, and what it says --------------------------------------------------------------------------
 
-DEFAULTS = json.loads(
-    (Path(__file__).parents[3] / "tui/demo/data/sglang_0_5_23.json").read_text(encoding="utf-8")
-)["defaults"]
+DEFAULTS = json.loads((Path(__file__).parents[3] / "tui/demo/data/sglang_0_5_23.json").read_text(encoding="utf-8"))[
+    "defaults"
+]
 
 
 def test_flags_of_a_command_line_by_their_first_names():
@@ -432,9 +420,7 @@ def test_a_difference_says_whether_sglang_makes_it_by_itself(words, resolved, ad
     assert found.adjusted is adjusted
 
 
-RECORDED = (
-    Path(__file__).parents[2] / "data/measure/resolved_0_5_23.json"
-)  # by SGLang's own resolution, on a CPU
+RECORDED = Path(__file__).parents[2] / "data/measure/resolved_0_5_23.json"  # by SGLang's own resolution, on a CPU
 
 
 @pytest.mark.parametrize(("words", "resolved"), json.loads(RECORDED.read_text(encoding="utf-8")))

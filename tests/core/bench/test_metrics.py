@@ -43,9 +43,7 @@ def test_ramp_and_drain_are_in_no_rate():
     rows = [row(send=0.5, first=1.0, gaps_ms=[100] * 10, toks=[1, 2] * 5)]
     found = figures(rows, meta((1.25, 1.65)))
     assert found.counts.tokens_in_window == 1 + 2 + 1 + 2  # chunks at 1.3, 1.4, 1.5, 1.6
-    assert found.throughput.per_user_tok_s == pytest.approx(
-        (2 + 1 + 2) / 0.3
-    )  # the gap before 1.3 began outside
+    assert found.throughput.per_user_tok_s == pytest.approx((2 + 1 + 2) / 0.3)  # the gap before 1.3 began outside
     assert found.latencies.gap.n == 3
     assert found.counts.begun_in_window == 0
     assert found.latencies.ttft.n == 0
@@ -61,12 +59,7 @@ def test_requests_of_the_window_are_those_whose_first_chunk_is_in_it():
     assert found.throughput.req_s == pytest.approx(4 / 4)  # ended at 2.6 ... 5.6
 
 
-@given(
-    pause_ms=st.integers(1, 50),
-    begin=st.floats(0, 3),
-    length=st.floats(0.5, 5),
-    seed=st.integers(0, 1000),
-)
+@given(pause_ms=st.integers(1, 50), begin=st.floats(0, 3), length=st.floats(0.5, 5), seed=st.integers(0, 1000))
 def test_a_steady_server_has_its_rate_in_every_window(pause_ms, begin, length, seed):
     rng = random.Random(seed)
     rows, at = [], 0.0
@@ -235,9 +228,7 @@ def test_no_speculation_is_none():
 
 
 def test_counters_are_differences_by_name():
-    told = meta(
-        counters=counters({"sglang:generation_tokens_total": 150, "vllm:x_total": 4}, {"vllm:x_total": 1})
-    )
+    told = meta(counters=counters({"sglang:generation_tokens_total": 150, "vllm:x_total": 4}, {"vllm:x_total": 1}))
     assert counter(told, "generation_tokens_total") == 150  # a series appears with its first count
     assert counter(told, "missing_total", "x_total") == 3
     assert counter(told, "missing_total") is None
@@ -254,8 +245,7 @@ def test_gpus_during_the_window():
         [2.5, 1, None, 90.0, None, None, None],
     ]
     found = figures(
-        [row(send=1.0, first=1.0, gaps_ms=[100] * 10)],
-        meta((1.0, 3.0), gpu={"samples": samples, "foreign_pids": []}),
+        [row(send=1.0, first=1.0, gaps_ms=[100] * 10)], meta((1.0, 3.0), gpu={"samples": samples, "foreign_pids": []})
     ).gpu
     assert found.power_w == pytest.approx(350 + 200)
     assert found.energy_j == pytest.approx(1100)
@@ -269,8 +259,7 @@ def test_gpus_during_the_window():
 
 def test_the_client_s_own_load():
     found = figures(
-        [row()],
-        meta(client={"cpu_fraction": 0.2, "loop_lag_p99_ms": 1.5, "send_lag_p99_ms": None, "rss_mib": 30}),
+        [row()], meta(client={"cpu_fraction": 0.2, "loop_lag_p99_ms": 1.5, "send_lag_p99_ms": None, "rss_mib": 30})
     ).client
     assert (found.cpu_fraction, found.loop_lag_p99_ms, found.send_lag_p99_ms) == (0.2, 1.5, None)
     assert figures([row()], meta()).client is None

@@ -47,13 +47,7 @@ WORDS = (
     " --output-details"
 )
 NEWEST = frozenset(WORDS.split())
-OLD = NEWEST - {
-    "--tokenize-prompt",
-    "--temperature",
-    "--flush-cache",
-    "--warmup-requests",
-    "--output-details",
-}
+OLD = NEWEST - {"--tokenize-prompt", "--temperature", "--flush-cache", "--warmup-requests", "--output-details"}
 CHAT = {"--extra-request-body", "--served-model-name"}
 
 
@@ -129,9 +123,7 @@ def test_a_closed_loop_of_random_ids(remote):
 
 def test_prompts_of_ours_with_a_natural_end_at_a_rate(remote):
     dataset = {"kind": "prompts", "items": [{"prompt": "a"}]}
-    found = flags_of(
-        command(remote, point={"rate": 2.5}, prompts="/run/p.jsonl", dataset=dataset, ignore_eos=False)
-    )
+    found = flags_of(command(remote, point={"rate": 2.5}, prompts="/run/p.jsonl", dataset=dataset, ignore_eos=False))
     assert found["--dataset-name"] == "custom"
     assert found["--dataset-path"] == "/run/p.jsonl"
     assert found["--sharegpt-output-len"] == "64"
@@ -316,9 +308,7 @@ def test_what_the_referees_clock_takes_too_long_is_taken_out(make_launch):
     assert found.referee_raw == (98.0,)
     assert found.referee == (pytest.approx(100.0),)
     assert found.passes
-    plain = sglang_driver.agreement(
-        "c1", runs(make_launch, [100.0]), runs(make_launch, [98.0], server_info_ms=None)
-    )
+    plain = sglang_driver.agreement("c1", runs(make_launch, [100.0]), runs(make_launch, [98.0], server_info_ms=None))
     assert not plain.passes
 
 
@@ -366,9 +356,7 @@ def sglang():
 def started(directory, python, port, **changes):
     for name in ("loadgen.py", "referee.py"):
         (directory / name).write_bytes((REMOTE / name).read_bytes())
-    (directory / "bench.json").write_text(
-        json.dumps(PLAN | {"base_url": f"http://127.0.0.1:{port}"} | changes)
-    )
+    (directory / "bench.json").write_text(json.dumps(PLAN | {"base_url": f"http://127.0.0.1:{port}"} | changes))
     return subprocess.Popen(
         [str(python), "referee.py", "bench.json"], cwd=directory, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env={**os.environ, "HF_HUB_OFFLINE": "1"}, start_new_session=True,

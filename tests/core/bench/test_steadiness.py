@@ -10,16 +10,7 @@ from tui.core.model.measured import Window
 
 
 def replies(
-    users=1,
-    *,
-    chunks=200,
-    gap_s=0.012,
-    noise=0.05,
-    by_reply=0.01,
-    growth=0.1,
-    seconds=60.0,
-    factor=None,
-    seed=1,
+    users=1, *, chunks=200, gap_s=0.012, noise=0.05, by_reply=0.01, growth=0.1, seconds=60.0, factor=None, seed=1
 ):
     """Users one reply after the other: gaps that grow by `growth` over a reply; `factor(s)` is the server's pace."""
     rng = random.Random(seed)

@@ -130,9 +130,7 @@ def test_random_ids_keep_away_from_special_tokens(size):
 )
 def test_the_plan_is_one_that_the_generator_takes(dataset, api, ends_by_itself, tmp_path):
     profile = replace(PROFILE, dataset=dataset)
-    document = plan(
-        profile, dataset_of(profile), base_url="http://127.0.0.1:30000", api=api, seed=3, gpus=(0, 1)
-    )
+    document = plan(profile, dataset_of(profile), base_url="http://127.0.0.1:30000", api=api, seed=3, gpus=(0, 1))
     taken = Plan(json.loads(json.dumps(document)))
     assert taken.ignore_eos is not ends_by_itself
     assert taken.temperature == 0

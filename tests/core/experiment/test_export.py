@@ -31,9 +31,7 @@ def measured(make_launch):
                              argv=ARGV, gpus=("H200",) * 8, driver="570.1")  # fmt: skip
         found += make_launch("eagle", 2 * pair + 1, [89.0 + pair * 0.1, 89.4], experiment="e1", arm="B", pair=pair + 1,
                              tau=2.4, cycle_ms=26.9, argv=ARGV, sets={"cuda-graph-max-bs": 128})  # fmt: skip
-    guard = Guard(
-        "cache", GuardStatus.FAILED, "3.0% of the prompt tokens came from the prefix cache", 0.03, 0.01
-    )
+    guard = Guard("cache", GuardStatus.FAILED, "3.0% of the prompt tokens came from the prefix cache", 0.03, 0.01)
     found.append(replace(found[-1], result_id="bench-bad", valid=False, guards=(guard,)))
     return found
 
@@ -134,10 +132,7 @@ def test_the_command_lists_imports_and_exports(measured, tmp_path):
         store.write(result)
     listed = json.loads(eagletui("results", "--json").stdout)
     assert len(listed) == len(measured)
-    assert (
-        json.loads(eagletui("results", "list", "--profile", "eagle", "--json").stdout)[0]["profile"]
-        == "eagle"
-    )
+    assert json.loads(eagletui("results", "list", "--profile", "eagle", "--json").stdout)[0]["profile"] == "eagle"
     assert json.loads(eagletui("results", "--host", "nowhere", "--json").stdout) == []
     shown = eagletui("results").stdout.splitlines()
     assert len(shown) == len(measured) + 1
@@ -180,11 +175,7 @@ def test_the_command_imports(tmp_path):
 
 
 def test_what_says_no_time_is_listed_exported_compared_and_shown():
-    for profile, rate, date in (
-        ("base", 80.0, None),
-        ("base", 80.0, "20250828-224128"),
-        ("eagle", 90.0, None),
-    ):
+    for profile, rate, date in (("base", 80.0, None), ("base", 80.0, "20250828-224128"), ("eagle", 90.0, None)):
         text = json.dumps({"completed": 9, "duration": 11.0 if date else 10.0, "max_concurrency": 1, "output_throughput": rate,
                            "mean_tpot_ms": 1000 / rate, "median_tpot_ms": 1000 / rate, "date": date})  # fmt: skip
         store.write(parse(text, host="gpu1", profile=profile)[0])
@@ -197,9 +188,7 @@ def test_what_says_no_time_is_listed_exported_compared_and_shown():
     stored = store.read_all()
     assert {row["started"] for row in rows_of(export.as_csv(stored))} == {"", stored[0].started_at}
     compared = CliRunner().invoke(
-        cli,
-        ["compare", "base", "eagle", "--host", "gpu1", "--metric", "output_tok_s"],
-        catch_exceptions=False,
+        cli, ["compare", "base", "eagle", "--host", "gpu1", "--metric", "output_tok_s"], catch_exceptions=False
     )
     assert "12.5 %" in compared.stdout
     state = history.newest("gpu1")
@@ -214,10 +203,7 @@ def test_damaged_rows_of_one_result_keep_no_other_from_being_computed(tmp_path):
     whole = store.read_all()[0]
     damaged = replace(whole, result_id="damaged")
     store.write(damaged, b"no gzip")
-    assert (
-        json.loads(eagletui("results", "recompute", "damaged", "--json", code=1).stdout)["error"]
-        == "broken_rows"
-    )
+    assert json.loads(eagletui("results", "recompute", "damaged", "--json", code=1).stdout)["error"] == "broken_rows"
     done = eagletui("results", "recompute", "--json", code=1)
     assert json.loads(done.stdout) == []
     assert "the rows of damaged are damaged" in done.stderr

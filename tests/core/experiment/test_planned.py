@@ -32,9 +32,7 @@ WOBBLE = (0.998, 1.0, 1.002, 0.999, 1.001, 1.0, 0.998, 1.002)
 def begun(make_launch):
     """begun(pairs, planned=3, looks=(), B=1.09, …): an experiment with so many pairs measured, stored with its results."""
 
-    def make(
-        pairs, *, planned=3, looks=(), margin=0.02, name="graphs", number=1, host="gpu1", after=0, **ratios
-    ):
+    def make(pairs, *, planned=3, looks=(), margin=0.02, name="graphs", number=1, host="gpu1", after=0, **ratios):
         letters = ["A", *ratios]
         arms = tuple(ExperimentArm(x, f"base-{x}", against=None if x == "A" else "A") for x in letters)
         profile = ExperimentProfile(name, BENCH.name, arms, planned, looks, margin)
@@ -42,9 +40,7 @@ def begun(make_launch):
         done = []
         for cell in cells:
             if cell.pair <= pairs:
-                rate = (
-                    80.0 * ratios.get(cell.arm, 1.0) * WOBBLE[cell.pair - 1] ** (-1 if cell.arm == "A" else 1)
-                )
+                rate = 80.0 * ratios.get(cell.arm, 1.0) * WOBBLE[cell.pair - 1] ** (-1 if cell.arm == "A" else 1)
                 place = {"experiment": f"{name}-{number}", "arm": cell.arm, "pair": cell.pair, "host": host}
                 launch = make_launch(f"base-{cell.arm}", after + cell.number, [rate, rate * 1.001], **place)
                 results += launch
@@ -52,9 +48,7 @@ def begun(make_launch):
                 cell = replace(cell, status=ArmStatus.MEASURED, result_ids=ids)
             done.append(cell)
         started = f"2026-11-2{number}T08:00:00Z"
-        record = ExperimentRecord(
-            f"{name}-{number}", host, profile, BENCH, 1, tuple(done), started_at=started
-        )
+        record = ExperimentRecord(f"{name}-{number}", host, profile, BENCH, 1, tuple(done), started_at=started)
         experiment_record.write(record)
         for result in results:
             store.write(result)
@@ -181,9 +175,7 @@ def test_an_arm_that_never_started_says_how_it_failed(begun):
     record = begun(3, B=1.09)
     for cell in record.cells:
         if cell.arm == "B":
-            record = record.with_cell(
-                replace(cell, status=ArmStatus.FAILED, cause="oom_kv_pool", result_ids=())
-            )
+            record = record.with_cell(replace(cell, status=ArmStatus.FAILED, cause="oom_kv_pool", result_ids=()))
     experiment_record.write(record)
     found = compared("graphs:A", "graphs:B")
     assert (found["error"], found["text"]) == ("invalid", "B: no result — 3/3 launches out of memory")

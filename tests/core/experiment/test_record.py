@@ -64,9 +64,7 @@ def with_status(record: ExperimentRecord, *statuses: ArmStatus, **changes: objec
 
 
 def test_it_reads_back_as_it_was_written(record):
-    cell = Cell(
-        1, "A", 1, ArmStatus.FAILED, "run-1", "bench-1", spent_s=3.5, cause="oom_kv_pool", change={"tp": 8}
-    )
+    cell = Cell(1, "A", 1, ArmStatus.FAILED, "run-1", "bench-1", spent_s=3.5, cause="oom_kv_pool", change={"tp": 8})
     record = record.with_cell(cell)
     experiment_record.write(record)
     assert experiment_record.read(record.experiment_id) == record
@@ -128,9 +126,7 @@ def test_one_process_a_host(record):
 
 def test_it_is_taken_up_only_where_it_still_measures_the_same(record, launches, tmp_path):
     ended = replace(record, outcome="budget", ended_at="2026-01-01T00:00:00Z", message="no room")
-    again = take_up(
-        ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches
-    )
+    again = take_up(ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches)
     assert (again.outcome, again.ended_at, again.message) == ("running", None, None)
     assert again.profile.budget_h == 9.0
     assert again.cells == record.cells
@@ -175,9 +171,7 @@ def test_the_state_of_each_arm(record):
     live = LiveRun(LoadPoint(1), 1, "window", left_s=30.0)
     running = state_of(record, {}, UnderWay(2, 0.0, live=live))
     assert {arm.letter: arm.status for arm in running.arms}[record.order[1]] == "running"
-    failed = with_status(
-        record, ArmStatus.FAILED, cause="oom_kv_pool", reason="the pool fails", phase="memory_pool"
-    )
+    failed = with_status(record, ArmStatus.FAILED, cause="oom_kv_pool", reason="the pool fails", phase="memory_pool")
     told = {arm.letter: arm for arm in state_of(failed, {}).arms}[first]
     assert (told.status, told.cause, told.reason, told.phase) == (
         "failed",
@@ -206,9 +200,7 @@ def test_the_time_that_is_left(record):
     # An arm that is out takes no time.
     letter = record.order[3]
     out = record.with_cell(replace(record.cells[3], status=ArmStatus.FAILED, cause="bad_flag"))
-    assert left_s(out, None, usual) == pytest.approx(
-        700.0 * sum(cell.arm != letter for cell in record.cells[3:])
-    )
+    assert left_s(out, None, usual) == pytest.approx(700.0 * sum(cell.arm != letter for cell in record.cells[3:]))
 
 
 def test_the_file_is_plain_json(record):
@@ -267,10 +259,7 @@ def measured(record, make_launch):
 def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
     record, results = measured(2, B=1.09)
     waiting = verdicts_of(record, results)
-    assert [(v.a.ref, v.b.ref, v.point) for v in waiting] == [
-        ("A", "B", LoadPoint(1)),
-        ("A", "C", LoadPoint(1)),
-    ]
+    assert [(v.a.ref, v.b.ref, v.point) for v in waiting] == [("A", "B", LoadPoint(1)), ("A", "C", LoadPoint(1))]
     assert "no verdict before 3 launch pairs (2 of 3)" in waiting[0].text
     record, results = measured(3, B=1.09)
     b, c = verdicts_of(record, results)
@@ -358,9 +347,7 @@ def test_noise_of_an_a_a_experiment(record, make_launch):
     means = [math.log(a * b) / 2 for a, b in rates.values()]
     within = statistics.fmean((math.log(a) - math.log(b)) ** 2 / 2 for a, b in rates.values())
     assert report.noise.run_cv == pytest.approx(math.sqrt(within), rel=0.01)
-    assert report.noise.launch_cv == pytest.approx(
-        math.sqrt(statistics.variance(means) - within / 2), rel=0.01
-    )
+    assert report.noise.launch_cv == pytest.approx(math.sqrt(statistics.variance(means) - within / 2), rel=0.01)
     assert report.noise.launches == 4
     needed = dict(report.pairs_needed)
     assert needed[0.05] == 3

@@ -85,9 +85,7 @@ class Lab:
         record: ExperimentRecord | None = None,
     ) -> ExperimentRunner:
         """A new one, or where a record is given, one that takes it up."""
-        launches = {
-            arm.letter: load_launch(arm.profile, [shipped_profiles_dir()], arm.sets) for arm in profile.arms
-        }
+        launches = {arm.letter: load_launch(arm.profile, [shipped_profiles_dir()], arm.sets) for arm in profile.arms}
         if record is None:
             record = begin(profile, bench, launches, session.entry.name, seed=1)
         else:
@@ -100,9 +98,7 @@ def lab(port: int) -> Lab:
     return Lab(port)
 
 
-async def run(
-    runner: ExperimentRunner, until: Callable[[ExperimentState], object] | None = None
-) -> ExperimentState:
+async def run(runner: ExperimentRunner, until: Callable[[ExperimentState], object] | None = None) -> ExperimentState:
     """Runs to the end, or to the first state that `until` is true of; what runs on the host then goes on."""
     async with aclosing(runner.states()) as states:
         async for state in states:
@@ -215,9 +211,7 @@ async def test_a_server_that_dies_while_it_is_measured(demo: HostSession, lab: L
     runner.stop()
 
 
-async def test_a_launch_that_was_lost_by_chance_is_made_up_for_at_the_end(
-    demo: HostSession, lab: Lab
-) -> None:
+async def test_a_launch_that_was_lost_by_chance_is_made_up_for_at_the_end(demo: HostSession, lab: Lab) -> None:
     runner = lab.runner(demo, lab.profile(A, B))
     stopped = False
     async for state in runner.states():
@@ -363,12 +357,7 @@ class Command:
         where = ["--profiles", str(self.home / "profiles")]
         argv = [sys.executable, "-m", "tui", *where, "experiment", "x", "--host", "demo", "--json", *words]
         self.process = subprocess.Popen(
-            argv,
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            argv, cwd=self.home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         return self.process
 

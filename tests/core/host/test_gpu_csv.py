@@ -72,9 +72,7 @@ def test_repeated_header_begins_a_sample():
 
 
 def test_names_with_timestamps_are_grouped_by_time():
-    rows = [
-        f"2025/11/24 14:08:{s:02}.{ms:03}, NVIDIA H200, {s}" for s in range(3) for ms in (100, 103, 107, 109)
-    ]
+    rows = [f"2025/11/24 14:08:{s:02}.{ms:03}, NVIDIA H200, {s}" for s in range(3) for ms in (100, 103, 107, 109)]
     sample, samples = parse_smi("\n".join(rows), "timestamp,name,utilization.gpu")
     assert samples == 3
     assert [gpu.utilization_pct for gpu in sample.gpus] == [2, 2, 2, 2]
@@ -114,18 +112,12 @@ def test_marker_of_a_fan_is_no_illness():
 @pytest.mark.parametrize(
     ("text", "slug"),
     [
-        (
-            "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system",
-            "gpu_lost",
-        ),
+        ("Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system", "gpu_lost"),
         ("Unable to determine the device handle for GPU0000:20:00.0: Unknown Error", "device_handle"),
         ("Unable to determine the device handle for GPU 0000:BA:00.0: Not Found", "device_handle"),
         ("Failed to initialize NVML: Driver/library version mismatch", "driver_mismatch"),
         ("Failed to initialize NVML: Unknown Error", "unreadable"),
-        (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure",
-            "unreadable",
-        ),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure", "unreadable"),
         ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "unreadable"),
         ("No devices were found", "no_devices"),
         ("No devices found.", "no_devices"),
@@ -213,12 +205,7 @@ def test_other_fields():
         "pcie.link.width.current,mig.mode.current,clocks_throttle_reasons.active,temperature.gpu,memory.free",
     )
     gpu = sample.gpus[0]
-    assert (gpu.power_w, gpu.power_limit_w, gpu.sm_clock_mhz, gpu.memory_clock_mhz) == (
-        70.12,
-        350,
-        1980,
-        10501,
-    )
+    assert (gpu.power_w, gpu.power_limit_w, gpu.sm_clock_mhz, gpu.memory_clock_mhz) == (70.12, 350, 1980, 10501)
     assert (gpu.pcie_link_gen, gpu.pcie_link_width, gpu.mig_mode, gpu.temperature_c) == (4, 16, False, 61)
     assert gpu.throttle_reasons == ("power cap", "thermal, by hardware")
     assert gpu.memory_used_mib is None

@@ -113,12 +113,7 @@ async def test_nvml_figures(host):
     assert (gpu.memory_used_mib, gpu.memory_reserved_mib, gpu.memory_total_mib) == (1600, 600, 143771)
     assert (gpu.utilization_pct, gpu.temperature_c, gpu.power_limit_w) == (50, 40, 700)
     assert gpu.power_w == pytest.approx(123.456)
-    assert (gpu.sm_clock_mhz, gpu.memory_clock_mhz, gpu.pcie_link_gen, gpu.pcie_link_width) == (
-        1980,
-        3201,
-        5,
-        16,
-    )
+    assert (gpu.sm_clock_mhz, gpu.memory_clock_mhz, gpu.pcie_link_gen, gpu.pcie_link_width) == (1980, 3201, 5, 16)
     assert (gpu.pcie_rx_mib_s, gpu.pcie_tx_mib_s) == (2, 1)
     assert gpu.throttle_reasons == ("power cap",)
     assert (gpu.mig_mode, gpu.unified_memory, gpu.health) == (False, False, None)
@@ -284,12 +279,7 @@ async def test_smi_figures(host):
     assert (gpu.index, gpu.uuid, gpu.name, gpu.bus_id) == (0, "GPU-aaaa-0", "NVIDIA H200", "00000000:10:00.0")
     assert (gpu.memory_used_mib, gpu.memory_reserved_mib, gpu.memory_total_mib) == (1600, 600, 143771)
     assert (gpu.utilization_pct, gpu.temperature_c, gpu.power_w, gpu.power_limit_w) == (50, 40, 123.46, 700)
-    assert (gpu.sm_clock_mhz, gpu.memory_clock_mhz, gpu.pcie_link_gen, gpu.pcie_link_width) == (
-        1980,
-        3201,
-        5,
-        16,
-    )
+    assert (gpu.sm_clock_mhz, gpu.memory_clock_mhz, gpu.pcie_link_gen, gpu.pcie_link_width) == (1980, 3201, 5, 16)
     assert gpu.throttle_reasons == ("power cap",)
     assert (gpu.pcie_rx_mib_s, gpu.mig_mode, gpu.unified_memory, gpu.health) == (None, False, False, None)
     (process,) = gpu.processes
@@ -303,12 +293,7 @@ async def test_no_process_per_tick(host, fault):
         for _ in range(20):
             await until(stream, lambda sample: len(sample.gpus) == 2)
         queries = [line.split(" ", 1)[1].split("=")[0] for line in fault.starts()]
-    assert sorted(queries) == [
-        "--help-query-gpu",
-        "--query-compute-apps",
-        "--query-compute-apps",
-        "--query-gpu",
-    ]
+    assert sorted(queries) == ["--help-query-gpu", "--query-compute-apps", "--query-compute-apps", "--query-gpu"]
 
 
 async def test_fields_of_an_old_driver(host, fault):
@@ -475,8 +460,7 @@ class Replay(LocalTransport):
 async def test_a_slow_reader_gets_the_newest_only():
     host = Replay()
     host.text = b"".join(
-        b'\n{"t": %d, "gpus": [{"i": 0, "uuid": "GPU-1", "util": %d}]}\n' % (tick, tick)
-        for tick in range(1, 50)
+        b'\n{"t": %d, "gpus": [{"i": 0, "uuid": "GPU-1", "util": %d}]}\n' % (tick, tick) for tick in range(1, 50)
     )
     seen = []
     async with samples(host) as stream:
@@ -517,8 +501,7 @@ _smi_line = st.builds(
     lambda kind, cells: f"{kind} {', '.join(cells)}",
     st.sampled_from("EFMGLPQX"),
     st.lists(
-        st.sampled_from(["index", "uuid", "0", "[N/A]", "GPU-1", "²", "9" * 400, "|", ""]) | st.text(),
-        max_size=6,
+        st.sampled_from(["index", "uuid", "0", "[N/A]", "GPU-1", "²", "9" * 400, "|", ""]) | st.text(), max_size=6
     ),
 )
 _nvml_line = st.builds(

@@ -22,12 +22,7 @@ async def host():
     opened = []
 
     def make(**variables: str) -> LocalTransport:
-        env = {
-            **os.environ,
-            "PATH": f"{TESTS / 'bin'}:{os.environ['PATH']}",
-            "PYTHONPATH": NO_NVML,
-            **variables,
-        }
+        env = {**os.environ, "PATH": f"{TESTS / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": NO_NVML, **variables}
         opened.append(LocalTransport(env=env))
         return opened[-1]
 

@@ -22,9 +22,7 @@ async def answer():
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-                requests.append(
-                    head + await reader.readexactly(int(length[0].split(b":")[1]) if length else 0)
-                )
+                requests.append(head + await reader.readexactly(int(length[0].split(b":")[1]) if length else 0))
                 for piece in pieces:
                     if isinstance(piece, asyncio.Event):
                         await piece.wait()
@@ -45,16 +43,10 @@ async def answer():
 
 BODIES = {
     "counted": (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello", b" world"),
-    "chunked": (
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
-        b"lo\r\n6\r\n world\r\n0\r\n\r\n",
-    ),
+    "chunked": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", b"lo\r\n6\r\n world\r\n0\r\n\r\n"),
     "closed": (b"HTTP/1.1 200 OK\r\n\r\nhello", b" world"),
     "http/1.0": (b"HTTP/1.0 200 OK\r\n\r\nhello world",),
-    "continued": (
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world",
-    ),
+    "continued": (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world"),
 }
 
 
@@ -68,13 +60,7 @@ async def test_every_way_a_body_may_end(answer, kind):
 async def test_what_is_sent(answer):
     port, requests = await answer(b"HTTP/1.1 204 No Content\r\nX-A: 1\r\nx-a: 2\r\n\r\n")
     response = await http.request(
-        LocalTransport(),
-        "POST",
-        port,
-        "/generate?x=1",
-        headers={"Authorization": "Bearer k"},
-        body=b"{}",
-        timeout_s=20,
+        LocalTransport(), "POST", port, "/generate?x=1", headers={"Authorization": "Bearer k"}, body=b"{}", timeout_s=20
     )
     assert response.status == 204
     assert response.headers["x-a"] == "1, 2"

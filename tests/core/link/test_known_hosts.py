@@ -29,9 +29,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "known_hosts"
 
 
-def judge(
-    file: Path, host: str, port: int, seed: int, *, alias: str | None = None, kind: str = "ssh-ed25519"
-):
+def judge(file: Path, host: str, port: int, seed: int, *, alias: str | None = None, kind: str = "ssh-ed25519"):
     return known_hosts.lookup([file], host, port, alias=alias).judge(blob(seed, kind), kind)
 
 
@@ -179,8 +177,6 @@ def test_append_where_nothing_can_be_written(tmp_path):
 
 def test_fingerprint_is_that_of_openssh(tmp_path, new_key):
     key = new_key(tmp_path / "key")
-    said = subprocess.run(
-        ["ssh-keygen", "-l", "-f", key], capture_output=True, text=True, check=True
-    ).stdout.split()
+    said = subprocess.run(["ssh-keygen", "-l", "-f", key], capture_output=True, text=True, check=True).stdout.split()
     public = base64.b64decode(Path(f"{key}.pub").read_text().split()[1])
     assert known_hosts.fingerprint(public) == said[1]

@@ -207,9 +207,7 @@ async def test_a_connection_to_a_port_of_this_machine(local, unused_tcp_port):
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 def test_the_end_marker_outlasts_a_reader_who_is_slow(shell):
     argv = [shell, "sh", "-s"] if shell == "busybox" else [shell, "-s"]
-    fill = (
-        f"head -c {65536 - len('|word begin|')} /dev/zero"  # with the marker before it, all that a pipe holds
-    )
+    fill = f"head -c {65536 - len('|word begin|')} /dev/zero"  # with the marker before it, all that a pipe holds
     sent = scripts.wrap(fill, "word", scripts.Input.LINE_ENDS)
     assert sent.index(b"word end") < sent.index(b'kill "'), "BusyBox may lose it where a child dies meanwhile"
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -62,9 +62,7 @@ async def test_leaving_a_stream_ends_what_ignores_sigterm(ssh_transport, until, 
 
 async def test_a_lost_link_ends_a_stream_but_not_a_script(ssh_transport, tcp_proxy, tmp_path, until, gone):
     mark = tmp_path / "mark"
-    script = asyncio.create_task(
-        ssh_transport.run(f"echo started > {mark}; sleep 2; echo done > {mark}", timeout_s=60)
-    )
+    script = asyncio.create_task(ssh_transport.run(f"echo started > {mark}; sleep 2; echo done > {mark}", timeout_s=60))
     async with ssh_transport.stream("echo $$; exec tail -f /dev/null") as stream:
         pid = int(await stream.read())
         await until(lambda: mark.exists() and mark.read_text())
@@ -110,9 +108,7 @@ async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transpor
         assert b"tick" in await stream.read()
 
 
-async def test_calls_cancelled_while_they_open_leave_no_session_behind(
-    sshd, tcp_proxy, make_ssh_transport, until
-):
+async def test_calls_cancelled_while_they_open_leave_no_session_behind(sshd, tcp_proxy, make_ssh_transport, until):
     transport = make_ssh_transport(sshd.target(tcp_proxy.port), timing=Timing(keepalive_s=30.0))
     await transport.connect()
     tcp_proxy.stall()  # so that no opening is answered before it is cancelled
@@ -299,9 +295,7 @@ async def test_served_to_one_key_only(served, make_ssh_transport, new_key, tmp_p
 async def test_a_pinned_host_key_is_the_only_one(served, make_ssh_transport, make_asker):
     _, target, _ = served
     asker = make_asker(host_keys=True)
-    transport = make_ssh_transport(
-        SshTarget(**{**target.__dict__, "pinned_host_key": generate_key()[1]}), asker
-    )
+    transport = make_ssh_transport(SshTarget(**{**target.__dict__, "pinned_host_key": generate_key()[1]}), asker)
     with pytest.raises(HostError) as caught:
         await transport.connect()
     assert caught.value.slug == "host_key_changed"

@@ -59,9 +59,7 @@ async def test_a_passphrase_is_asked_for_once_and_kept_for_reconnects(
 
 @pytest.mark.parametrize("public", ["beside", "missing"])
 @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
-async def test_encrypted_keys_of_all_forms(
-    sshd, make_ssh_transport, make_asker, new_key, tmp_path, kind, public
-):
+async def test_encrypted_keys_of_all_forms(sshd, make_ssh_transport, make_asker, new_key, tmp_path, kind, public):
     key = new_key(tmp_path / "key", kind=kind, passphrase="open sesame")
     sshd.let_in(key)
     if public == "missing":
@@ -71,15 +69,11 @@ async def test_encrypted_keys_of_all_forms(
     assert len(asker.prompts) == 1
 
 
-async def test_an_old_pem_key_without_its_public_part(
-    sshd, make_ssh_transport, make_asker, new_key, tmp_path
-):
+async def test_an_old_pem_key_without_its_public_part(sshd, make_ssh_transport, make_asker, new_key, tmp_path):
     key = new_key(tmp_path / "key", kind="rsa")
     sshd.let_in(key)
     subprocess.run(
-        ["ssh-keygen", "-q", "-p", "-m", "PEM", "-N", "open sesame", "-f", key],
-        check=True,
-        capture_output=True,
+        ["ssh-keygen", "-q", "-p", "-m", "PEM", "-N", "open sesame", "-f", key], check=True, capture_output=True
     )
     key.with_suffix(".pub").unlink()
     assert b"Proc-Type" in key.read_bytes()
@@ -116,15 +110,8 @@ def agent(tmp_path_factory):
             script = key.parent / "askpass"
             script.write_text(f"#!/bin/sh\necho '{passphrase}'\n")
             script.chmod(0o700)
-            env = {
-                **os.environ,
-                "SSH_AUTH_SOCK": self.path,
-                "SSH_ASKPASS": str(script),
-                "SSH_ASKPASS_REQUIRE": "force",
-            }
-            subprocess.run(
-                ["ssh-add", "-q", key], env=env, check=True, stdin=subprocess.DEVNULL, capture_output=True
-            )
+            env = {**os.environ, "SSH_AUTH_SOCK": self.path, "SSH_ASKPASS": str(script), "SSH_ASKPASS_REQUIRE": "force"}
+            subprocess.run(["ssh-add", "-q", key], env=env, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
     process = subprocess.Popen(["ssh-agent", "-D", "-a", Agent.path], stdout=subprocess.DEVNULL)
     while not Path(Agent.path).exists():
@@ -149,9 +136,7 @@ async def test_identities_only_hides_the_other_keys_of_the_agent(
     other = new_key(tmp_path / "other")
     target = sshd.target(identity_files=(other,), agent=agent.path)
     await make_ssh_transport(target).connect()
-    await denied(
-        make_ssh_transport(sshd.target(identity_files=(other,), agent=agent.path, identities_only=True))
-    )
+    await denied(make_ssh_transport(sshd.target(identity_files=(other,), agent=agent.path, identities_only=True)))
 
 
 async def test_an_agent_that_is_gone_is_passed_over(sshd, make_ssh_transport, tmp_path):
@@ -374,9 +359,7 @@ async def test_closing_while_a_person_is_asked(scripted, make_ssh_transport, mak
         await connecting
 
 
-async def test_closing_while_a_passphrase_is_asked_for(
-    sshd, make_ssh_transport, make_asker, locked_key, until
-):
+async def test_closing_while_a_passphrase_is_asked_for(sshd, make_ssh_transport, make_asker, locked_key, until):
     asker = make_asker()
     asker.gate = asyncio.Event()
     transport = make_ssh_transport(sshd.target(identity_files=(locked_key,)), asker)

@@ -125,9 +125,7 @@ async def test_what_is_typed_wins(config):
 
 @needs_ssh
 async def test_proxy_command_with_its_tokens(config):
-    config(
-        "Host gpu1\n  HostName 10.0.0.1\n  User alice\n  ProxyCommand relay --to %h:%p --as %r --from '%n' 100%%\n"
-    )
+    config("Host gpu1\n  HostName 10.0.0.1\n  User alice\n  ProxyCommand relay --to %h:%p --as %r --from '%n' 100%%\n")
     assert (await resolve("gpu1")).proxy_command == "relay --to 10.0.0.1:22 --as alice --from 'gpu1' 100%"
 
 
@@ -288,7 +286,5 @@ def test_only_ssh_imports_asyncssh():
     import subprocess
 
     code = "import sys, tui.core.link.hosts, tui.core.link.local, tui.core.link.ssh_config, tui.core.link.http; print('asyncssh' in sys.modules)"
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
     assert out.stdout.strip() == "False"

@@ -171,9 +171,7 @@ async def test_a_call_that_was_not_sent_yet_waits_for_the_next_link(ssh_transpor
 async def test_a_short_outage_costs_nothing(sshd, tcp_proxy, make_ssh_transport):
     transport = make_ssh_transport(sshd.target(tcp_proxy.port), timing=Timing(keepalive_s=20.0))
     await transport.connect()
-    async with transport.stream(
-        "i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.05; done"
-    ) as stream:
+    async with transport.stream("i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.05; done") as stream:
         data = await stream.read()
         tcp_proxy.stall()
         await asyncio.sleep(1)
@@ -185,9 +183,7 @@ async def test_a_short_outage_costs_nothing(sshd, tcp_proxy, make_ssh_transport)
 
 
 @pytest.mark.parametrize("fault", ["reset", "kill", "stall"])
-async def test_a_followed_file_is_the_same_byte_for_byte(
-    ssh_transport, sshd, tcp_proxy, tmp_path, until, fault
-):
+async def test_a_followed_file_is_the_same_byte_for_byte(ssh_transport, sshd, tcp_proxy, tmp_path, until, fault):
     log, stop, got = tmp_path / "log", tmp_path / "stop", bytearray()
     writer = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -349,12 +345,7 @@ async def odd_server(make_ssh_transport):
                 return False
 
         server = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_factory=Open,
-            server_host_keys=[key],
-            process_factory=handler,
-            encoding=None,
+            "127.0.0.1", 0, server_factory=Open, server_host_keys=[key], process_factory=handler, encoding=None
         )
         servers.append(server)
         public = key.export_public_key().decode().strip()
@@ -460,9 +451,7 @@ async def test_a_proxy_command_that_fails_is_quoted(sshd, make_ssh_transport, co
 
 async def test_a_proxy_command_that_dies_is_renewed(sshd, make_ssh_transport, tmp_path):
     relay = tmp_path / "relay.py"
-    relay.write_text(
-        RELAY.replace("count = 0", "open(sys.argv[3], 'a').write(f'{os.getpid()}\\n'); count = 0")
-    )
+    relay.write_text(RELAY.replace("count = 0", "open(sys.argv[3], 'a').write(f'{os.getpid()}\\n'); count = 0"))
     pids = tmp_path / "pids"
     command = shlex.join([sys.executable, str(relay), str(sshd.port), "quiet", str(pids)])
     transport = make_ssh_transport(sshd.target(proxy_command=command))

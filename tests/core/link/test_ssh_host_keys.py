@@ -50,9 +50,7 @@ async def test_unknown_and_yes(sshd, make_ssh_transport, make_asker, tmp_path):
     assert file.read_text() == sshd.known_line(sshd.port)
 
 
-async def test_nothing_is_written_before_the_login_worked(
-    sshd, make_ssh_transport, make_asker, new_key, tmp_path
-):
+async def test_nothing_is_written_before_the_login_worked(sshd, make_ssh_transport, make_asker, new_key, tmp_path):
     file, other = tmp_path / "known_hosts", new_key(tmp_path / "other")
     target = sshd.target(known_hosts=(file,), identity_files=(other,))
     await refused(make_ssh_transport(target, make_asker(host_keys=True)), "auth_failed")
@@ -103,9 +101,7 @@ async def test_a_known_host_with_another_type_of_key_is_changed(
     assert asker.host_keys == []
 
 
-async def test_a_host_with_several_keys_is_taken_by_the_one_that_is_known(
-    start_sshd, make_ssh_transport, tmp_path
-):
+async def test_a_host_with_several_keys_is_taken_by_the_one_that_is_known(start_sshd, make_ssh_transport, tmp_path):
     server, file = start_sshd(host_keys=("ed25519", "ecdsa", "rsa")), tmp_path / "known_hosts"
     for key in server.host_keys:
         file.write_text(server.known_line(server.port, key))
@@ -151,9 +147,7 @@ async def test_swapped_between_answer_and_connection(
 async def test_swapped_on_a_reconnect(sshd, start_sshd, tcp_proxy, make_ssh_transport, make_asker):
     impostor, asker = start_sshd(), make_asker(host_keys=True)
     impostor.let_in(sshd.client_key)
-    transport = make_ssh_transport(
-        sshd.target(tcp_proxy.port, known_hosts=()), asker
-    )  # nothing is kept on disk
+    transport = make_ssh_transport(sshd.target(tcp_proxy.port, known_hosts=()), asker)  # nothing is kept on disk
     await transport.connect()
     tcp_proxy.target_port = impostor.port
     tcp_proxy.reset()
@@ -224,9 +218,7 @@ async def test_accept_new_takes_no_changed_key(sshd, make_ssh_transport, new_key
     await refused(make_ssh_transport(target), "host_key_changed")
 
 
-async def test_an_unknown_jump_host_is_asked_about_by_name(
-    sshd, start_sshd, make_ssh_transport, make_asker, tmp_path
-):
+async def test_an_unknown_jump_host_is_asked_about_by_name(sshd, start_sshd, make_ssh_transport, make_asker, tmp_path):
     jump, asker = start_sshd(), make_asker(host_keys=False)
     file = tmp_path / "known_hosts"
     file.write_text(sshd.known_line(sshd.port))
@@ -253,18 +245,7 @@ async def test_host_certificates(start_sshd, make_ssh_transport, make_asker, new
     authority, asker = new_key(tmp_path / "ca"), make_asker(host_keys=True)
     server = start_sshd()
     subprocess.run(
-        [
-            "ssh-keygen",
-            "-q",
-            "-s",
-            authority,
-            "-I",
-            "gpu1",
-            "-h",
-            "-n",
-            "127.0.0.1",
-            f"{server.host_key}.pub",
-        ],
+        ["ssh-keygen", "-q", "-s", authority, "-I", "gpu1", "-h", "-n", "127.0.0.1", f"{server.host_key}.pub"],
         check=True,
         capture_output=True,
     )

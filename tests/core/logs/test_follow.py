@@ -128,16 +128,13 @@ async def test_truncation_rotation_replacement_and_removal_begin_generations(hos
     await watch.until(lambda w: w.data(4))
     await watch.end()
     assert watch.events == ["truncated", "replaced", "replaced", "gone", "replaced", "ended"]
-    assert (
-        [watch.data(n) for n in range(5)]
-        == [
-            b"first file, generation 0\n",
-            b"truncated\nlast words before the rotation\n",  # what was written before it was moved away is not lost
-            b"rotated\n",
-            b"replaced by a longer file than before\n",
-            b"back again\n",
-        ]
-    )
+    assert [watch.data(n) for n in range(5)] == [
+        b"first file, generation 0\n",
+        b"truncated\nlast words before the rotation\n",  # what was written before it was moved away is not lost
+        b"rotated\n",
+        b"replaced by a longer file than before\n",
+        b"back again\n",
+    ]
 
 
 async def test_a_file_rewritten_to_at_least_its_old_length(host, tmp_path):
@@ -183,9 +180,7 @@ async def test_going_on_after_a_restart_of_the_app(host, tmp_path):
     watch = Watch(host, log, **where)
     await asyncio.wait_for(watch.task, 60)
     assert (watch.data(0), watch.events, watch.chunks[0].offset) == (b"abc", ["ended"], 10)
-    for number, replace in enumerate(
-        (lambda: log.write_bytes(b"other bytes, longer"), lambda: log.write_bytes(b"s"))
-    ):
+    for number, replace in enumerate((lambda: log.write_bytes(b"other bytes, longer"), lambda: log.write_bytes(b"s"))):
         replace()  # in place, so the inode stays
         watch = Watch(host, log, **where)
         await asyncio.wait_for(watch.task, 60)
@@ -257,13 +252,7 @@ async def test_a_frame_that_is_cut_short_is_read_again():
 
     def short(word):
         whole = (
-            b"O 0 3 3 1:2\nabc\n"
-            + word
-            + b"\nD 0 100 100 1:2\nabc\n"
-            + word
-            + b"\nS 100 0 3 1:2\n\n"
-            + word
-            + b"\n"
+            b"O 0 3 3 1:2\nabc\n" + word + b"\nD 0 100 100 1:2\nabc\n" + word + b"\nS 100 0 3 1:2\n\n" + word + b"\n"
         )
         return [whole[n : n + 7] for n in range(0, len(whole), 7)] + [b"x" * 200]
 
@@ -294,9 +283,7 @@ async def _write_slowly(path: Path, seed: int, pieces: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_the_log_is_the_same_whatever_happens_to_the_link(
-    sshd, tcp_proxy, ssh_transport, tmp_path, seed
-):
+async def test_the_log_is_the_same_whatever_happens_to_the_link(sshd, tcp_proxy, ssh_transport, tmp_path, seed):
     log = tmp_path / "log"
     log.write_bytes(b"")
     watch = Watch(ssh_transport, log)

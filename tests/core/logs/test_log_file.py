@@ -108,9 +108,7 @@ def texts(file: LogFile) -> list[str]:
     return [record.text for record in file.window.records]
 
 
-LINES = b"".join(
-    b"[2026-10-06 20:%02d:%02d TP%d] line %d\n" % (n // 60 % 60, n % 60, n % 4, n) for n in range(60_000)
-)
+LINES = b"".join(b"[2026-10-06 20:%02d:%02d TP%d] line %d\n" % (n // 60 % 60, n % 60, n % 4, n) for n in range(60_000))
 
 
 # ---- opening and loading ------------------------------------------------------------------------------------------
@@ -315,9 +313,7 @@ class Memory:
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=120),
     st.sampled_from([b"", b"open end"]),
     st.integers(200, 2_000),
-    st.lists(
-        st.tuples(st.sampled_from(["before", "after", "jump", "tail", "line"]), st.floats(0, 1)), max_size=15
-    ),
+    st.lists(st.tuples(st.sampled_from(["before", "after", "jump", "tail", "line"]), st.floats(0, 1)), max_size=15),
 )
 @settings(deadline=None)
 def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes, steps):
@@ -334,9 +330,7 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
                 case "before":
                     was = dict(enumerate(file.window.records, file.window.first))
                     await file.load_before()
-                    kept = range(
-                        max(file.window.first, min(was, default=0)), min(file.window.end, max(was, default=0))
-                    )
+                    kept = range(max(file.window.first, min(was, default=0)), min(file.window.end, max(was, default=0)))
                     assert all(file.window.record(at) is was[at] for at in kept if at in was)
                 case "after":
                     await file.load_after()
@@ -433,9 +427,7 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
         index = await file.jump_to(70)
         assert file.window.record(index).text == "line 2"
         assert file.window.number_of(file.window.record(index)) == 3
-        assert (
-            file.window.record(file.window.first).number == 0
-        )  # lines of a file that is gone have no number
+        assert file.window.record(file.window.first).number == 0  # lines of a file that is gone have no number
 
 
 async def test_a_reader_in_the_middle_learns_that_the_rest_is_gone(local, tmp_path):

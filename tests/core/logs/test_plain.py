@@ -66,12 +66,7 @@ def test_lines_of_many_ranks_are_one_row_at_once():
 def test_moving_on_gives_the_rows_that_a_fresh_look_gives(seed: int):
     rng = random.Random(seed)
     filter = rng.choice(
-        [
-            LogFilter(),
-            LogFilter(ranks=frozenset(("TP0", "main"))),
-            LogFilter(text="load"),
-            LogFilter(access=False),
-        ]
+        [LogFilter(), LogFilter(ranks=frozenset(("TP0", "main"))), LogFilter(text="load"), LogFilter(access=False)]
     )
     tracker, window = LogTracker(), LogWindow(rng.choice([60, 100_000]))
     earlier = LogTracker().feed("".join(line(rng, n) for n in range(40)).encode())

@@ -47,11 +47,7 @@ def test_fast_and_careful_way_agree() -> None:
     assert plain == b"one\ntwo\n\n"
     fast.number += plain.count(b"\n")
     assert [piece.raw for piece in careful.feed(data)] == [b"one", b"two", b""]
-    assert (
-        (fast.tail, fast.number, fast.offset)
-        == (careful.tail, careful.number, careful.offset)
-        == (b"three", 4, 9)
-    )
+    assert (fast.tail, fast.number, fast.offset) == (careful.tail, careful.number, careful.offset) == (b"three", 4, 9)
     assert fast.plain(b"\rx") is None
     assert fast.plain(b"y" * (LINE_LIMIT + 1)) is None
 
@@ -70,9 +66,7 @@ def rows(window: LogWindow) -> list[Row]:
 
 
 def texts(window: LogWindow) -> list[str]:
-    return [
-        f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in rows(window)
-    ]
+    return [f"{row.record.number} {row.rank_label} {row.record.text} {row.note}".rstrip() for row in rows(window)]
 
 
 def test_the_same_line_of_many_ranks_is_one_row() -> None:
@@ -88,10 +82,7 @@ def test_the_same_line_of_many_ranks_is_one_row() -> None:
     ]
     assert len(window.records) == 8
     lens = Lens(window)
-    assert [lens.row(index).record.phase for index in lens.phases] == [
-        Phase.DISTRIBUTED_INIT,
-        Phase.LOAD_WEIGHTS,
-    ]
+    assert [lens.row(index).record.phase for index in lens.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
 
 
 def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
@@ -135,9 +126,7 @@ def test_a_half_line_is_replaced_by_the_whole() -> None:
     assert [lens.row(index).shown.text for index in lens.sequence] == ["Load wei"]
     window.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
     assert lens.update() == 0
-    assert [lens.row(index).shown.text for index in lens.sequence] == [
-        "Load weight begin. avail mem=94.50 GB"
-    ]
+    assert [lens.row(index).shown.text for index in lens.sequence] == ["Load weight begin. avail mem=94.50 GB"]
     assert lens.row(0).record.kind == "phase"
 
 

@@ -74,14 +74,7 @@ async def test_counts_and_places_of_hits(host, tmp_path):
     data = b"\n".join(lines)  # the last line has no end
     log = tmp_path / "a 'log' $x"
     log.write_bytes(data)
-    for text, fold in (
-        ("Beta", False),
-        ("beta", True),
-        ("Rare1", False),
-        ("rare", True),
-        ("ünï", True),
-        ("no", True),
-    ):
+    for text, fold in (("Beta", False), ("beta", True), ("Rare1", False), ("rare", True), ("ünï", True), ("no", True)):
         state = await end_of(HostSearch(host, str(log), Needle(text)))
         expected = truth(data, text.encode(), fold=fold)
         assert (state.count, state.complete, state.done) == (len(expected), True, True)
@@ -177,10 +170,7 @@ def test_what_cannot_be_searched_for(text):
         Needle(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["(", "a*", "x|", "(?=a)b", "(?i)a", "a+?b", r"\x41", r"[\]]", r"(a)\1"],
-)
+@pytest.mark.parametrize("text", ["(", "a*", "x|", "(?=a)b", "(?i)a", "a+?b", r"\x41", r"[\]]", r"(a)\1"])
 def test_expressions_that_both_sides_do_not_understand(text):
     with pytest.raises(UsageError, match="cannot be searched for"):
         Needle(text, regex=True)
@@ -321,14 +311,7 @@ async def test_marks_of_a_whole_file(host, tmp_path):
     marks = LogMarks(host, str(log))
     assert marks.phase_at(500) is None
     await end_of(marks)
-    order = [
-        Phase.DISTRIBUTED_INIT,
-        Phase.LOAD_WEIGHTS,
-        Phase.MEMORY_POOL,
-        Phase.CUDA_GRAPH,
-        Phase.WARMUP,
-        Phase.READY,
-    ]
+    order = [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS, Phase.MEMORY_POOL, Phase.CUDA_GRAPH, Phase.WARMUP, Phase.READY]
     assert [mark.phase for mark in marks.phases] == [*order, Phase.LAUNCH, *order]
     second = marks.phases[6]
     assert second.offset == text.index("server_args", 10_000) - len("[2026-10-06 20:00:01] ")
@@ -392,14 +375,7 @@ async def test_blocks_and_the_lines_around_a_byte(host, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(data)
     identity = f"{log.stat().st_ino}"
-    for offset, length in (
-        (0, 10),
-        (1_048_577, 70_000),
-        (2_999_990, 100),
-        (4_000_000, 5),
-        (0, 2_500_000),
-        (-4, 100),
-    ):
+    for offset, length in ((0, 10), (1_048_577, 70_000), (2_999_990, 100), (4_000_000, 5), (0, 2_500_000), (-4, 100)):
         block = await read_block(host, str(log), offset, length)
         begin = len(data) + offset if offset < 0 else offset
         assert block.data == data[begin : begin + length]

@@ -103,10 +103,7 @@ def test_all_errors_at_once_with_key_and_what_was_meant(folder):
         "args.mem-fraction-statc": ("unknown flag", "did you mean mem-fraction-static?"),
         "args.tp": ("must be a whole number", "write tp = 8"),
         "args.tp-size": ("is the same flag as tp", "keep one of the two"),
-        "args.mem-fraction-static": (
-            "is a share of the memory, between 0 and 1",
-            "write mem-fraction-static = 0.88",
-        ),
+        "args.mem-fraction-static": ("is a share of the memory, between 0 and 1", "write mem-fraction-static = 0.88"),
         "args.trust-remote-code": ("is a switch: true or false", "write trust-remote-code = true"),
         "args.served-model-name": ("needs a value", None),
         "args.random-seed": ("must be a whole number", None),
@@ -285,14 +282,10 @@ def test_extends_merges_tables_replaces_scalars_and_knows_aliases(folder):
 
 def test_cycles_are_named(folder):
     directory = folder(
-        a='kind = "launch"\nextends = "b"',
-        b='kind = "launch"\nextends = "c"',
-        c='kind = "launch"\nextends = "a"',
+        a='kind = "launch"\nextends = "b"', b='kind = "launch"\nextends = "c"', c='kind = "launch"\nextends = "a"'
     )
     assert errors_of(directory, "a")["extends"][0] == "goes in a circle: a -> b -> c -> a"
-    assert (
-        "goes in a circle" in errors_of(folder("self", a='kind = "launch"\nextends = "a"'), "a")["extends"][0]
-    )
+    assert "goes in a circle" in errors_of(folder("self", a='kind = "launch"\nextends = "a"'), "a")["extends"][0]
 
 
 def test_a_profile_may_extend_the_one_it_hides(folder):
@@ -431,9 +424,7 @@ def test_every_error_of_a_bench_and_its_sets_is_said_at_once(folder):
 
 def test_values_are_handed_over_byte_for_byte(folder):
     odd = "$HOME `id` 'a' \"b\" ; | * ~ \\ é"
-    profile = load_launch(
-        "x", [folder(x=BASE)], {"served-model-name": odd, "env.A": odd, "chat-template": "-x"}
-    )
+    profile = load_launch("x", [folder(x=BASE)], {"served-model-name": odd, "env.A": odd, "chat-template": "-x"})
     built = command(profile)
     assert built.argv[built.argv.index("--served-model-name") + 1] == odd
     assert built.env["A"] == odd
@@ -542,9 +533,7 @@ def test_rendering_reads_back_as_the_same_words(folder):
 def test_difference(folder):
     directory = folder(x=BASE)
     a = load_launch("x", [directory])
-    b = load_launch(
-        "x", [directory], ["tp-size=4", "api-key=sk-1", "trust-remote-code=false", "env.A=b", "gpus=[0]"]
-    )
+    b = load_launch("x", [directory], ["tp-size=4", "api-key=sk-1", "trust-remote-code=false", "env.A=b", "gpus=[0]"])
     lines = [(line.sign, line.key, line.old, line.new) for line in profile_difference(a, b)]
     assert lines == [
         ("+", "api-key", None, "••••••••"),
@@ -559,11 +548,7 @@ def test_difference(folder):
 def test_saving_never_replaces(tmp_path):
     path = save_profile(BASE, "mine", tmp_path / "new")
     assert load_launch("mine", [tmp_path / "new"]).arg("tp") == 8
-    for name, text, slug in (
-        ("mine", BASE, "exists"),
-        ("../x", BASE, "bad_name"),
-        ("y", "a = ", "bad_profile"),
-    ):
+    for name, text, slug in (("mine", BASE, "exists"), ("../x", BASE, "bad_name"), ("y", "a = ", "bad_profile")):
         with pytest.raises(UsageError) as caught:
             save_profile(text, name, tmp_path / "new")
         assert caught.value.slug == slug
@@ -585,13 +570,7 @@ def test_the_shipped_profiles_are_those_of_the_design():
     kimi = "baseline-bs512 baseline-bs128 eagle3-mem076 eagle3-mem088 flashinfer-fusion custom-allreduce nccl-tree symm-mem ep-a2a"
     assert set(LAUNCH) == {f"kimi-k2.5-{name}" for name in kimi.split()} | {"qwen3-0.6b-one-gpu"}
     bench = {entry.name for entry in SHIPPED if entry.kind == "bench"}
-    loads = {
-        "decode-bs1",
-        "concurrency-sweep",
-        "speculation-real-prompts",
-        "prefill-heavy",
-        "capacity-ttft-tpot",
-    }
+    loads = {"decode-bs1", "concurrency-sweep", "speculation-real-prompts", "prefill-heavy", "capacity-ttft-tpot"}
     assert bench == loads | {"all-reduce"}
     experiments = {entry.name for entry in SHIPPED if entry.kind == "experiment"}
     assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay"}

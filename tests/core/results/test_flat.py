@@ -34,24 +34,14 @@ NAMES = (
     " valid suspicious"
 )
 KEYS_OF_THE_CORPUS = NAMES.split() + [
-    f"{point}_{name}_ms"
-    for point in ("mean", "median", "p90", "p95", "p99")
-    for name in ("e2e", "ttft", "tpot", "itl")
+    f"{point}_{name}_ms" for point in ("mean", "median", "p90", "p95", "p99") for name in ("e2e", "ttft", "tpot", "itl")
 ]
 
 
 def test_every_key_is_there_and_what_is_missing_is_none():
     record = flat(BARE)
     assert set(KEYS_OF_THE_CORPUS) <= record.keys()
-    for key in (
-        "output_tok_s",
-        "per_user_tok_s",
-        "mean_ttft_ms",
-        "accept_length",
-        "tau",
-        "power_w",
-        "successful",
-    ):
+    for key in ("output_tok_s", "per_user_tok_s", "mean_ttft_ms", "accept_length", "tau", "power_w", "successful"):
         assert record[key] is None
     assert record["request_rate"] == "inf"
     assert record["valid"] is True

@@ -73,10 +73,7 @@ def test_a_result_comes_back_whole_with_its_rows():
     store.write(result, gzip.compress(b'{"i": 0, "out": 5}\n{"i": 1, "out": 7}\n'))
     assert store.read(result.result_id) == result
     assert store.rows(result.result_id) == [{"i": 0, "out": 5}, {"i": 1, "out": 7}]
-    assert sorted(os.listdir(store.results_dir())) == [
-        f"{result.result_id}.json",
-        f"{result.result_id}.rows.jsonl.gz",
-    ]
+    assert sorted(os.listdir(store.results_dir())) == [f"{result.result_id}.json", f"{result.result_id}.rows.jsonl.gz"]
     store.write(replace(result, valid=False))  # computed anew: its rows stay
     assert len(store.rows(result.result_id)) == 2
 
@@ -84,11 +81,7 @@ def test_a_result_comes_back_whole_with_its_rows():
 def test_newest_first_and_what_says_no_time_last():
     for number, started_at in enumerate(("2026-11-01T10:00:00Z", None, "2026-11-02T10:00:00Z"), 1):
         store.write(measured(number, started_at=started_at))
-    assert [result.started_at for result in store.read_all()] == [
-        "2026-11-02T10:00:00Z",
-        "2026-11-01T10:00:00Z",
-        None,
-    ]
+    assert [result.started_at for result in store.read_all()] == ["2026-11-02T10:00:00Z", "2026-11-01T10:00:00Z", None]
 
 
 # -- computed anew -----------------------------------------------------------------------------------------------------
@@ -96,11 +89,7 @@ def test_newest_first_and_what_says_no_time_last():
 
 def judged(number: int = 1, rows=None, checks=None, **told) -> Result:
     """A run as it is stored, with its rows: 20 replies of one user, a GPU to two of which the rate is shared."""
-    rows = (
-        [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40) for n in range(20)]
-        if rows is None
-        else rows
-    )
+    rows = [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40) for n in range(20)] if rows is None else rows
     told = meta([0.2, 12.0], warmup={"stable": False}, **told)
     found = figures(rows, told, gpus=2)
     checks = checks or ServerChecks((Difference("max-running-requests", "64", "48", adjusted=True),), env={})
@@ -125,9 +114,7 @@ def judged(number: int = 1, rows=None, checks=None, **told) -> Result:
 
 
 def recompute(*words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(
-        cli, ["results", "recompute", *words], catch_exceptions=False, standalone_mode=False
-    )
+    done = CliRunner().invoke(cli, ["results", "recompute", *words], catch_exceptions=False, standalone_mode=False)
     return done.return_value, done.stdout, done.stderr
 
 
@@ -145,10 +132,7 @@ def test_what_nothing_has_changed_for_stays_as_it_is():
 
 
 def test_a_run_that_the_guards_of_today_refuse_is_no_longer_valid():
-    rows = [
-        row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40, out=71 if n < 8 else 41)
-        for n in range(20)
-    ]
+    rows = [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40, out=71 if n < 8 else 41) for n in range(20)]
     store.write(without(judged(1, rows), "chunks"))
     whole = judged(2)
     code, said, summary = recompute()
@@ -202,9 +186,7 @@ def test_what_was_judged_by_the_server_is_taken_over(checks):
 def test_another_server_in_mid_bench_is_found_in_what_the_run_saw():
     seen = {"first": {"model": "a"}, "after": {"model": "b"}}
     result = judged(checks=ServerChecks((), env={}), server=seen)
-    as_it_was = Guard(
-        "server", GuardStatus.OK, "the server runs with the arguments it was launched with", 0, 0
-    )
+    as_it_was = Guard("server", GuardStatus.OK, "the server runs with the arguments it was launched with", 0, 0)
     kept = tuple(as_it_was if guard.id == "server" else guard for guard in result.guards)
     assert store.recompute(replace(result, guards=kept, valid=True)) == result
     assert not result.valid
@@ -271,11 +253,7 @@ def test_newest_first_and_foreign_files_hide_nothing(tmp_path):
     os.mkfifo(directory / "fifo.json")  # opening it would wait for ever
     (directory / "gone.json").symlink_to(tmp_path / "nowhere")
     (directory / "note.txt").write_text("not ours")
-    assert [result.started_at[:10] for result in store.read_all()] == [
-        "2026-11-03",
-        "2026-11-02",
-        "2026-11-01",
-    ]
+    assert [result.started_at[:10] for result in store.read_all()] == ["2026-11-03", "2026-11-02", "2026-11-01"]
     assert store.unreadable() == len(foreign) + 3  # a link to nowhere is no file
 
 
@@ -479,9 +457,7 @@ def test_a_killed_writer_leaves_whole_records_with_whole_rows():
     store.results_dir().mkdir(parents=True)  # the writers may not have come to it
     for round_number in range(kills):
         writers = [
-            subprocess.Popen(
-                [sys.executable, "-c", _WRITER, tests, f"{round_number}{name}"], stdout=subprocess.PIPE
-            )
+            subprocess.Popen([sys.executable, "-c", _WRITER, tests, f"{round_number}{name}"], stdout=subprocess.PIPE)
             for name in "ab"
         ]
         for writer in writers:

@@ -23,6 +23,4 @@ def test_what_cannot_be_stored_stays_on_the_host_until_it_can(tmp_path):
         results.unlink()
         done = shell(*wait, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["results"] == [
-        path.stem for path in results.iterdir() if path.suffix == ".json"
-    ]
+    assert json.loads(done.stdout)["results"] == [path.stem for path in results.iterdir() if path.suffix == ".json"]

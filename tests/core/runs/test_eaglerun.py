@@ -110,8 +110,7 @@ async def test_exit_codes_and_reasons(make_host, shell, tmp_path):
         (sh("exit 0"), "/no/such/place", 72, "cannot change to /no/such/place: no such directory"),
     ]
     started = [
-        (await launch(host, request(argv, cwd=cwd, kind="bench")), code, said)
-        for argv, cwd, code, said in cases
+        (await launch(host, request(argv, cwd=cwd, kind="bench")), code, said) for argv, cwd, code, said in cases
     ]
     for run, code, said in started:
         run = await exited(host, run)
@@ -147,9 +146,7 @@ async def test_files_are_private_and_hold_no_secret(make_host, shell, state):
             text = path.read_text()
             assert not any(secret in text for secret in secrets), path
     assert not (directory / "secret").exists()
-    command_lines = b"".join(
-        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists()
-    )
+    command_lines = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists())
     assert not any(secret.encode() in command_lines for secret in secrets)
     document = json.loads((directory / "cmd.json").read_text())
     assert document["secret_env"] == ["HF_TOKEN"]
@@ -182,11 +179,7 @@ async def test_a_secret_inside_another_value_is_masked_in_cmd_json(make_host):
     host = make_host()
     run = await launch(
         host,
-        request(
-            ("true", "--header=Bearer abc123"),
-            env={"URL": "http://x/?k=abc123"},
-            secret_env={"KEY": "abc123"},
-        ),
+        request(("true", "--header=Bearer abc123"), env={"URL": "http://x/?k=abc123"}, secret_env={"KEY": "abc123"}),
     )
     assert "abc123" not in (Path(run.directory) / "cmd.json").read_text()
     assert run.argv == ("true", "--header=Bearer ***")
@@ -195,9 +188,7 @@ async def test_a_secret_inside_another_value_is_masked_in_cmd_json(make_host):
 async def test_twelve_simultaneous_launches_start_once(make_host, shell, tmp_path):
     host = make_host(shell)
     count = tmp_path / "count"
-    wanted = request(
-        sh(f"echo x >> {shlex.quote(str(count))}; exec sleep 300"), port=free_port(), gpus=(0, 1)
-    )
+    wanted = request(sh(f"echo x >> {shlex.quote(str(count))}; exec sleep 300"), port=free_port(), gpus=(0, 1))
     found = await asyncio.gather(*(launch(host, wanted) for _ in range(12)))
     assert {run.run_id for run in found} == {wanted.run_id}
     assert len({run.pid for run in found}) == 1
@@ -210,9 +201,7 @@ async def test_of_simultaneous_launches_on_one_gpu_one_starts(make_host, shell):
 
     async def attempt(number: int):
         try:
-            return await launch(
-                host, request(sh("exec sleep 300"), gpus=(number, 7)), who=f"user{number}@there"
-            )
+            return await launch(host, request(sh("exec sleep 300"), gpus=(number, 7)), who=f"user{number}@there")
         except RunBusy as busy:
             return busy
 
@@ -254,10 +243,7 @@ async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_h
             {"argv": ("a", "--model-path", "x\0y")},
             r"argument 2 \(after --model-path\) holds the control character 0x00",
         ),
-        (
-            {"argv": ("a",), "env": {"NCCL": "x\x1b[2J"}},
-            "environment variable NCCL holds the control character 0x1b",
-        ),
+        ({"argv": ("a",), "env": {"NCCL": "x\x1b[2J"}}, "environment variable NCCL holds the control character 0x1b"),
         ({"argv": ("a",), "env": {"A B": "x"}}, "bad environment variable name 'A B'"),
         ({"argv": ("a",), "env": {"UID": "x"}}, "environment variable UID cannot be set"),
         ({"argv": ("a",), "secret_env": {"T": "\r"}}, "secret variable T holds"),
@@ -309,9 +295,7 @@ def test_run_ids_are_short_and_tell_profile_and_time():
 async def test_a_later_client_finds_the_run_with_all_that_was_said_at_its_launch(make_host, shell, tmp_path):
     port = free_port()
     run = await launch(
-        make_host(shell),
-        request(sh("exec sleep 300"), port=port, gpus=(3, 1), env={"A": "b c"}),
-        who="anna@laptop",
+        make_host(shell), request(sh("exec sleep 300"), port=port, gpus=(3, 1), env={"A": "b c"}), who="anna@laptop"
     )
     other = make_host(shell)
     (found,) = await runs.list_runs(other)
@@ -341,15 +325,11 @@ async def test_an_upload_cut_anywhere_has_no_effect(make_host, shell, state, mon
             raise EagletuiError("only recorded")
 
     with pytest.raises(EagletuiError, match="only recorded"):
-        await launch(
-            Recorder(), request(sh("exec sleep 300"), port=free_port(), gpus=(0,), files={"a": b"it's\n"})
-        )
+        await launch(Recorder(), request(sh("exec sleep 300"), port=free_port(), gpus=(0,), files={"a": b"it's\n"}))
     whole = scripts.wrap(sent[0], "et" + "0" * 32, scripts.Input.LINE_ENDS)
     env = {"PATH": os.environ["PATH"], "HOME": "/", "EAGLETUI_STATE": str(state), "ER_SH": shell}
     for size in _cut_points(len(whole)):
-        done = subprocess.run(
-            [shell, "-s"], input=whole[:size], env=env, capture_output=True, check=False, timeout=60
-        )
+        done = subprocess.run([shell, "-s"], input=whole[:size], env=env, capture_output=True, check=False, timeout=60)
         assert b"begin" not in done.stdout, size
         assert not state.exists(), size
     done = subprocess.run([shell, "-s"], input=whole, env=env, capture_output=True, check=False, timeout=60)
@@ -458,9 +438,7 @@ def busybox_path(tmp_path) -> str:
         pytest.skip("no busybox: apt-get install busybox")
     directory = tmp_path / "applets"
     directory.mkdir()
-    for name in subprocess.run(
-        [busybox, "--list"], capture_output=True, text=True, check=True
-    ).stdout.split():
+    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
         if name not in ("setsid", "stat", "find", "busybox"):
             (directory / name).symlink_to(busybox)
     return str(directory)
@@ -541,9 +519,7 @@ async def test_a_newer_version_s_files_are_read_and_its_run_is_stopped(make_host
     meta = (directory / "meta").read_text().split(" ", 1)
     (directory / "meta").write_text("99 " + meta[1])
     document = json.loads((directory / "cmd.json").read_text())
-    (directory / "cmd.json").write_text(
-        json.dumps(document | {"version": 99, "unheard": {"of": 1}}, indent=1)
-    )
+    (directory / "cmd.json").write_text(json.dumps(document | {"version": 99, "unheard": {"of": 1}}, indent=1))
     (directory / "unheard").write_text("of\n")
     other = make_host()
     (found,) = await runs.list_runs(other)
@@ -655,9 +631,7 @@ async def test_who_is_launching_is_named(make_host, state):
     host = make_host()
     first = await launch(host, request(("true",)))
     locks = Path(first.directory).parent.parent
-    holder = _helper(
-        "/bin/sh", 'er_lock "$ER_ROOT"/locks/gpu-2 anna@laptop 1 && echo held; exec sleep 300', locks
-    )
+    holder = _helper("/bin/sh", 'er_lock "$ER_ROOT"/locks/gpu-2 anna@laptop 1 && echo held; exec sleep 300', locks)
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(RunBusy, match=r"anna@laptop is launching on gpu 2 right now") as caught:
         await launch(host, request(("true",), gpus=(1, 2)))

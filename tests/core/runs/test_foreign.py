@@ -66,9 +66,7 @@ async def test_a_server_started_by_hand_is_found_and_only_watched(make_host, she
     host = make_host(shell)
     log, port = tmp_path / "by hand.log", free_port()
     pid = server(port, log)
-    await until(
-        lambda: log.exists() and log.read_text() == "fired up\n" and _title_is_there(pid), "the server"
-    )
+    await until(lambda: log.exists() and log.read_text() == "fired up\n" and _title_is_there(pid), "the server")
     found = {run.pid: run for run in await runs.foreign(host)}
     run = found[pid]
     assert (run.run_id, run.state, run.kind, run.port) == (f"foreign-{pid}", RunState.FOREIGN, "server", port)
@@ -117,9 +115,7 @@ echo $!
 async def test_our_runs_are_not_foreign(make_host, shell, server):
     host = make_host(shell)
     port = free_port()
-    run = await launch(
-        host, request((sys.executable, str(server.program), "serve", "--port", str(port)), port=port)
-    )
+    run = await launch(host, request((sys.executable, str(server.program), "serve", "--port", str(port)), port=port))
     await until(lambda: Path(run.log_path).read_text(), "the server")
     assert run.pid not in {other.pid for other in await runs.foreign(host)}
     assert await runs.port_belongs_to(host, run) is True

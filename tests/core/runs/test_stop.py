@@ -91,12 +91,7 @@ while True: time.sleep(300)
     assert asked.step in ("requested", "term", "done")
     over = await until(lambda: stop_over(host, run), "the stop")
     assert told.read_text().split("\n") == ["up", "main was told", "child drained", "main drained", ""]
-    assert (over.step, over.by, over.run.state, over.run.exit_code) == (
-        "done",
-        "anna@laptop",
-        RunState.EXITED,
-        0,
-    )
+    assert (over.step, over.by, over.run.state, over.run.exit_code) == ("done", "anna@laptop", RunState.EXITED, 0)
     assert over.over
     assert over.requested_at is not None
     assert over.run.stopped_by_us
@@ -150,9 +145,7 @@ async def test_a_process_that_has_the_number_of_one_of_ours_is_untouched(make_ho
     host = make_host(shell)
     run = await exited(host, await launch(host, request(("true",))))
     victims = [subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2)]
-    child = subprocess.Popen(
-        ["sh", "-c", "sleep 300 & echo; wait"], start_new_session=True, stdout=subprocess.PIPE
-    )
+    child = subprocess.Popen(["sh", "-c", "sleep 300 & echo; wait"], start_new_session=True, stdout=subprocess.PIPE)
     child.stdout.readline()
     try:
         words = record(run)
@@ -237,9 +230,7 @@ async def test_a_staged_run_that_is_stopped_never_starts(make_host, shell):
 
 async def test_a_launch_while_another_stops_is_told_who(make_host, shell, tmp_path):
     ready = tmp_path / "ready"
-    script = (
-        f"import signal,time; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); time.sleep(300)"
-    )
+    script = f"import signal,time; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); time.sleep(300)"
     host = make_host(shell)
     run = await launch(host, request((sys.executable, "-c", script), gpus=(0, 1)))
     await until(ready.exists, "the server")

@@ -18,12 +18,7 @@ from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.diagnosis import Diagnosis, diagnose
 from tui.core.sglang.tracker import LedgerRow, LogTracker, StartupState
 
-BASE = {
-    "model-path": "/data/models/Kimi-K2.5",
-    "tp": 8,
-    "cuda-graph-max-bs": 128,
-    "mem-fraction-static": 0.88,
-}
+BASE = {"model-path": "/data/models/Kimi-K2.5", "tp": 8, "cuda-graph-max-bs": 128, "mem-fraction-static": 0.88}
 EAGLE = {
     **BASE,
     "speculative-algorithm": "EAGLE3",
@@ -32,9 +27,7 @@ EAGLE = {
 }
 
 
-def rank(
-    number: int, fraction: float | None = None, *, draft: float | None = 7.4, graphs: float = 3.2
-) -> LedgerRow:
+def rank(number: int, fraction: float | None = None, *, draft: float | None = 7.4, graphs: float = 3.2) -> LedgerRow:
     """A rank of a start: of one that went all the way where a fraction is given, else of one without room for a pool."""
     weights = 71.7 if number == 0 else 71.6
     row = LedgerRow(f"TP{number}", before_gib=94.5, weights_gib=weights, draft_gib=draft)
@@ -119,9 +112,7 @@ def test_too_much_for_the_pool_is_foretold_for_the_graphs() -> None:
     made = forecast("gpu1", at(0.94), [launch(3, EAGLE)])
     assert made is not None
     assert made.fits is False
-    assert made.text.startswith(
-        "mem-fraction-static 0.94 leaves too little for the graphs by about 3.8 GiB; 0.84"
-    )
+    assert made.text.startswith("mem-fraction-static 0.94 leaves too little for the graphs by about 3.8 GiB; 0.84")
 
 
 def test_what_worked_here_fits_whatever_arithmetic_says() -> None:
@@ -155,11 +146,7 @@ def test_no_value_works() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [
-        launch(3, EAGLE, host="gpu2"),
-        launch(3, EAGLE, model="/data/models/other"),
-        launch(3, EAGLE, kind="bench"),
-    ],
+    [launch(3, EAGLE, host="gpu2"), launch(3, EAGLE, model="/data/models/other"), launch(3, EAGLE, kind="bench")],
 )
 def test_other_hosts_models_and_kinds_say_nothing(record: LaunchRecord) -> None:
     assert forecast("gpu1", at(0.76), [record]) is None
@@ -234,9 +221,7 @@ def test_no_figures_no_bounds() -> None:
 
 
 def test_a_ledger_that_is_none_is_left_out() -> None:
-    record = launch(
-        3, EAGLE, ledger=({"rank": 3}, {"rank": "TP0", "before_gib": "much"}, {"rank": "TP1", "new": 1})
-    )
+    record = launch(3, EAGLE, ledger=({"rank": 3}, {"rank": "TP0", "before_gib": "much"}, {"rank": "TP1", "new": 1}))
     assert ledger_of(record) == (LedgerRow("TP1"),)
 
 
@@ -280,9 +265,7 @@ def test_a_computed_value_that_failed_here_is_not_suggested() -> None:
     assert between.set == {"mem-fraction-static": 0.86}
     none = prefer_worked(found, state, "gpu1", at(0.76), [launch(4, at(0.85), cause="oom_cuda_graph"), launch(3, at(0.84), cause="oom_kv_pool")])  # fmt: skip
     assert none.set == {}
-    assert none.advice[0].startswith(
-        "No value works: here 0.84 failed in the memory pool and 0.85 in graph capture"
-    )
+    assert none.advice[0].startswith("No value works: here 0.84 failed in the memory pool and 0.85 in graph capture")
     assert not any("to 0.9" in text for text in none.advice)
 
 
@@ -298,9 +281,7 @@ def test_capture_is_never_advised_upwards() -> None:
 def test_a_smaller_graph_batch_is_named_where_it_would_do() -> None:
     base = {**BASE, "cuda-graph-max-bs": 512, "mem-fraction-static": 0.93}
     rows = tuple(asdict(rank(n, 0.88, draft=None, graphs=4.0)) for n in range(8))
-    measured = launch(
-        3, {**base, "mem-fraction-static": 0.88}, ledger=rows, mem_fraction=0.88, graph_batch=512
-    )
+    measured = launch(3, {**base, "mem-fraction-static": 0.88}, ledger=rows, mem_fraction=0.88, graph_batch=512)
     made = forecast("gpu1", base, [measured])
     assert made is not None
     assert made.fits is False

@@ -77,15 +77,11 @@ def test_an_ambiguous_name_is_refused_naming_the_runs():
 
 def test_history_counts_only_starts_of_this_profile_here_that_got_ready():
     for number, seconds in ((1, 600.0), (2, 700.0), (3, 680.0)):
-        launch_records.write(
-            launched(number, ready_after_s=seconds, phase_took_s={"load_weights": seconds - 100})
-        )
+        launch_records.write(launched(number, ready_after_s=seconds, phase_took_s={"load_weights": seconds - 100}))
     launch_records.write(launched(4, outcome="crashed"))
     launch_records.write(launched(5, host="gpu2", ready_after_s=10.0))
     launch_records.write(launched(6, ready_after_s=20.0, sets={"mem-fraction-static": "0.9"}))
-    launch_records.write(
-        launched(7, ready_after_s=640.0, phase_took_s={"load_weights": 540.0}, sets={"port": "31000"})
-    )
+    launch_records.write(launched(7, ready_after_s=640.0, phase_took_s={"load_weights": 540.0}, sets={"port": "31000"}))
     phases, total = launch_records.usual("gpu1", "base")
     assert total == launch_records.PhaseHistory(660.0, 600.0, 700.0, 4)
     assert phases["load_weights"].median_s == 560.0

@@ -71,10 +71,7 @@ def write_model(path: Path, shards: int = 3, architecture: str = "LlamaForCausal
     path.mkdir(parents=True)
     names = [f"model-{number:05d}-of-{shards:05d}.safetensors" for number in range(1, shards + 1)]
     (path / "config.json").write_text(json.dumps({"architectures": [architecture]}, indent=2))
-    index = {
-        "metadata": {"total_size": 1},
-        "weight_map": {f"l.{i}.w": names[i % shards] for i in range(3 * shards)},
-    }
+    index = {"metadata": {"total_size": 1}, "weight_map": {f"l.{i}.w": names[i % shards] for i in range(3 * shards)}}
     (path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     for name in names:
         with (path / name).open("wb") as file:
@@ -209,9 +206,7 @@ async def test_memory_in_use_by_nobody_visible(local, model):
 
 
 async def test_a_display_server_is_no_reason(local, model):
-    found = await look(
-        local, profile(model), gpus=sample(gpu(0, GpuProcess(77, "gdm", "Xorg", 120.0), used=300.0))
-    )
+    found = await look(local, profile(model), gpus=sample(gpu(0, GpuProcess(77, "gdm", "Xorg", 120.0), used=300.0)))
     assert blocks(found) == []
 
 
@@ -305,9 +300,7 @@ async def test_missing_shards_are_counted_and_named(local, model):
 
 
 async def test_what_is_wrong_with_a_model_directory(local, model, tmp_path):
-    assert text(await look(local, profile(tmp_path / "no")), "model", Level.BLOCK).endswith(
-        "/no is not there"
-    )
+    assert text(await look(local, profile(tmp_path / "no")), "model", Level.BLOCK).endswith("/no is not there")
     bare = tmp_path / "bare"
     bare.mkdir()
     assert text(await look(local, profile(bare)), "model", Level.BLOCK) == f"{bare} has no config.json"
@@ -341,18 +334,12 @@ async def test_closed_directories_and_files_block():
     shard = Canned(
         "model\tthere\nmodel.ls\t-rw------- 1 0 0 9 Nov 29 16:04 a.safetensors\nmodel.closed\ta.safetensors\n"
     )
-    assert (
-        text(await look(shard, profile("/m")), "model", Level.BLOCK)
-        == "/m: a.safetensors cannot be read by alice"
-    )
+    assert text(await look(shard, profile("/m")), "model", Level.BLOCK) == "/m: a.safetensors cannot be read by alice"
 
 
 async def test_a_host_that_ends_processes_at_logout():
     found = await look(Canned("user\talice\nkill_user\tyes\nlinger\tno\n"), profile("/m"))
-    assert (
-        text(found, "rights", Level.WARN)
-        == "this host stops your processes at logout: loginctl enable-linger alice"
-    )
+    assert text(found, "rights", Level.WARN) == "this host stops your processes at logout: loginctl enable-linger alice"
     found = await look(Canned("user\talice\nkill_user\tyes\nlinger\tyes\n"), profile("/m"))
     assert not any(finding.check == "rights" for finding in found)
 
@@ -406,9 +393,7 @@ async def test_a_draft_that_is_none(local, model, tmp_path):
     )
     args["speculative-draft-model-path"] = str(model)
     found = await look(local, profile(model, args=args))
-    assert (
-        text(found, "draft", Level.WARN) == f"{model}: LlamaForCausalLM does not look like an EAGLE-3 draft"
-    )
+    assert text(found, "draft", Level.WARN) == f"{model}: LlamaForCausalLM does not look like an EAGLE-3 draft"
 
 
 # SGLang, requirements, the host ----------------------------------------------------------------------------------
@@ -418,9 +403,7 @@ async def test_python_and_sglang(local, model):
     found = await look(local, profile(model), python="/nowhere/python")
     assert "is not there" in text(found, "python", Level.BLOCK)
     none = replace(FACTS, sglang=None)
-    assert "has no sglang" in text(
-        await look(local, profile(model), facts=none, flags=None), "python", Level.BLOCK
-    )
+    assert "has no sglang" in text(await look(local, profile(model), facts=none, flags=None), "python", Level.BLOCK)
     failed = replace(none, python_error="No module named 'torch'")
     assert "No module named" in text(await look(local, profile(model), facts=failed, flags=None), "python")
 

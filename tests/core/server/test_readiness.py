@@ -100,9 +100,7 @@ async def test_a_log_of_warnings_alone_is_ready_by_http_too(
     assert len(looks) == 1
 
 
-async def test_fired_up_on_a_port_that_another_process_holds_is_not(
-    host: LocalTransport, server: Run
-) -> None:
+async def test_fired_up_on_a_port_that_another_process_holds_is_not(host: LocalTransport, server: Run) -> None:
     other = await started(host, "import time; time.sleep(600)", server.port or 0)
     probe = ReadinessProbe(host, other)
     assert not await probe.check(FIRED_UP)

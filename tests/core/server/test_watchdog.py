@@ -30,9 +30,7 @@ SERVING = StartupState(
 )
 
 
-def sample(
-    at: float, *, util: float = 0.0, power: float = 90.0, memory: float = 9000.0, gpus: int = 2
-) -> GpuSample:
+def sample(at: float, *, util: float = 0.0, power: float = 90.0, memory: float = 9000.0, gpus: int = 2) -> GpuSample:
     return GpuSample(
         at,
         tuple(
@@ -53,9 +51,7 @@ def sample(
 
 
 def processes(*names: str, cpu_s: float = 10.0, read: int | None = 0) -> HostLook:
-    return HostLook(
-        tuple(Process(100 + at, 1, cpu_s, read, name) for at, name in enumerate(names)), frozenset()
-    )
+    return HostLook(tuple(Process(100 + at, 1, cpu_s, read, name) for at, name in enumerate(names)), frozenset())
 
 
 def started(state: StartupState = LOADING) -> Watchdog:
@@ -114,9 +110,7 @@ def test_warnings_of_the_slow_tokenizer_are_no_sign_of_life() -> None:
         (None, 350, True),
     ],
 )
-def test_slow_work_that_names_itself_has_more_time(
-    working: str | None, silent: float, suspected: bool
-) -> None:
+def test_slow_work_that_names_itself_has_more_time(working: str | None, silent: float, suspected: bool) -> None:
     state = replace(LOADING, phase=Phase.CUDA_GRAPH, progress=None, working=working)
     dog = started(state)
     assert (dog.judge(silent, Phase.CUDA_GRAPH, Outcome.STARTING, state).suspicion is not None) is suspected
@@ -144,9 +138,7 @@ def test_gpu_memory_that_grows_or_a_disk_that_is_read_is_loading() -> None:
     dog = started()
     dog.saw_host(280.0, processes("python", read=0))
     dog.saw_host(295.0, processes("python", read=3_000_000_000))
-    assert (
-        dog.judge(300, Phase.LOAD_WEIGHTS, Outcome.STARTING, LOADING).busy == "it reads 200 MB/s from disks"
-    )
+    assert dog.judge(300, Phase.LOAD_WEIGHTS, Outcome.STARTING, LOADING).busy == "it reads 200 MB/s from disks"
 
 
 def test_the_evidence_is_named() -> None:
@@ -292,8 +284,7 @@ def test_nobody_asks_the_host_while_lines_come() -> None:
 def test_the_tracker_knows_the_newest_batch_line_in_both_ways() -> None:
     log = (
         b"[2026-10-06 20:03:08] The server is fired up and ready to roll!\n"
-        + b"[2026-10-06 20:03:09] Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, #running-req: 0\n"
-        * 3
+        + b"[2026-10-06 20:03:09] Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, #running-req: 0\n" * 3
         + b'[2026-10-06 20:03:09] INFO:     10.0.0.1:4242 - "POST /generate HTTP/1.1" 200 OK\n' * 2
     )
     for records in (True, False):
@@ -311,9 +302,7 @@ def test_slower_than_ever_has_reasons() -> None:
     phase = Phase.LOAD_WEIGHTS
     assert slower_than_ever(phase, {phase: 610.0}, USUAL) is None
     assert slower_than_ever(phase, {phase: 610.0}, {}) is None
-    slow = slower_than_ever(
-        phase, {phase: 700.0}, USUAL, busy="it reads 40 MB/s from disks", version_changed=True
-    )
+    slow = slower_than_ever(phase, {phase: 700.0}, USUAL, busy="it reads 40 MB/s from disks", version_changed=True)
     assert slow is not None
     assert (slow.took_s, slow.slowest_s) == (700.0, 600.0)
     assert slow.reasons[0] == "it reads 40 MB/s from disks"

@@ -13,13 +13,11 @@ DATA = Path(__file__).parents[2] / "data" / "logs"
 T = "[2026-10-06 20:01:0{} TP0] "
 MAIN = "[2026-10-06 20:01:09] "
 MARKER = "Scheduler hit an exception: Traceback (most recent call last):\n"
-FRAME = '  File "/opt/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process\n    scheduler = Scheduler(x)\n'
-LOADING = T.format(1) + "Load weight begin. avail mem=94.50 GB\n"
-LOADED = (
-    LOADING
-    + T.format(2)
-    + "Load weight end. elapsed=9.0 s, type=Kimi, avail mem=22.90 GB, mem usage=71.60 GB.\n"
+FRAME = (
+    '  File "/opt/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process\n    scheduler = Scheduler(x)\n'
 )
+LOADING = T.format(1) + "Load weight begin. avail mem=94.50 GB\n"
+LOADED = LOADING + T.format(2) + "Load weight end. elapsed=9.0 s, type=Kimi, avail mem=22.90 GB, mem usage=71.60 GB.\n"
 DRAFT = (
     LOADED
     + T.format(3)
@@ -121,9 +119,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("id_", "text", "cause", "phase"), EACH, ids=[f"{at}-{row[0]}" for at, row in enumerate(EACH)]
-)
+@pytest.mark.parametrize(("id_", "text", "cause", "phase"), EACH, ids=[f"{at}-{row[0]}" for at, row in enumerate(EACH)])
 def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
     tracker = LogTracker(records=False)
     tracker.feed(text.encode())
@@ -149,11 +145,7 @@ def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
             "ValueError: Not enough host memory available. Requesting 100.00 GB but only have 50.00 GB free.",
             "host_oom",
         ),
-        (
-            LOADING,
-            "AttributeError: module 'sgl_kernel' has no attribute 'fp8_blockwise_scaled_mm'",
-            "import_error",
-        ),
+        (LOADING, "AttributeError: module 'sgl_kernel' has no attribute 'fp8_blockwise_scaled_mm'", "import_error"),
         (READY, "RuntimeError: DeepEP error: CPU recv timeout", "nccl"),
         (LOADED, "RuntimeError: Not enough GPU memory for mamba cache", "oom_kv_pool"),
         (
@@ -184,11 +176,7 @@ def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
             "oom_serving",
         ),
         (HTTP, "RuntimeError: CUDA error: out of memory", "oom_serving"),
-        (
-            LOADING,
-            "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 3.50 GiB.",
-            "oom_weights",
-        ),
+        (LOADING, "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 3.50 GiB.", "oom_weights"),
         (LOADING, "OSError: You are trying to access a gated repo.", "hf_download"),
         ("", "RuntimeError: No CUDA GPUs are available", "cuda_error"),
     ],
@@ -214,15 +202,7 @@ EXCERPTS = [
 
 @pytest.mark.parametrize(("frames", "cause", "phase"), EXCERPTS)
 def test_a_traceback_alone_says_how_far_the_rank_was(frames: list[str], cause: str, phase: Phase) -> None:
-    text = (
-        T.format(1)
-        + MARKER
-        + FRAME
-        + "".join(f"  {frame}\n    x()\n" for frame in frames)
-        + OOM
-        + "\n\n"
-        + DEATH
-    )
+    text = T.format(1) + MARKER + FRAME + "".join(f"  {frame}\n    x()\n" for frame in frames) + OOM + "\n\n" + DEATH
     found = read(text)
     assert (found.cause, found.phase) == (cause, phase)
 
@@ -230,15 +210,7 @@ def test_a_traceback_alone_says_how_far_the_rank_was(frames: list[str], cause: s
 def test_every_pattern_is_tried() -> None:
     """Each failure pattern has a line above, so a cheap test before the tables can't hide one."""
     untested = {failure.id for failure in patterns().failures} - {row[0] for row in EACH}
-    assert untested == {
-        "exception_marker",
-        "warmup_marker",
-        "sigterm",
-        "sigquit",
-        "gloo",
-        "terminated",
-        "health",
-    }
+    assert untested == {"exception_marker", "warmup_marker", "sigterm", "sigquit", "gloo", "terminated", "health"}
 
 
 def test_every_cause_has_words() -> None:
@@ -273,9 +245,7 @@ def test_every_cause_has_words() -> None:
 
 
 def test_memory_beats_the_communication_trouble_it_causes() -> None:
-    nccl = (
-        "[2026-10-06 20:01:06 TP1] " + MARKER + FRAME + "RuntimeError: NCCL error: remote process exited\n\n"
-    )
+    nccl = "[2026-10-06 20:01:06 TP1] " + MARKER + FRAME + "RuntimeError: NCCL error: remote process exited\n\n"
     oom = "[2026-10-06 20:01:06 TP5] " + MARKER + FRAME + OOM + "\n\n"
     gloo = (
         "[2026-10-06 20:01:07 TP2] "
@@ -288,12 +258,7 @@ def test_memory_beats_the_communication_trouble_it_causes() -> None:
 
 
 def test_the_first_of_several_roots_wins() -> None:
-    second = (
-        "[2026-10-06 20:01:07 TP3] "
-        + MARKER
-        + FRAME
-        + "RuntimeError: CUDA error: unspecified launch failure\n\n"
-    )
+    second = "[2026-10-06 20:01:07 TP3] " + MARKER + FRAME + "RuntimeError: CUDA error: unspecified launch failure\n\n"
     found = read(CAPTURING + T.format(6) + MARKER + FRAME + OOM + "\n\n" + second + DEATH)
     assert (found.cause, found.rank) == ("oom_cuda_graph", "TP0")
 
@@ -352,13 +317,9 @@ def test_sigterm_to_the_whole_group_is_a_stop() -> None:
 
 
 def test_a_pool_without_room_raises_the_fraction() -> None:
-    args = (
-        MAIN
-        + "server_args=ServerArgs(model_path='/m', mem_fraction_static=0.76, speculative_algorithm='EAGLE3')\n"
-    )
+    args = MAIN + "server_args=ServerArgs(model_path='/m', mem_fraction_static=0.76, speculative_algorithm='EAGLE3')\n"
     found = read(
-        args
-        + in_trace(DRAFT, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.")
+        args + in_trace(DRAFT, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.")
     )
     assert found.set == {"mem-fraction-static": 0.84}
     assert found.advice[0].startswith("Raise --mem-fraction-static to 0.84")
@@ -368,9 +329,7 @@ def test_a_pool_without_room_raises_the_fraction() -> None:
 
 def test_no_fraction_can_work() -> None:
     heavy = LOADED.replace("avail mem=22.90 GB, mem usage=71.60", "avail mem=1.90 GB, mem usage=92.60")
-    found = read(
-        in_trace(heavy, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.")
-    )
+    found = read(in_trace(heavy, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."))
     assert found.set == {}
     assert "no value works" in found.advice[0]
     assert "--tp" in found.advice[1]
@@ -384,10 +343,7 @@ def test_capture_without_memory_lowers_the_fraction() -> None:
 
 
 def test_capture_without_memory_and_without_slack_shrinks_the_graphs() -> None:
-    args = (
-        MAIN
-        + "server_args={'model_path': '/m', 'mem_fraction_static': 0.79, 'cuda_graph_max_bs_decode': 512}\n"
-    )
+    args = MAIN + "server_args={'model_path': '/m', 'mem_fraction_static': 0.79, 'cuda_graph_max_bs_decode': 512}\n"
     found = read(args + in_trace(CAPTURING, OOM))
     assert found.set == {"cuda-graph-max-bs-decode": 256}
     assert "aise" not in " ".join(found.advice)
@@ -416,9 +372,7 @@ def test_what_this_machine_cannot_do_is_switched_off(id_: str, change: dict[str,
 
 
 def test_symmetric_memory_is_switched_off_by_the_flag_that_is_on() -> None:
-    args = (
-        MAIN + "server_args={'model_path': '/m', 'enable_torch_symm_mem': True, 'enable_symm_mem': False}\n"
-    )
+    args = MAIN + "server_args={'model_path': '/m', 'enable_torch_symm_mem': True, 'enable_symm_mem': False}\n"
     text = next(row[1] for row in EACH if row[0] == "arch_symmetric_memory")
     assert read(args + text).set == {"enable-torch-symm-mem": False}
 
@@ -436,9 +390,7 @@ def test_remote_code_is_set() -> None:
 
 def test_shapes_that_clash_in_the_draft_worker() -> None:
     frame = '  File "/opt/sglang/srt/speculative/eagle_worker_v2.py", line 1, in draft_forward\n'
-    found = read(
-        in_trace(HTTP, frame + "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 and 128x64)")
-    )
+    found = read(in_trace(HTTP, frame + "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 and 128x64)"))
     assert (found.cause, found.phase) == ("draft_config", Phase.WARMUP)
 
 
@@ -446,11 +398,10 @@ def test_shapes_that_clash_in_the_draft_worker() -> None:
 
 
 def test_an_accept_length_of_one_is_observed() -> None:
-    args = (
-        MAIN
-        + "server_args={'speculative_algorithm': 'EAGLE', 'speculative_draft_model_path': '/m/kimi-eagle3'}\n"
+    args = MAIN + "server_args={'speculative_algorithm': 'EAGLE', 'speculative_draft_model_path': '/m/kimi-eagle3'}\n"
+    decode = (
+        "Decode batch, #running-req: 1, #token: 310, accept len: {}, gen throughput (token/s): 41.30, #queue-req: 0\n"
     )
-    decode = "Decode batch, #running-req: 1, #token: 310, accept len: {}, gen throughput (token/s): 41.30, #queue-req: 0\n"
     tracker = LogTracker(records=False)
     tracker.feed((args + READY + (T.format(9) + decode.format("1.00")) * 3).encode())
     found, observations = diagnose(tracker)
@@ -522,10 +473,7 @@ def test_a_death_without_a_word(exit: ExitEvidence, cause: str | None) -> None:
     [
         (ExitEvidence(137), "most likely the host's memory ran out"),
         (ExitEvidence(137, kernel_silent=True), "the kernel's log says nothing of memory"),
-        (
-            ExitEvidence(137, dmesg_oom="Out of memory: Killed process 4242", kernel_silent=True),
-            "the kernel killed",
-        ),
+        (ExitEvidence(137, dmesg_oom="Out of memory: Killed process 4242", kernel_silent=True), "the kernel killed"),
         (ExitEvidence(131), "SIGQUIT"),
         (ExitEvidence(-3), "SIGQUIT"),
         (ExitEvidence(143), "SIGTERM"),
@@ -565,10 +513,7 @@ def test_137_after_a_scheduler_failure_without_known_words_is_not_the_memory_of_
 
 
 def test_window_of_the_motivating_case() -> None:
-    ledger = [
-        LedgerRow(f"TP{n}", before_gib=94.5, weights_gib=71.6 + (n == 0) * 0.1, draft_gib=1.6)
-        for n in range(8)
-    ]
+    ledger = [LedgerRow(f"TP{n}", before_gib=94.5, weights_gib=71.6 + (n == 0) * 0.1, draft_gib=1.6) for n in range(8)]
     window = fraction_window(ledger, 0.76)
     assert window is not None
     assert (window.least, window.suggested, window.most) == (0.78, 0.84, 0.95)
@@ -612,9 +557,7 @@ advice = ["Ask for more of {name}."]
     )
     tracker = LogTracker(records=False)
     tracker.feed(
-        (
-            T.format(1) + "Fetching experts\n" + T.format(2) + MARKER + FRAME + "quux quota home reached\n"
-        ).encode()
+        (T.format(1) + "Fetching experts\n" + T.format(2) + MARKER + FRAME + "quux quota home reached\n").encode()
     )
     assert tracker.state().phase == Phase.LOAD_WEIGHTS
     found, _ = diagnose(tracker)

@@ -23,15 +23,11 @@ def test_corpus(case: dict[str, Any]) -> None:
     truth = case["truth"]
     found = read_file_report(DATA / "corpus" / case["file"])
     phases = {truth["phase_reached"], *_list(truth.get("phase_alt"))}
-    assert found["phase"] in phases or (
-        found["phase"] in ("ready", "serving") and phases & {"ready", "serving"}
-    )
+    assert found["phase"] in phases or (found["phase"] in ("ready", "serving") and phases & {"ready", "serving"})
     # Silence is judged by whoever follows the log live; its text alone says no more than this.
     outcomes = {"starting", "ready"} if truth["outcome"] == "hung" else {truth["outcome"]}
     assert found["outcome"] in outcomes
-    causes = {truth["cause"], *_list(truth.get("alt_cause"))} | (
-        {None} if truth["outcome"] == "hung" else set()
-    )
+    causes = {truth["cause"], *_list(truth.get("alt_cause"))} | ({None} if truth["outcome"] == "hung" else set())
     assert found["cause"] in causes
     if truth["progress"]:
         assert f"{found['progress']['done']}/{found['progress']['total']}" == truth["progress"].split()[-1]
@@ -172,17 +168,7 @@ def test_wrappers_change_nothing(wrapper: str) -> None:
         if lines[-1]:
             wrapped += WRAPPERS[wrapper](lines[-1])
         plain, found = report(raw), report(wrapped)
-        for key in (
-            "phase",
-            "outcome",
-            "cause",
-            "rank",
-            "progress",
-            "ranks_seen",
-            "last_decode",
-            "advice",
-            "set",
-        ):
+        for key in ("phase", "outcome", "cause", "rank", "progress", "ranks_seen", "last_decode", "advice", "set"):
             assert found[key] == plain[key], f"{path.name}: {key}"
 
 

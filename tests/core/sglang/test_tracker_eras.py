@@ -63,16 +63,12 @@ class Log:
 
     def graphs(self, role: str, phase: Phase, total: int) -> None:
         if self.new:
-            what = {"target": "target verify" if self.eagle else "target decode", "draft": "draft decode"}[
-                role
-            ]
+            what = {"target": "target verify" if self.eagle else "target decode", "draft": "draft decode"}[role]
             begin = f"Capture {what} CUDA graph begin. backend=full, num_tokens_per_req=1, avail mem=11.30 GB"
             end = f"Capture {what} CUDA graph end. bs=[1, 2], elapsed=11.02 s, mem usage=0.61 GB, avail mem=10.69 GB."
         else:
             draft = "draft " if role == "draft" else ""
-            begin = (
-                f"Capture {draft}cuda graph begin. This can take up to several minutes. avail mem=11.30 GB"
-            )
+            begin = f"Capture {draft}cuda graph begin. This can take up to several minutes. avail mem=11.30 GB"
             end = f"Capture {draft}cuda graph end. Time elapsed: 11.02 s. mem usage=0.61 GB. avail mem=10.69 GB."
         tags = self.tags if role == "target" or not at_least(self.era, "0.5.12") else self.tags[:1]
         for at, tag in enumerate(tags):
@@ -81,10 +77,7 @@ class Log:
         self.parts.append((f"\r  0%|          | 0/{total} [00:00<?, ?it/s]", None))
         for done in range(total + 1):
             self.parts.append(
-                (
-                    f"\rCapturing batches ({arg}):  {done}%|███   | {done}/{total} [00:01<00:02,  1.1it/s]",
-                    None,
-                )
+                (f"\rCapturing batches ({arg}):  {done}%|███   | {done}/{total} [00:01<00:02,  1.1it/s]", None)
             )
         self.parts.append(("\n", None))
         for tag in tags:
@@ -92,11 +85,11 @@ class Log:
 
     def build(self) -> list[tuple[str, Phase | None]]:
         spec = "'EAGLE3'" if self.eagle else "None"
-        args = f"model_path='/m', tp_size=2, mem_fraction_static=0.88, speculative_algorithm={spec}, watchdog_timeout=300"
-        as_dict = "{" + ", ".join("'" + part.replace("=", "': ", 1) for part in args.split(", ")) + "}"
-        self.line(
-            f"server_args={as_dict}" if at_least(self.era, "0.5.19") else f"server_args=ServerArgs({args})"
+        args = (
+            f"model_path='/m', tp_size=2, mem_fraction_static=0.88, speculative_algorithm={spec}, watchdog_timeout=300"
         )
+        as_dict = "{" + ", ".join("'" + part.replace("=", "': ", 1) for part in args.split(", ")) + "}"
+        self.line(f"server_args={as_dict}" if at_least(self.era, "0.5.19") else f"server_args=ServerArgs({args})")
         dist = "parallel" if at_least(self.era, "0.5.21") else "torch distributed"
         self.ranks(f"Init {dist} begin.", Phase.DISTRIBUTED_INIT)
         self.line("sglang is using nccl==2.29.3", self.tags[0])
@@ -202,9 +195,7 @@ def test_a_rank_behind_is_seen() -> None:
     text = "".join(
         line
         for line in text.splitlines(keepends=True)
-        if not (
-            " TP2]" in line and ("weight end" in line or "KV" in line or "pool" in line or "Capture" in line)
-        )
+        if not (" TP2]" in line and ("weight end" in line or "KV" in line or "pool" in line or "Capture" in line))
     )
     cut = text.index("Capture target decode CUDA graph begin")
     tracker = LogTracker()

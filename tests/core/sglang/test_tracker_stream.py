@@ -65,9 +65,7 @@ SERVING = [
 ]
 
 
-def run(
-    data: bytes, cuts: list[int], *, records: bool = True
-) -> tuple[StartupState, StartupState, LogWindow]:
+def run(data: bytes, cuts: list[int], *, records: bool = True) -> tuple[StartupState, StartupState, LogWindow]:
     tracker, buffer = LogTracker(records=records), LogWindow()
     last = 0
     for cut in [*cuts, len(data)]:
@@ -107,15 +105,11 @@ def test_any_split_gives_the_same(pieces: list[bytes], lines: bool, data: st.Dat
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(
-        st.one_of(st.sampled_from(SERVING), st.sampled_from(SERVING), st.sampled_from(PIECES)), max_size=60
-    ),
+    st.lists(st.one_of(st.sampled_from(SERVING), st.sampled_from(SERVING), st.sampled_from(PIECES)), max_size=60),
     st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b""]),
     st.data(),
 )
-def test_any_split_of_a_serving_log_gives_the_same(
-    pieces: list[bytes], end: bytes, data: st.DataObject
-) -> None:
+def test_any_split_of_a_serving_log_gives_the_same(pieces: list[bytes], end: bytes, data: st.DataObject) -> None:
     """The shapes that are passed over many at once, in any order, glued together, and with everything else between."""
     fired = b"[2026-10-06 20:01:07] The server is fired up and ready to roll!\n"
     raw = fired + SERVING[0] + b"\n" + end.join(pieces) + b"\n"
@@ -152,9 +146,7 @@ def test_a_bar_without_newlines_stays_bounded() -> None:
     tracker, buffer = LogTracker(), LogWindow()
     buffer.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=94.50 GB\n"))
     for done in range(5_000):
-        frame = (
-            f"\rLoading safetensors checkpoint shards:   3% Completed | {done}/5000 [00:01<00:41,  1.42s/it]"
-        )
+        frame = f"\rLoading safetensors checkpoint shards:   3% Completed | {done}/5000 [00:01<00:41,  1.42s/it]"
         buffer.append(tracker.feed(frame.encode()))
     assert len(buffer.records) == 2  # the newest frame alone, though nothing terminates it
     assert tracker.state().progress is not None
@@ -179,12 +171,7 @@ def test_nothing_hostile_reaches_a_record() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "begin",
-    [
-        "",
-        "[2026-10-06 20:01:03 TP0] ",
-        "[2026-10-06 20:01:03] server_args={",
-        "Traceback (most recent call last):\n",
-    ],
+    ["", "[2026-10-06 20:01:03 TP0] ", "[2026-10-06 20:01:03] server_args={", "Traceback (most recent call last):\n"],
 )
 def test_long_lines_cost_little_whatever_is_in_them(begin: str) -> None:
     """Quadratic patterns would take minutes here."""
@@ -230,15 +217,12 @@ def test_numbers_of_any_length_are_survived() -> None:
 
 def test_secrets_are_masked() -> None:
     tracker = LogTracker()
-    line = b"[2026-10-06 20:01:03] server_args={'model_path': '/m', 'api_key': 'hush', 'admin_api_key': 'hush', 'x': 1}\n"
+    line = (
+        b"[2026-10-06 20:01:03] server_args={'model_path': '/m', 'api_key': 'hush', 'admin_api_key': 'hush', 'x': 1}\n"
+    )
     records = tracker.feed(line)
     assert "hush" not in records[0].text
-    assert tracker.state().server_args == {
-        "model_path": "/m",
-        "api_key": "***",
-        "admin_api_key": "***",
-        "x": 1,
-    }
+    assert tracker.state().server_args == {"model_path": "/m", "api_key": "***", "admin_api_key": "***", "x": 1}
     for end in range(60, len(line)):
         tracker.reset()
         assert all("hus" not in record.text for record in tracker.feed(line[:end]))
@@ -349,8 +333,7 @@ def test_answered_requests_prove_serving_where_the_ready_line_is_missing() -> No
     post = b'[2026-10-06 20:01:05] INFO:     127.0.0.1:1 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
     tracker = LogTracker(records=False)
     tracker.feed(
-        ARGS
-        + b"[2026-10-06 20:01:04] INFO:     Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)\n"
+        ARGS + b"[2026-10-06 20:01:04] INFO:     Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)\n"
     )
     tracker.feed(post)
     assert tracker.state().outcome == Outcome.STARTING  # the warm-up's own
@@ -369,9 +352,7 @@ def test_a_warmup_that_fails_minutes_later_is_a_crash() -> None:
 
 def test_a_handled_traceback_is_forgiven_when_the_start_goes_on() -> None:
     tracker = LogTracker(records=False)
-    tracker.feed(
-        ARGS + b'Traceback (most recent call last):\n  File "/x.py", line 1, in f\nImportError: no y\n'
-    )
+    tracker.feed(ARGS + b'Traceback (most recent call last):\n  File "/x.py", line 1, in f\nImportError: no y\n')
     tracker.flush()
     assert tracker.state().outcome == Outcome.CRASHED
     tracker.feed(b"[2026-10-06 20:01:04 TP0] Load weight begin. avail mem=94.50 GB\n")
@@ -397,18 +378,14 @@ def test_a_client_bar_is_not_progress() -> None:
 
 def test_old_rank_prefixes() -> None:
     tracker = LogTracker(records=False)
-    tracker.feed(
-        b"[gpu=0] Load weight begin. avail mem=23.3 GB\n[gpu_id=1] Load weight begin. avail mem=23.3 GB\n"
-    )
+    tracker.feed(b"[gpu=0] Load weight begin. avail mem=23.3 GB\n[gpu_id=1] Load weight begin. avail mem=23.3 GB\n")
     tracker.feed(b"[14:02:12 TP2] Load weight begin. avail mem=23.3 GB\n")
     assert {rank.tag for rank in tracker.state().ranks} == {"TP0", "TP1", "TP2"}
 
 
 def test_a_clock_without_date_passes_midnight() -> None:
     tracker = LogTracker(records=False)
-    tracker.feed(
-        b"[23:59:50 TP0] Init torch distributed begin.\n[00:00:10 TP0] Load weight begin. avail mem=1.0 GB\n"
-    )
+    tracker.feed(b"[23:59:50 TP0] Init torch distributed begin.\n[00:00:10 TP0] Load weight begin. avail mem=1.0 GB\n")
     spans = tracker.state().spans
     assert spans[-1].began_s == 20.0
 
@@ -434,13 +411,8 @@ def test_in_the_middle_of_a_file_the_phase_is_not_known_before_a_line_tells() ->
         (9, 1_121, "plain", Phase.SERVING),
     ]
     assert (tracker.line_offset, tracker.line_number, tracker.within_line) == (1_126, 10, False)
-    started = LogTracker(offset=1_000).feed(
-        b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=1.00 GB\nx\n"
-    )
-    assert [(r.kind, r.phase) for r in started] == [
-        ("phase", Phase.LOAD_WEIGHTS),
-        ("plain", Phase.LOAD_WEIGHTS),
-    ]
+    started = LogTracker(offset=1_000).feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=1.00 GB\nx\n")
+    assert [(r.kind, r.phase) for r in started] == [("phase", Phase.LOAD_WEIGHTS), ("plain", Phase.LOAD_WEIGHTS)]
     again = LogTracker(offset=1_000).feed(b"[2026-10-06 20:01:03] server_args=ServerArgs(x=1)\n" * 2 + b"y\n")
     assert again[-1].phase is Phase.LAUNCH
 

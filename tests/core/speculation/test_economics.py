@@ -149,9 +149,7 @@ def test_the_bootstrap_over_requests_covers_the_truth():
         base, spec = [], []
         for _ in range(60):
             tokens = draw.randint(100, 300)
-            base.append(
-                {"t_first": 0.0, "t_last": tokens * 0.011 * draw.gauss(1, 0.1), "out": tokens + 1, "k1": 1}
-            )
+            base.append({"t_first": 0.0, "t_last": tokens * 0.011 * draw.gauss(1, 0.1), "out": tokens + 1, "k1": 1})
             spec.append({"t_first": 0.0, "t_last": tokens * 0.032 * draw.gauss(1, 0.1), "verify_ct": tokens})
         cycle = sum(row["t_last"] for row in spec) / sum(row["verify_ct"] for row in spec)
         step = sum(row["t_last"] for row in base) / sum(row["out"] - 1 for row in base)
@@ -175,16 +173,12 @@ def base(make_launch):
 
 @pytest.fixture
 def spec(make_launch):
-    return side(
-        "B", *(make_launch("eagle3", at, (72.1, 72.2, 72.3), tau=2.31, cycle_ms=32.0) for at in (1, 2, 5))
-    )
+    return side("B", *(make_launch("eagle3", at, (72.1, 72.2, 72.3), tau=2.31, cycle_ms=32.0) for at in (1, 2, 5)))
 
 
 def test_two_results_say_whether_it_pays(base, spec):
     found = payoff(base, spec).economics
-    assert (
-        found.text == "Speculation pays from accept length 2.86; you have 2.31: 0.81×, a loss, short by 0.55"
-    )
+    assert found.text == "Speculation pays from accept length 2.86; you have 2.31: 0.81×, a loss, short by 0.55"
     assert found.measured_speedup == pytest.approx(72.2 / 89.5, abs=1e-4)
     assert found.basis == "3 launch pairs"
     assert found.interval is not None
@@ -194,10 +188,7 @@ def test_two_results_say_whether_it_pays(base, spec):
 
 def test_tau_is_a_ratio_of_sums(base, spec):
     uneven = [
-        replace(
-            result,
-            speculation=replace(result.speculation, tau=tau, verify_steps=steps),
-        )
+        replace(result, speculation=replace(result.speculation, tau=tau, verify_steps=steps))
         for result, (tau, steps) in zip(spec.results[:2], ((2.0, 900), (3.0, 100)), strict=True)
     ]
     found = payoff(base, replace(spec, results=tuple(uneven))).economics
@@ -235,13 +226,7 @@ def test_forced_runs_give_a_curve_although_they_do_not_count(base, make_launch):
     def forced(at, length, extra=()):
         name = {"SGLANG_SIMULATE_ACC_LEN": str(length)}
         runs = make_launch(
-            "eagle3",
-            at,
-            (89.5 * length / 2.87,) * 2,
-            tau=length,
-            cycle_ms=32.0,
-            env=name,
-            sets={"env.X": length},
+            "eagle3", at, (89.5 * length / 2.87,) * 2, tau=length, cycle_ms=32.0, env=name, sets={"env.X": length}
         )
         return [replace(run, valid=False, guards=(guard, *extra)) for run in runs]
 
@@ -265,8 +250,7 @@ def test_one_launch_has_an_interval_over_its_requests(make_launch):
     draw = random.Random(7)
     rows = {
         base.results[0].result_id: [
-            {"t_first": 0.1, "t_last": 0.1 + 2.2 * draw.gauss(1, 0.02), "out": 201, "k1": 1}
-            for _ in range(40)
+            {"t_first": 0.1, "t_last": 0.1 + 2.2 * draw.gauss(1, 0.02), "out": 201, "k1": 1} for _ in range(40)
         ],
         spec.results[0].result_id: [
             {"t_first": 0.1, "t_last": 0.1 + 2.8 * draw.gauss(1, 0.02), "verify_ct": 88} for _ in range(40)
@@ -289,9 +273,7 @@ def weights(cost):
 def test_a_dear_verify_step_names_what_to_check():
     cost = verify_cost(of_figures(89.5, 30.0, 2.0), layers=61)
     assert cost is not None
-    assert cost.text.startswith(
-        "A verify step is 2.7× a decode step; normal is at most 1.5×; check all-reduces, "
-    )
+    assert cost.text.startswith("A verify step is 2.7× a decode step; normal is at most 1.5×; check all-reduces, ")
     assert (cost.suspects[0].id, cost.suspects[0].weight) == ("all_reduce", Weight.LIKELY)
     assert cost.suspects[0].evidence == (
         "30.0 ms over 122 of them leaves at most 246 µs each, 92 µs in a decode step; 33 µs is healthy"
@@ -365,9 +347,7 @@ def test_breakeven_from_figures():
     document = json.loads(invoke("--base-tok-s", "89.5", "--verify-ms", "30", "--json").stdout)
     keys = ("t_base_ms", "t_cycle_ms", "tau", "breakeven_tau", "speedup")
     assert [document[key] for key in keys] == [pytest.approx(11.173, abs=1e-3), 30.0, None, 2.685, None]
-    full = invoke(
-        "--base-tok-s", "89.5", "--verify-ms", "30", "--draft-ms", "2", "--accept-len", "2.31", "--json"
-    )
+    full = invoke("--base-tok-s", "89.5", "--verify-ms", "30", "--draft-ms", "2", "--accept-len", "2.31", "--json")
     document = json.loads(full.stdout)
     assert (document["t_cycle_ms"], document["tau"]) == (32.0, 2.31)
     assert document["speedup"] == pytest.approx(0.8066, abs=1e-4)

@@ -29,9 +29,7 @@ def of(row):
 # ---- against published figures --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "row", published.ROWS, ids=lambda row: f"{row.source}-{row.users}x{row.draft_tokens}"
-)
+@pytest.mark.parametrize("row", published.ROWS, ids=lambda row: f"{row.source}-{row.users}x{row.draft_tokens}")
 def test_the_measured_speedup_lies_in_the_range(row):
     low, high = of(row).speedup_range(row.tau)
     assert low <= row.speedup <= high
@@ -127,9 +125,7 @@ def forced(make_launch):
     def make(at, length, cycle_ms=30.0, users=1, **more):
         guard = Guard("simulated_acceptance", GuardStatus.FAILED, "forced")
         env = {"SGLANG_SIMULATE_ACC_LEN": str(length)}
-        runs = make_launch(
-            "eagle3", at, (66.0,), tau=length, cycle_ms=cycle_ms, env=env, concurrency=users, **more
-        )
+        runs = make_launch("eagle3", at, (66.0,), tau=length, cycle_ms=cycle_ms, env=env, concurrency=users, **more)
         return tuple(replace(run, valid=False, guards=(guard,)) for run in runs)
 
     return make
@@ -172,9 +168,7 @@ def test_what_a_server_with_speculation_runs_at_once(sweep, forced):
         "a server with speculation runs 48 requests at once here (max-running-requests): of 64 users 16 queue, which is not "
         "in the estimate",
     )
-    raised = [
-        replace(one, server=replace(one.server, args={"max_running_requests": 64})) for one in sweep.results
-    ]
+    raised = [replace(one, server=replace(one.server, args={"max_running_requests": 64})) for one in sweep.results]
     assert len(predictions(replace(sweep, results=tuple(raised)))[-1].reasons) == 1
     runs = forced(3, 2.0, users=1)
     spec = [replace(run, server=replace(run.server, args={"max_running_requests": 2})) for run in runs]

@@ -70,12 +70,9 @@ def test_the_interval_alone_is_honest_without_a_margin(world):
 
 
 @pytest.mark.parametrize(
-    ("world", "arms", "pairs", "looks"),
-    [("normal", 2, 8, (3, 5, 8)), ("step 3 %", 2, 8, ()), ("normal", 3, 5, (3, 5))],
+    ("world", "arms", "pairs", "looks"), [("normal", 2, 8, (3, 5, 8)), ("step 3 %", 2, 8, ()), ("normal", 3, 5, (3, 5))]
 )
-def test_whoever_compares_after_every_pair_and_stops_when_it_is_decided_errs_no_more(
-    world, arms, pairs, looks
-):
+def test_whoever_compares_after_every_pair_and_stops_when_it_is_decided_errs_no_more(world, arms, pairs, looks):
     assert SIMULATED["stopped"](world, 0.02, arms, pairs, looks, 100).share <= LIMIT
 
 

@@ -118,10 +118,7 @@ def test_b_changes_the_text_where_more_differs_than_a_by_itself():
     assert (found.own.replies, found.own.differ, found.own_of) == (80, 0, "launches")
     assert found.changes
     assert found.p == pytest.approx(oracle.fisher_exact([[12, 28], [0, 40]], "greater").pvalue)
-    assert (
-        fact(found, "A")
-        == "replies: 38 of 120 differ (A against itself: 0 of 80), first at token 100, median 100"
-    )
+    assert fact(found, "A") == "replies: 38 of 120 differ (A against itself: 0 of 80), first at token 100, median 100"
     assert reason(found, "A", "B") == (
         "B changes the text: 38 of 120 replies differ, A against itself 0 of 80 (p < 0.001, over prompts), "
         "first at token 100, median 100: rounding in other kernels can be the cause"
@@ -159,10 +156,7 @@ def test_runs_of_a_single_launch_are_a_yardstick():
 def test_without_a_yardstick_only_much_and_early_is_a_change():
     late = compared(answers(), answers(range(30)))
     assert (late.own, late.p, late.changes) == (None, None, None)
-    assert (
-        fact(late, "A")
-        == "replies: 30 of 40 differ (A against itself: not known), first at token 100, median 100"
-    )
+    assert fact(late, "A") == "replies: 30 of 40 differ (A against itself: not known), first at token 100, median 100"
     early = compared(answers(at=3), answers(range(30), at=3))
     assert early.changes
     assert reason(early, "A", "B").endswith("first at token 3, median 3: too early for rounding alone")
@@ -214,9 +208,7 @@ def stored(make_launch):
     def write(texts, **more):
         for at, letter in enumerate("ABBAAB"):
             said = texts if letter == "B" else " plain"
-            store_launch(
-                make_launch, "base" if letter == "A" else "draft", at, said, **(more if letter == "B" else {})
-            )
+            store_launch(make_launch, "base" if letter == "A" else "draft", at, said, **(more if letter == "B" else {}))
 
     return write
 
@@ -279,9 +271,7 @@ def test_an_experiment_keeps_it_with_its_verdicts(make_launch):
     record = ExperimentRecord("x-1", "gpu1", profile, bench, 1, all_rounds(3, "AB", 1))
     for cell in record.cells:
         place = {"experiment": "x-1", "arm": cell.arm, "pair": cell.pair}
-        name = store_launch(
-            make_launch, "base", cell.number, " drafted" if cell.arm == "B" else " plain", **place
-        )
+        name = store_launch(make_launch, "base", cell.number, " drafted" if cell.arm == "B" else " plain", **place)
         record = record.with_cell(replace(cell, status=ArmStatus.MEASURED, result_ids=(name,)))
     record = replace(record, verdicts=verdicts_of(record, {r.result_id: r for r in store.read_all()}))
     assert record.verdicts[0].same_text.changes

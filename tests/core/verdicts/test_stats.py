@@ -54,9 +54,7 @@ def test_intervals_are_those_of_scipy():
     assert (mine.low, mine.high, mine.p) == pytest.approx((ends.low, ends.high, theirs.pvalue))
     mine, theirs = welch(a[:3], b, 0.01), oracle.ttest_ind(b, a[:3], equal_var=False)
     ends = theirs.confidence_interval(0.99)
-    assert (mine.low, mine.high, mine.p, mine.df) == pytest.approx(
-        (ends.low, ends.high, theirs.pvalue, theirs.df)
-    )
+    assert (mine.low, mine.high, mine.p, mine.df) == pytest.approx((ends.low, ends.high, theirs.pvalue, theirs.df))
 
 
 @pytest.mark.parametrize("df", [2, 3, 4, 7, 30])
@@ -123,9 +121,7 @@ def test_spread_where_it_cannot_be_known():
 
 def test_holm_steps_down_and_stops_at_the_first_that_fails():
     assert holm([0.03, 0.001, 0.02]) == pytest.approx([0.05, 0.05 / 3, 0.025])  # all three
-    assert holm([0.03, 0.001, 0.04]) == pytest.approx(
-        [0.025, 0.05 / 3, 0.025]
-    )  # 0.03 fails, and 0.04 with it
+    assert holm([0.03, 0.001, 0.04]) == pytest.approx([0.025, 0.05 / 3, 0.025])  # 0.03 fails, and 0.04 with it
     assert holm([0.03, 0.03]) == [0.025, 0.025]  # neither, although each alone would
     assert holm([0.04]) == [0.05]
 
@@ -163,8 +159,6 @@ def test_every_round_has_each_arm_once_and_every_second_one_is_mirrored():
 
 
 def test_no_heavy_import_before_a_verdict_is_asked_for():
-    script = (
-        "import sys, tui.core.verdicts.judging as v; print({'mpmath', 'numpy', 'scipy'} & set(sys.modules))"
-    )
+    script = "import sys, tui.core.verdicts.judging as v; print({'mpmath', 'numpy', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

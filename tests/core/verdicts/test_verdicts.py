@@ -8,16 +8,7 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.model.measured import (
-    Counts,
-    Distribution,
-    GpuUse,
-    Guard,
-    GuardStatus,
-    Latencies,
-    LoadPoint,
-    Noise,
-)
+from tui.core.model.measured import Counts, Distribution, GpuUse, Guard, GuardStatus, Latencies, LoadPoint, Noise
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
@@ -60,8 +51,7 @@ def b(arm):
 def test_faster_and_slower(a, b):
     found = compare(a, b, noise=QUIET)
     assert (
-        found.text
-        == "B is 9.1 % faster than A   (95 % CI 7.6 … 10.6, 3 launch pairs, paired ABBA)   82.1 → 89.6 tok/s"
+        found.text == "B is 9.1 % faster than A   (95 % CI 7.6 … 10.6, 3 launch pairs, paired ABBA)   82.1 → 89.6 tok/s"
     )
     assert found.facts == ("per-user tok/s, conc 1, steady state 60 s × 3 runs; host noise floor ±0.5 %",)
     assert (found.level, found.verdict, found.n_pairs, found.confidence) == ("L2", "faster", 3, 0.95)
@@ -70,8 +60,7 @@ def test_faster_and_slower(a, b):
     assert (found.a.launches, found.a.runs, found.reasons) == (3, 9, ())
     turned = compare(replace(b, name="A"), replace(a, name="B"))
     assert (
-        turned.text
-        == "B is 8.3 % slower than A   (95 % CI 7.1 … 9.6, 3 launch pairs, paired ABBA)   89.6 → 82.1 tok/s"
+        turned.text == "B is 8.3 % slower than A   (95 % CI 7.1 … 9.6, 3 launch pairs, paired ABBA)   89.6 → 82.1 tok/s"
     )
     assert turned.ratio == pytest.approx(1 / found.ratio)
     assert turned.ci == pytest.approx((1 / found.ci[1], 1 / found.ci[0]))
@@ -113,10 +102,7 @@ def test_equivalent_is_a_claim_of_its_own(a, arm):
 def test_a_real_difference_inside_the_margin_is_equivalent_and_said(a, arm):
     b = arm("B", ABBAAB[1], [[rate * 1.008 for rate in runs] for runs in A_RUNS])
     found = compare(a, b)
-    assert (
-        found.text
-        == "A and B: equivalent within 2 % (+0.8 … +0.8 %, 3 pairs). B is higher, by less than that"
-    )
+    assert found.text == "A and B: equivalent within 2 % (+0.8 … +0.8 %, 3 pairs). B is higher, by less than that"
     assert compare(a, b, margin=0.005).verdict == "faster"
 
 
@@ -175,8 +161,7 @@ def test_a_list_of_screenings_says_how_many_chance_alone_would_show(arm):
     found = compare_all([(a, other) for other in others], noise=replace(QUIET, launch_cv=0.01))
     assert found[0].by_chance == pytest.approx(0.05)
     assert all(
-        verdict.facts[-1]
-        == "9 screened: were all the same, chance alone would show 0.5 of them as faster or slower "
+        verdict.facts[-1] == "9 screened: were all the same, chance alone would show 0.5 of them as faster or slower "
         "(one at least in up to 37 % of such lists)"
         for verdict in found
     )
@@ -230,10 +215,7 @@ def test_an_experiment_says_nothing_before_its_pairs_are_complete(arm):
     a = arm("A", ABBAAB[0][:2], A_RUNS[:2])
     b = arm("B", ABBAAB[1][:2], [[rate * 0.92 for rate in runs] for runs in A_RUNS[:2]])
     found = compare(a, b, noise=QUIET, plan=Plan(3))
-    assert (
-        found.text
-        == "B against A: no verdict before 3 launch pairs (2 of 3). So far 8.0 % lower: screening only"
-    )
+    assert found.text == "B against A: no verdict before 3 launch pairs (2 of 3). So far 8.0 % lower: screening only"
     assert (found.verdict, found.ci) == ("indistinct", None)
     assert compare(a, b, noise=QUIET).verdict == "looks_slower"  # nobody planned more
     waiting = compare(a, Side("B", "B"), plan=Plan(3))
@@ -261,8 +243,7 @@ def test_looks_have_their_own_intervals_and_nothing_in_between(arm):
     assert (between.text, between.n_pairs) == (first.text, 3)
     assert "as of 3 pairs, 4 are measured: the next look is at 5" in between.reasons
     assert any(
-        fact.startswith("looks at 3, 5, 8 pairs, 5 % error in all; 2 % is found with power")
-        for fact in first.facts
+        fact.startswith("looks at 3, 5, 8 pairs, 5 % error in all; 2 % is found with power") for fact in first.facts
     )
 
 
@@ -303,8 +284,7 @@ def test_holm_takes_back_what_one_alone_would_have_said(arm):
 def test_runs_that_do_not_count_are_left_out_and_said(a, b):
     guard = Guard("client", GuardStatus.FAILED, "client used 93 % of a core, limit 80 %", 0.93, 0.8)
     results = [
-        replace(result, valid=False, guards=(guard,)) if result.run_index == 1 else result
-        for result in b.results
+        replace(result, valid=False, guards=(guard,)) if result.run_index == 1 else result for result in b.results
     ]
     found = compare(a, replace(b, results=tuple(results)))
     assert found.verdict == "faster"
@@ -312,9 +292,7 @@ def test_runs_that_do_not_count_are_left_out_and_said(a, b):
     assert found.reasons == ("B: 3 of 9 runs left out: client used 93 % of a core, limit 80 % (3 runs)",)
     none = compare(a, replace(b, results=tuple(replace(r, valid=False, guards=(guard,)) for r in b.results)))
     assert none.verdict == "invalid"
-    assert (
-        none.text == "B: no result — 9/9 runs do not count: client used 93 % of a core, limit 80 % (9 runs)"
-    )
+    assert none.text == "B: no result — 9/9 runs do not count: client used 93 % of a core, limit 80 % (9 runs)"
     assert none.ratio is None
 
 
@@ -439,18 +417,13 @@ def test_each_shared_load_is_a_question_and_a_host_must_be_chosen(a, b, arm):
         arm(name, place, runs, host="gpu2")
         for name, place, runs in (("A", ABBAAB[0], A_RUNS), ("B", ABBAAB[1], B_RUNS))
     ]
-    both = [
-        replace(side, results=side.results + more.results) for side, more in zip((a, b), sweep, strict=True)
-    ]
+    both = [replace(side, results=side.results + more.results) for side, more in zip((a, b), sweep, strict=True)]
     assert [one.results[0].point.label for one, _ in matched(*both)] == ["c1", "c4"]
     [(only, _)] = matched(*both, point=LoadPoint(4))
     assert {result.point for result in only.results} == {LoadPoint(4)}
     with pytest.raises(UsageError, match="conc 2"):
         matched(*both, point=LoadPoint(2))
-    hosts = [
-        replace(side, results=side.results + more.results)
-        for side, more in zip((a, b), elsewhere, strict=True)
-    ]
+    hosts = [replace(side, results=side.results + more.results) for side, more in zip((a, b), elsewhere, strict=True)]
     with pytest.raises(UsageError, match="gpu1, gpu2"):
         matched(*hosts)
     assert matched(*hosts, host="gpu2")[0][0].results[0].server.host == "gpu2"
@@ -463,9 +436,7 @@ def test_the_same_launches_on_both_sides_are_refused(a):
 
 def test_rounds_of_an_experiment_stay_pairs_when_a_launch_is_missing(make_launch):
     def side(name, launches):
-        found = [
-            make_launch(name, at, runs, experiment="x1", arm=name, pair=pair) for at, pair, runs in launches
-        ]
+        found = [make_launch(name, at, runs, experiment="x1", arm=name, pair=pair) for at, pair, runs in launches]
         return Side(name, name, tuple(result for launch in found for result in launch))
 
     # The second launch of B failed: its third must not be paired with the second of A.
@@ -482,9 +453,7 @@ def test_runs_of_other_overrides_are_not_mixed_in(a, arm):
     other = arm("B", (7,), [(50.0, 50.0)], sets={"cuda-graph-max-bs": 16})
     found = compare(a, replace(plain, results=plain.results + other.results))
     assert found.ratio == pytest.approx(1.0909, abs=1e-4)
-    assert found.reasons == (
-        "B: 2 runs of other configurations left out (cuda-graph-max-bs=16); name a run for them",
-    )
+    assert found.reasons == ("B: 2 runs of other configurations left out (cuda-graph-max-bs=16); name a run for them",)
 
 
 def test_servers_that_nobody_knows_the_start_of_are_one_launch(a, b):
@@ -552,10 +521,7 @@ def test_compare_prints_the_sentence_first(stored):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("B is 9.1 % faster than A   (95 % CI 7.6 … 10.6, 3 launch pairs, paired ABBA)")
     assert lines[0].endswith("[L2]")
-    assert lines[2:4] == [
-        "   A  baseline-bs512: 3 launches, 9 runs",
-        "   B  baseline-bs128: 3 launches, 9 runs",
-    ]
+    assert lines[2:4] == ["   A  baseline-bs512: 3 launches, 9 runs", "   B  baseline-bs128: 3 launches, 9 runs"]
 
 
 def test_compare_as_json(stored):

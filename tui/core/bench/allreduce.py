@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.config import data_dir, write_whole
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, Slug
 from tui.core.link.retry import patiently
 from tui.core.link.scripts import shell_path
 from tui.core.model.measured import BenchProfile, Result
@@ -113,18 +113,10 @@ async def wait(session: HostSession, run: Run) -> Report:
         raise _failure(run, document, said.stdout)
     try:
         report = from_json(
-            Report,
-            {
-                **document,
-                "run_id": run.run_id,
-                "host": session.entry.name,
-                "measured_at": run.started_at or "",
-            },
+            Report, {**document, "run_id": run.run_id, "host": session.entry.name, "measured_at": run.started_at or ""}
         )
     except ValueError as error:
-        raise EagletuiError(
-            f"{run.run_id}: {error}", f"eagletui logs {run.short_id} has what it said"
-        ) from None
+        raise EagletuiError(f"{run.run_id}: {error}", f"eagletui logs {run.short_id} has what it said") from None
     write_whole(reports_dir() / f"{run.run_id}.json", json.dumps(to_json(report), indent=1) + "\n")
     return report
 
@@ -150,7 +142,7 @@ def _failure(run: Run, document: Mapping[str, Any] | None, output: bytes) -> Eag
     return EagletuiError(
         f"{run.run_id} ended without figures ({why}): {last}",
         f"eagletui logs {run.short_id} has all it said",
-        slug="stopped" if run.stopped_by_us else "failed",
+        slug=Slug.STOPPED if run.stopped_by_us else Slug.FAILED,
     )
 
 
@@ -167,9 +159,7 @@ def latest(host: str, model: str | None) -> Report | None:
         paths = [path for path in reports_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
     except OSError:
         return None
-    found = [
-        report for path in paths if (report := _read(path)) and (report.host, report.model) == (host, model)
-    ]
+    found = [report for path in paths if (report := _read(path)) and (report.host, report.model) == (host, model)]
     return max(found, key=lambda report: (report.measured_at, report.run_id), default=None)
 
 

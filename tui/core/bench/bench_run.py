@@ -22,7 +22,7 @@ from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, assemble, point_of, result_id, unpack
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
-from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
 from tui.core.link.retry import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
@@ -89,7 +89,7 @@ async def start(
         raise HostError(
             f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
             "name an interpreter in the host's entry",
-            slug="no_python",
+            slug=Slug.NO_PYTHON,
         )
     await _nobody_else(session, measured)
     seen = await target.look(session, measured, data)
@@ -104,7 +104,7 @@ async def start(
         raise UsageError(
             f"{measured} takes {seen.max_input} tokens a request, fewer than {asked_for}{profile.output_len} out",
             "make input_len or output_len smaller, or launch with a larger context-length",
-            slug="too_long",
+            slug=Slug.TOO_LONG,
         )
     run = measured.run
     now = datetime.now(UTC)
@@ -179,7 +179,7 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
             raise EagletuiError(
                 f"{measured} is being measured by {other.run_id}",
                 f"eagletui wait {other.short_id} --for exit, or eagletui stop {other.short_id}",
-                slug="busy",
+                slug=Slug.BUSY,
             )
 
 
@@ -366,18 +366,16 @@ def _how_it_ended(run: Run, progress: _Progress) -> EagletuiError | None:
         return None
     if run.stop is not None and run.stopped_by_us:
         by = f" by {run.stop_by}" if run.stop_by else ""
-        return EagletuiError(
-            f"{run.run_id} was stopped{by}", "what it had measured is stored", slug="stopped"
-        )
+        return EagletuiError(f"{run.run_id} was stopped{by}", "what it had measured is stored", slug=Slug.STOPPED)
     if progress.error is not None:
         return progress.error
     if run.exit_code is None:
         why = f": {run.why}" if run.why else ""
-        return EagletuiError(f"{run.run_id} is lost{why}", "measure again", slug="lost")
+        return EagletuiError(f"{run.run_id} is lost{why}", "measure again", slug=Slug.LOST)
     return EagletuiError(
         f"the load generator ended with exit code {run.exit_code}: {progress.last_words()}",
         f"eagletui logs {run.short_id} has all it said",
-        slug="generator_failed",
+        slug=Slug.GENERATOR_FAILED,
     )
 
 
@@ -395,7 +393,7 @@ async def collect(session: HostSession, run: Run) -> tuple[Result, ...]:
 
 def _log_path(run: Run) -> str:
     if run.log_path is None:
-        raise EagletuiError(f"{run.run_id} has no log", "measure again", slug="not_collectable")
+        raise EagletuiError(f"{run.run_id} has no log", "measure again", slug=Slug.NOT_COLLECTABLE)
     return run.log_path
 
 
@@ -474,9 +472,7 @@ async def _results(
     return results
 
 
-async def _result(
-    session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
-) -> Result:
+async def _result(session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None) -> Result:
     """The result of a run that has ended: as it is stored, else from the files on the host."""
     refereed = event.get("tool") == sglang_driver.TOOL
     kind = "record" if refereed else "rows"
@@ -497,9 +493,7 @@ async def _result(
     def make() -> Result:
         try:
             if refereed:
-                result, rows = sglang_driver.assemble(
-                    run.run_id, asked, json.loads(meta), data, json.loads(server)
-                )
+                result, rows = sglang_driver.assemble(run.run_id, asked, json.loads(meta), data, json.loads(server))
             else:
                 rows = data
                 result = assemble(run.run_id, asked, json.loads(meta), unpack(rows), json.loads(server), sha)
@@ -530,9 +524,7 @@ def _answer(run: Run, asked: Asked, event: Mapping[str, Any]) -> Result:
 
 def _damaged(run: Run, what: str) -> EagletuiError:
     return EagletuiError(
-        f"{run.run_id}: {what} cannot be read",
-        "its files are on the host; measure again",
-        slug="broken_rows",
+        f"{run.run_id}: {what} cannot be read", "its files are on the host; measure again", slug=Slug.BROKEN_ROWS
     )
 
 

@@ -12,7 +12,7 @@ import tui
 from tui.core.bench.guards import Judgement, ServerChecks, judge
 from tui.core.bench.metrics import Figures, Meta, Row, figures
 from tui.core.bench.server_args_check import asked_flags, differences
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, Slug
 from tui.core.model.measured import BenchProfile, Load, LoadPoint, MeasuredServer, Result, SpecConfig, Tool
 from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line, sanitize
@@ -23,14 +23,7 @@ _NOT_ARGUMENTS = frozenset(
 )
 # Of the same server, another value at each launch.
 _UNEVEN = frozenset(
-    [
-        "dist_init_addr",
-        "forward_pass_metrics_ipc_name",
-        "max_total_num_tokens",
-        "nccl_port",
-        "port",
-        "random_seed",
-    ]
+    ["dist_init_addr", "forward_pass_metrics_ipc_name", "max_total_num_tokens", "nccl_port", "port", "random_seed"]
 )
 
 
@@ -67,7 +60,7 @@ class Asked:
             raise EagletuiError(
                 f"{run_id} does not say what it measured: {one_line(str(error), 120)}",
                 "it was started by another version, or is no measurement",
-                slug="not_collectable",
+                slug=Slug.NOT_COLLECTABLE,
             ) from None
 
 
@@ -178,9 +171,7 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
     """The server as it resolved its arguments, what the guards ask of it, and how many GPUs it uses."""
     info = (file.get("first") or {}).get("server_info") or {}
     args = {
-        sanitize(str(name)): value
-        for name, value in info.items()
-        if value is not None and name not in _NOT_ARGUMENTS
+        sanitize(str(name)): value for name, value in info.items() if value is not None and name not in _NOT_ARGUMENTS
     }
     environment = file.get("env")
     env = {str(name): str(value) for name, value in (environment or {}).items()}
@@ -210,11 +201,7 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
 def args_sha(args: Mapping[str, object]) -> str | None:
     """Tells resolved arguments of one configuration from another's; None where there are none."""
     steady = {name: value for name, value in args.items() if name not in _UNEVEN}
-    return (
-        hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16]
-        if steady
-        else None
-    )
+    return hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16] if steady else None
 
 
 def _gpus(asked: Asked, info: Mapping[str, Any]) -> int | None:

@@ -15,7 +15,7 @@ from tui.core.bench.collect import Asked, point_of, result_id
 from tui.core.bench.guards import simulated
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, Dataset
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import BenchProfile, Guard, GuardStatus, Load, LoadPoint, Result, Tool
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.runs.control import InRunDir
@@ -49,9 +49,7 @@ def program(profile: BenchProfile, measured: Target, seen: Seen) -> bytes:
     for point in profile.points:
         for run in range(1, profile.runs + 1):
             words = _words(profile, measured, seen, point, run)
-            told = json.dumps(
-                {"concurrency": point.concurrency} if point.rate is None else {"rate": point.rate}
-            )
+            told = json.dumps({"concurrency": point.concurrency} if point.rate is None else {"rate": point.rate})
             lines.append(shlex.join(["one", point.label, told, str(run), *words]))
     lines.append("""printf '{"event":"done"}\\n'\n""")
     return "\n".join(lines).encode()
@@ -117,7 +115,7 @@ def assemble(run_id: str, asked: Asked, event: Mapping[str, Any], output: bytes)
     try:
         posted = [found.result for found in read_posted(text).records]
     except UsageError as error:
-        foreign = error.message if error.slug == "foreign_benchmark" else None
+        foreign = error.message if error.slug == Slug.FOREIGN_BENCHMARK else None
     if not posted:
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
         why = f"{foreign}, which is not read" if foreign else f"it ends with: {one_line(last, 160)}"

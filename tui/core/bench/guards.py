@@ -96,8 +96,7 @@ def judge_again(rows: Sequence[Row], meta: Meta, found: Figures, before: Judgeme
     no_graphs = graph.text if graph and graph.status is GuardStatus.NOT_APPLICABLE else None
     anew = judge(rows, meta, found, ServerChecks(no_graphs=no_graphs))
     guards = (
-        kept.get(guard.id, guard) if guard.status is GuardStatus.NOT_APPLICABLE else guard
-        for guard in anew.guards
+        kept.get(guard.id, guard) if guard.status is GuardStatus.NOT_APPLICABLE else guard for guard in anew.guards
     )
     adjusted = (said for said in before.suspicious if said.startswith(_ADJUSTED))
     return Judgement(tuple(guards), (*anew.suspicious, *adjusted))
@@ -154,9 +153,7 @@ def _tokens(found: Figures) -> Guard:
             "tokens", bool(ours), f"{ours or 0} tokens counted here, none by the server", None, TOKEN_MISMATCH
         )
     share = abs(ours - server) / server
-    text = (
-        f"{ours} tokens counted here, {server} by the server: {share:.2%} apart (limit {TOKEN_MISMATCH:.1%})"
-    )
+    text = f"{ours} tokens counted here, {server} by the server: {share:.2%} apart (limit {TOKEN_MISMATCH:.1%})"
     if share > TOKEN_MISMATCH and ours < server and not found.counts.errors:
         text += "; somebody else may be using it"
     return _guard("tokens", share > TOKEN_MISMATCH, text, share, TOKEN_MISMATCH)
@@ -196,9 +193,7 @@ def _cache(rows: Sequence[Row], meta: Meta, found: Figures) -> Guard:
         if cached is None or not prompts:
             return _missing("cache", "neither replies nor /metrics say what came from the prefix cache")
         asked = round(prompts)
-        hits = max(
-            0, round(cached) - CACHE_FREE_TOKENS * ((found.counts.ok or 0) + (found.counts.errors or 0))
-        )
+        hits = max(0, round(cached) - CACHE_FREE_TOKENS * ((found.counts.ok or 0) + (found.counts.errors or 0)))
     share = hits / asked
     text = (
         f"{share:.1%} of the prompt tokens came from the prefix cache, the first {CACHE_FREE_TOKENS} of a prompt "
@@ -289,11 +284,7 @@ def _clocks(found: Figures) -> Guard:
     if gpu is None:
         return _missing("clocks", "no GPU figures")
     slow = [reason for reason in gpu.throttle if reason in _THROTTLED]
-    text = (
-        f"the GPUs were slowed down: {', '.join(slow)}"
-        if slow
-        else "no GPU was slowed down by heat or its supply"
-    )
+    text = f"the GPUs were slowed down: {', '.join(slow)}" if slow else "no GPU was slowed down by heat or its supply"
     return _guard("clocks", bool(slow), text, ", ".join(slow) or None)
 
 
@@ -375,9 +366,7 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
     said = []
     warmup = meta.get("warmup") or {}
     if warmup.get("stable") is False:
-        said.append(
-            f"the time between chunks was not steady after {warmup.get('seconds') or 0:.0f} s of warm-up"
-        )
+        said.append(f"the time between chunks was not steady after {warmup.get('seconds') or 0:.0f} s of warm-up")
     if (meta.get("flush") or {}).get("ok") is False:
         said.append("the prefix cache could not be emptied before the run")
     if found.gpu and (told := [reason for reason in found.gpu.throttle if reason in _TOLD]):
@@ -386,9 +375,7 @@ def _suspicious(rows: Sequence[Row], meta: Meta, found: Figures, server: ServerC
         said.append("the server was not idle before and after the run")
     lag, ttft = found.client.loop_lag_max_ms if found.client else None, found.latencies.ttft
     if lag and ttft and ttft.max and lag > max(LATE_ONCE_MS, TAIL_SHARE * ttft.max):
-        said.append(
-            f"the load generator was late by {lag:.0f} ms once: a tail of the latencies may be its own"
-        )
+        said.append(f"the load generator was late by {lag:.0f} ms once: a tail of the latencies may be its own")
     if any(row["toks"] is None and row["gaps_us"] for row in rows):
         said.append(
             "the server counts tokens only at the end of a reply: in the window they are spread evenly behind the first"

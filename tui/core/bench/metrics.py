@@ -49,9 +49,7 @@ class Figures:
     slo: Held | None = None
 
 
-def figures(
-    rows: Sequence[Row], meta: Meta, *, gpus: int | None = None, limits: Limits | None = None
-) -> Figures:
+def figures(rows: Sequence[Row], meta: Meta, *, gpus: int | None = None, limits: Limits | None = None) -> Figures:
     """All figures of a run; a few hundred thousand chunks take about a second.
 
     Args:
@@ -242,11 +240,7 @@ def _meets(row: Row, meta: Meta, limits: Limits) -> bool:
     begin = row[_begin(meta)]
     later = (row["out"] or 0) - (row["k1"] or 1)
     tpot = (row["t_last"] - row["t_first"]) / later if later > 0 and row["gaps_us"] else 0.0
-    took = (
-        (row["t_first"] - begin, limits.ttft_ms),
-        (tpot, limits.tpot_ms),
-        (row["t_last"] - begin, limits.e2e_ms),
-    )
+    took = ((row["t_first"] - begin, limits.ttft_ms), (tpot, limits.tpot_ms), (row["t_last"] - begin, limits.e2e_ms))
     return all(limit is None or round(seconds * 1e3, 3) <= limit for seconds, limit in took)
 
 

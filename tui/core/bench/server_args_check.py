@@ -13,13 +13,7 @@ from tui.core.sglang.flags import FlagTable, flag_table, normalise
 from tui.core.text import one_line, read_json
 
 _SPECULATION = "speculative-algorithm"
-_SAME = {
-    "nextn": "eagle",
-    "null": "none",
-    "nsa": "dsa",
-    "compressed": "dsv4",
-    "tokenspeed_mla": "cutedsl_mla",
-}
+_SAME = {"nextn": "eagle", "null": "none", "nsa": "dsa", "compressed": "dsv4", "tokenspeed_mla": "cutedsl_mla"}
 _UNIT = {"k": 1000, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -109,8 +103,7 @@ def _same(asked: object, resolved: object) -> bool:
             return False
         # Defaults are filled in: what was given must be there.
         return isinstance(given, dict) and all(
-            key in resolved and (resolved[key] == value or isinstance(value, dict))
-            for key, value in given.items()
+            key in resolved and (resolved[key] == value or isinstance(value, dict)) for key, value in given.items()
         )
     return _text(asked) == _text(resolved)
 

@@ -18,7 +18,7 @@ from tui.core.bench.guards import Judgement, judge
 from tui.core.bench.metrics import Figures, counter, figures
 from tui.core.bench.target import Seen
 from tui.core.bench.workload import Dataset
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import Guard, GuardStatus, Result, Speculation, Tool, Window
 from tui.core.results.external.reading import COUNTS_REQUESTED, read_posted
 from tui.core.runs.control import InRunDir
@@ -66,13 +66,13 @@ def through(seen: Seen, data: Dataset, what: str, version: str | None) -> Seen:
             f"{what} is no SGLang server; through the OpenAI endpoints SGLang's benchmark counts the requested length, "
             "not what came",
             'measure it with driver = "eagletui"',
-            slug="wrong_api",
+            slug=Slug.WRONG_API,
         )
     if data.needs_chat or (data.has_ids and data.kind != "random-ids"):
         raise UsageError(
             f"SGLang's benchmark takes texts or random ids, and {data.name} holds others",
             'write {"prompt": "..."} lines, or measure with driver = "eagletui"',
-            slug="unsupported",
+            slug=Slug.UNSUPPORTED,
         )
     counts = version is not None and version_at_least(version, _COUNTS_CHAT)
     return seen if counts else replace(seen, api="generate")
@@ -89,7 +89,7 @@ def refuse_miscounting(argv: Sequence[str]) -> None:
         raise UsageError(
             f"--backend {named[-1]} counts the requested length of every reply, not what came",
             "use --backend sglang",
-            slug="wrong_api",
+            slug=Slug.WRONG_API,
         )
 
 
@@ -206,7 +206,7 @@ def agreement(label: str, ours: Sequence[Result], referee: Sequence[Result]) -> 
     theirs = [rate for result in referee if (rate := _corrected(result))]
     if not mine or not theirs:
         who = "the load generator" if not mine else "SGLang's benchmark"
-        raise UsageError(f"{who} has no rate at {label}", "see the results, measure again", slug="no_rate")
+        raise UsageError(f"{who} has no rate at {label}", "see the results, measure again", slug=Slug.NO_RATE)
     spread = max(_spread(mine), _spread(theirs))
     return Agreement(
         label=label,

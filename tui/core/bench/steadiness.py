@@ -64,11 +64,7 @@ def change(rows: Sequence[Mapping[str, Any]], window: Window) -> Change | None:
     window is as long as a reply of one user, so that slices are of different replies.
     """
     replies = [row for row in rows if not row["err"] and row["gaps_us"]]
-    within = [
-        (row["t_last"] - row["t_first"])
-        for row in replies
-        if window.begin_s <= row["t_first"] <= window.end_s
-    ]
+    within = [(row["t_last"] - row["t_first"]) for row in replies if window.begin_s <= row["t_first"] <= window.end_s]
     if not within:
         return None
     typical_s = sorted(within)[len(within) // 2]
@@ -144,9 +140,7 @@ def _largest(paces: Sequence[float], duration_s: float) -> tuple[Change, float]:
             if len(after) < 2:
                 continue
             means = fmean(before), fmean(after)
-            rest = sum((pace - means[0]) ** 2 for pace in before) + sum(
-                (pace - means[1]) ** 2 for pace in after
-            )
+            rest = sum((pace - means[0]) ** 2 for pace in before) + sum((pace - means[1]) ** 2 for pace in after)
             known = len(before) + len(after)
             t = _t(means[1] - means[0], rest, known - 2, 1 / len(before) + 1 / len(after))
             if t > best[1]:
@@ -177,9 +171,7 @@ def backlog(rows: Sequence[Mapping[str, Any]], window: Window) -> Backlog | None
     if not arrived:
         return None
     # A server that is empty at first fills for as long as a request takes, whatever the load: the first ones say how long.
-    early = sorted(
-        row["t_last"] - row["t_sched"] for row in sorted(ok, key=lambda row: row["t_sched"])[:_EARLY]
-    )
+    early = sorted(row["t_last"] - row["t_sched"] for row in sorted(ok, key=lambda row: row["t_sched"])[:_EARLY])
     filled_s = min(1.5 * early[len(early) // 2], window.duration_s / 2)
     step = (window.duration_s - filled_s) / _POINTS
     moments = [window.begin_s + filled_s + step * (i + 0.5) for i in range(_POINTS)]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tui.core.bench.server_args_check import asked_flags
 from tui.core.bench.workload import KEY_VARIABLE, Dataset
-from tui.core.errors import EagletuiError, HostError, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse
@@ -64,13 +64,9 @@ class Seen:
 def of_run(run: Run) -> Target:
     """A run as a target. Raises UsageError where it is no server, or its port is not known."""
     if run.kind != "server":
-        raise UsageError(
-            f"{run.run_id} is a {run.kind} run, not a server", "name a server", slug="unknown_run"
-        )
+        raise UsageError(f"{run.run_id} is a {run.kind} run, not a server", "name a server", slug=Slug.UNKNOWN_RUN)
     if run.port is None:
-        raise UsageError(
-            f"the port of {run.run_id} is not known", "give its address with --url", slug="unknown_run"
-        )
+        raise UsageError(f"the port of {run.run_id} is not known", "give its address with --url", slug=Slug.UNKNOWN_RUN)
     host = str(asked_flags(run.argv).get("host") or "127.0.0.1")
     if host in _LOOPBACK:
         host = "127.0.0.1"
@@ -92,7 +88,7 @@ async def of_url(session: HostSession, url: str) -> Target:
         raise UsageError(
             f"{one_line(url, 80)!r} is no address of a server",
             "write http://127.0.0.1:30000, as the host reaches it",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     target = Target(text.rstrip("/"))
     if parts.hostname in _LOOPBACK:
@@ -110,9 +106,7 @@ async def of_url(session: HostSession, url: str) -> Target:
 async def the_ready_one(session: HostSession) -> Target:
     """The one ready server of ours on a host. Raises UsageError where there is none, or several."""
     ours = [
-        run
-        for run in await session.runs()
-        if run.kind == "server" and run.active and run.state is not RunState.FOREIGN
+        run for run in await session.runs() if run.kind == "server" and run.active and run.state is not RunState.FOREIGN
     ]
     states = [await _outcome(session, run) for run in ours]
     ready = [run for run, (outcome, _) in zip(ours, states, strict=True) if outcome is Outcome.READY]
@@ -122,21 +116,19 @@ async def the_ready_one(session: HostSession) -> Target:
     if ready:
         named = ", ".join(f"{run.short_id} ({run.profile}, port {run.port})" for run in ready)
         raise UsageError(
-            f"{len(ready)} servers are ready on {host}: {named}",
-            "choose one with --run",
-            slug="ambiguous_run",
+            f"{len(ready)} servers are ready on {host}: {named}", "choose one with --run", slug=Slug.AMBIGUOUS_RUN
         )
     if ours:
         run, (outcome, phase) = ours[0], states[0]
         raise EagletuiError(
             f"no server of ours is ready on {host}: {run.run_id} is {outcome}, in {phase}",
             f"eagletui wait {run.short_id}",
-            slug="not_ready",
+            slug=Slug.NOT_READY,
         )
     raise UsageError(
         f"no server of ours runs on {host}",
         "eagletui launch NAME --wait starts one; --url measures one that others started",
-        slug="unknown_run",
+        slug=Slug.UNKNOWN_RUN,
     )
 
 
@@ -167,7 +159,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
             raise EagletuiError(
                 f"{target.run.run_id} is not ready: {outcome}, in {phase}",
                 f"eagletui wait {target.run.short_id}",
-                slug="not_ready",
+                slug=Slug.NOT_READY,
             )
     server = _Server(session, target, await _api_key(session, target))
     info = await server.document("/server_info", "/get_server_info")
@@ -180,7 +172,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         raise UsageError(
             f"{target} is no SGLang server: it takes no token ids",
             'measure it with dataset = "prompts"',
-            slug="no_endpoint",
+            slug=Slug.NO_ENDPOINT,
         )
     path = _text(info.get("model_path"))
     return Seen(
@@ -219,18 +211,18 @@ class _Server:
                 timeout_s=timeout_s,
             )
         except HostError as error:
-            if error.slug != "refused":
+            if error.slug != Slug.REFUSED:
                 raise
             raise EagletuiError(
                 f"nothing answers at {self._target.url} on {self._session.entry.name}",
                 "is the server up, and on this port?",
-                slug="unreachable",
+                slug=Slug.UNREACHABLE,
             ) from None
         if answer.status == 401:
             raise EagletuiError(
                 f"{self._target} wants an API key" + (", and not this one" if self.key else ""),
                 f"set {KEY_VARIABLE} to it",
-                slug="unauthorized",
+                slug=Slug.UNAUTHORIZED,
             )
         return answer
 
@@ -274,7 +266,7 @@ class _Server:
         raise EagletuiError(
             f"{self._target} does not generate: {said}",
             "send such a request by hand, and read its log",
-            slug="not_generating",
+            slug=Slug.NOT_GENERATING,
         )
 
 
@@ -299,9 +291,7 @@ def _words(body: bytes) -> str:
     except ValueError:
         return one_line(text, 160)
     while isinstance(document, dict):
-        document = next(
-            (document[k] for k in ("error", "message", "detail") if document.get(k)), str(document)
-        )
+        document = next((document[k] for k in ("error", "message", "detail") if document.get(k)), str(document))
     return one_line(str(document), 160)
 
 
@@ -342,9 +332,7 @@ async def _vocab_size(session: HostSession, model: str | None) -> int | None:
     if not isinstance(config, dict):
         return None
     inner = config.get("text_config")
-    return _whole(config.get("vocab_size")) or (
-        _whole(inner.get("vocab_size")) if isinstance(inner, dict) else None
-    )
+    return _whole(config.get("vocab_size")) or (_whole(inner.get("vocab_size")) if isinstance(inner, dict) else None)
 
 
 def _first_model(models: dict[str, Any]) -> str | None:

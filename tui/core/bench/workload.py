@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.bench.guards import WINDOW_REPLIES, WINDOW_TOKENS
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import BenchProfile, LoadPoint
 from tui.core.text import one_line
 
@@ -83,20 +83,20 @@ def read_jsonl(path: Path) -> Dataset:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"{one_line(str(path), 200)}: {error.strerror}", "name a readable file", slug="unknown_file"
+            f"{one_line(str(path), 200)}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE
         ) from None
     if len(data) > _MAX_DATASET_BYTES:
         raise UsageError(
             f"{one_line(str(path), 200)} has {len(data)} bytes; at most {_MAX_DATASET_BYTES} are sent",
             "take fewer lines: they go round",
-            slug="bad_dataset",
+            slug=Slug.BAD_DATASET,
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = data.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"{one_line(str(path), 200)}: line {at} is not UTF-8", "save it as UTF-8", slug="bad_dataset"
+            f"{one_line(str(path), 200)}: line {at} is not UTF-8", "save it as UTF-8", slug=Slug.BAD_DATASET
         ) from None
     items: list[Mapping[str, Any]] = []
     wrong: list[str] = []
@@ -118,7 +118,7 @@ def read_jsonl(path: Path) -> Dataset:
         raise UsageError(
             f"{one_line(str(path), 200)}: {'; '.join(wrong[:_MAX_ERRORS])}{more}",
             'a line is {"prompt": "..."}, {"messages": [{"role": "user", "content": "..."}]} or {"input_ids": [1, 2]}',
-            slug="bad_dataset",
+            slug=Slug.BAD_DATASET,
         )
     return Dataset("jsonl", one_line(path.name, 100), hashlib.sha256(data).hexdigest(), tuple(items))
 

@@ -34,16 +34,7 @@ from tui.core.verdicts.sentences import count, load_words, sets_words
 _LAUNCHES = 3  # of level L2, as for a verdict
 _FORMULA = ("=", "+", "-", "@")
 _NONE = "–"
-_ENTITIES = {
-    "<": "&lt;",
-    ">": "&gt;",
-    "&": "&amp;",
-    "|": "\\|",
-    "`": "'",
-    "@": "&#64;",
-    "[": "\\[",
-    "*": "\\*",
-}
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": "&#64;", "[": "\\[", "*": "\\*"}
 
 
 @dataclass(frozen=True)
@@ -98,9 +89,7 @@ def _safe(text: str) -> str:
 
 def jsonl(results: Iterable[Result]) -> str:
     """Whole records, one a line: `eagletui results import` reads them."""
-    return "".join(
-        json.dumps(to_json(without_secrets(result)), ensure_ascii=False) + "\n" for result in results
-    )
+    return "".join(json.dumps(to_json(without_secrets(result)), ensure_ascii=False) + "\n" for result in results)
 
 
 # CSV ------------------------------------------------------------------------------------------------------------------

@@ -84,11 +84,7 @@ def newest(host: str) -> ExperimentState | None:
     latest = max(experiments, key=lambda record: record.started_at or "", default=None)
     if latest is not None and any(cell.result_ids for cell in latest.cells):
         ended = latest.ended_at or latest.started_at or ""
-        if (
-            not stored
-            or when(stored[0].results[-1].started_at) <= when(ended)
-            or stored[0].results[-1].experiment
-        ):
+        if not stored or when(stored[0].results[-1].started_at) <= when(ended) or stored[0].results[-1].experiment:
             return stored_state(latest)
     if not stored:
         return None
@@ -132,9 +128,7 @@ def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
 
 def _bench(results: Sequence[Result]) -> BenchProfile:
     """The bench as its results show it; of a search, its answer is what is asked for."""
-    points = sorted(
-        {result.point for result in results}, key=lambda at: (at.concurrency or 0, at.rate or 0.0)
-    )
+    points = sorted({result.point for result in results}, key=lambda at: (at.concurrency or 0, at.rate or 0.0))
     searches = [result.capacity.search for result in results if result.capacity is not None]
     if searches:
         points = [point for point in points if point.search is not None]
@@ -153,8 +147,7 @@ def _bench(results: Sequence[Result]) -> BenchProfile:
 
 def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]:
     sides = {
-        arm.letter: Side(arm.letter, arm.letter, tuple(r for r in arm.results if r.point == point))
-        for arm in arms
+        arm.letter: Side(arm.letter, arm.letter, tuple(r for r in arm.results if r.point == point)) for arm in arms
     }
     base = sides[arms[0].letter]
     others = [sides[arm.letter] for arm in arms[1:] if sides[arm.letter].results]
@@ -194,7 +187,5 @@ def baselines(host: str) -> tuple[Baseline, ...]:
                 rate = math.exp(statistics.fmean(launch.datum for launch in runs))
                 repeated = len(runs[0].values) > 1 or len(runs) > 1
                 level = "L2" if len(runs) >= 3 else "L1" if repeated else "L0"
-                found.append(
-                    Baseline(one.profile, one.results[-1].server.model, point.concurrency, rate, level)
-                )
+                found.append(Baseline(one.profile, one.results[-1].server.model, point.concurrency, rate, level))
     return tuple(found)

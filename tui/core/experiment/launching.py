@@ -80,9 +80,7 @@ async def start(
     """
     for attempt in range(_BUSY_TRIES):
         try:
-            return await patiently(
-                session.transport, lambda: _start_once(session, profile, sets, run_id, tell), tell
-            )
+            return await patiently(session.transport, lambda: _start_once(session, profile, sets, run_id, tell), tell)
         except PreflightFailed as refused:
             raise LaunchFailed(Failure("preflight", refused.message)) from None
         except RunBusy as busy:
@@ -138,9 +136,7 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
                     break
             elif left_s <= 0 and not is_over(state.run):
                 phase = state.phase.replace("_", " ")
-                raise LaunchFailed(
-                    Failure("timeout", f"not ready after {timeout_s:g} s, in {phase}", str(state.phase))
-                )
+                raise LaunchFailed(Failure("timeout", f"not ready after {timeout_s:g} s, in {phase}", str(state.phase)))
     raise LaunchFailed(failure_of(last))
 
 
@@ -171,17 +167,9 @@ async def died(session: HostSession, run: Run, tell: Tell, patience_s: float = 0
             last = update.state
             if last.stale:
                 tell(f"waiting for the link to {session.entry.name}")
-            elif (
-                update.settled
-                and last.outcome in (Outcome.READY, Outcome.STARTING)
-                and loop.time() >= deadline
-            ):
+            elif update.settled and last.outcome in (Outcome.READY, Outcome.STARTING) and loop.time() >= deadline:
                 return None
-            elif (
-                last.outcome is Outcome.CRASHED
-                and not is_over(last.run)
-                and loop.time() > deadline + _EXIT_FOLLOWS_S
-            ):
+            elif last.outcome is Outcome.CRASHED and not is_over(last.run) and loop.time() > deadline + _EXIT_FOLLOWS_S:
                 break
     return failure_of(last)
 

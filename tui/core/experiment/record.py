@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tui.core.config import data_dir, private_dir, write_whole
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.schedule import schedule
 from tui.core.model.measured import ArmStatus, BenchProfile, ExperimentProfile, Verdict
 from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
@@ -165,9 +165,7 @@ def read(experiment_id: str) -> ExperimentRecord | None:
 def read_all() -> list[ExperimentRecord]:
     """All experiments of this machine that can be read, newest first."""
     try:
-        paths = [
-            path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."
-        ]
+        paths = [path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
     except OSError:
         return []
     found = [record for path in paths if (record := _read(path))]
@@ -197,7 +195,7 @@ def only_one(host: str) -> Iterator[None]:
             raise EagletuiError(
                 f"an experiment runs on {host} already" + (f" (PID {who} here)" if who else ""),
                 "wait for its end, or stop it there",
-                slug="busy",
+                slug=Slug.BUSY,
             ) from None
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

@@ -16,29 +16,15 @@ from datetime import UTC, datetime
 from tui.core.bench import bench_run, target
 from tui.core.bench.collect import Asked
 from tui.core.bench.workload import dataset_of
-from tui.core.errors import EagletuiError, HostError, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
-from tui.core.experiment.state import (
-    Timing,
-    UnderWay,
-    knocked_out,
-    launch_length_s,
-    results_of,
-    state_of,
-)
+from tui.core.experiment.state import Timing, UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
-from tui.core.model.measured import (
-    ArmState,
-    ArmStatus,
-    BenchProfile,
-    ExperimentProfile,
-    ExperimentState,
-    Result,
-)
+from tui.core.model.measured import ArmState, ArmStatus, BenchProfile, ExperimentProfile, ExperimentState, Result
 from tui.core.profiles.profiles import LaunchProfile, public_sets
 from tui.core.results import store
 from tui.core.runs import control as runs
@@ -71,7 +57,7 @@ def begin(
         raise UsageError(
             f"{bench.name} measures with driver {bench.driver}; an experiment with eagletui's own",
             'set driver = "eagletui" in it',
-            slug="wrong_driver",
+            slug=Slug.WRONG_DRIVER,
         )
     dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
@@ -83,18 +69,13 @@ def begin(
         bench=bench,
         seed=seed,
         cells=experiment_record.all_rounds(profile.pairs, letters, seed),
-        configurations={
-            letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()
-        },
+        configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
     )
 
 
 def take_up(
-    record: ExperimentRecord,
-    profile: ExperimentProfile,
-    bench: BenchProfile,
-    launches: Mapping[str, LaunchProfile],
+    record: ExperimentRecord, profile: ExperimentProfile, bench: BenchProfile, launches: Mapping[str, LaunchProfile]
 ) -> ExperimentRecord:
     """The record of an unfinished experiment, ready to go on; budget and margin are as the profile has them now.
 
@@ -113,7 +94,7 @@ def take_up(
         raise UsageError(
             f"{profile.name} was begun at {record.started_at}, and has changed since: {', '.join(changed)}",
             "begin it anew without --resume",
-            slug="changed",
+            slug=Slug.CHANGED,
         )
     budget = replace(record.profile, budget_h=profile.budget_h, margin=profile.margin)
     return replace(record, profile=budget, outcome="running", ended_at=None, message=None)
@@ -151,9 +132,7 @@ class ExperimentRunner:
         self._sets = {arm.letter: dict(arm.sets) for arm in profile.arms}
         self._launches = dict(launches)
         self._results = {
-            result.result_id: result
-            for result in store.read_all()
-            if result.experiment == record.experiment_id
+            result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
         }
         self._timing = Timing(
             {
@@ -228,7 +207,7 @@ class ExperimentRunner:
                 f"{self.record.name} looks at {', '.join(map(str, self.record.profile.looks))} pairs; more would not be "
                 "the test that was planned",
                 "begin a new one",
-                slug="looks",
+                slug=Slug.LOOKS,
             )
         record = self.record
         for _ in range(count):
@@ -240,12 +219,7 @@ class ExperimentRunner:
     def state(self) -> ExperimentState:
         """As it stands."""
         return state_of(
-            self.record,
-            self._results,
-            self._now,
-            self._timing,
-            paused=not self._going.is_set(),
-            message=self._message,
+            self.record, self._results, self._now, self._timing, paused=not self._going.is_set(), message=self._message
         )
 
     def results(self) -> tuple[Result, ...]:
@@ -478,7 +452,7 @@ class ExperimentRunner:
                 return await patiently(self._session.transport, start, self._tell)
             except EagletuiError as error:
                 last = look + 1 == _LOOKS
-                if error.slug != "not_ready" or last or await launching.died(self._session, run, self._tell):
+                if error.slug != Slug.NOT_READY or last or await launching.died(self._session, run, self._tell):
                     raise
                 self._tell(error.message)
         raise AssertionError("unreachable")
@@ -490,7 +464,7 @@ class ExperimentRunner:
 
     async def _why(self, run: Run, error: EagletuiError) -> Failure:
         """Why a measurement failed: the server's own end says more than its client's view of it."""
-        patience_s = _DEATH_S if error.slug in ("server_lost", "unreachable") else 0.0
+        patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
         death = await launching.died(self._session, run, self._tell, patience_s)
         return death or Failure(error.slug, error.message, advice=(error.hint,) if error.hint else ())
 

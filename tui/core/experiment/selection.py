@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import side_of_arm
@@ -57,7 +57,7 @@ def _of_arm(
         raise UsageError(
             f"{one_line(record.name, 60)} has no arm {one_line(letter, 20)}",
             f"it has {', '.join(letters)}",
-            slug="unknown_result",
+            slug=Slug.UNKNOWN_RESULT,
         )
     own = tuple(result for result in results if result.experiment == record.experiment_id)
     return side_of_arm(record, letter, own, name, ref)
@@ -68,15 +68,13 @@ def _record(experiment: str, host: str | None) -> ExperimentRecord | None:
     if found := experiment_record.read(experiment):
         return found
     named = [
-        record
-        for record in experiment_record.read_all()
-        if record.name == experiment and host in (None, record.host)
+        record for record in experiment_record.read_all() if record.name == experiment and host in (None, record.host)
     ]
     hosts = sorted({record.host for record in named})
     if len(hosts) > 1:
         raise UsageError(
             f"{one_line(experiment, 60)} was run on {', '.join(one_line(one, 60) for one in hosts)}",
             "choose with --host",
-            slug="ambiguous_host",
+            slug=Slug.AMBIGUOUS_HOST,
         )
     return named[0] if named else None

@@ -30,9 +30,7 @@ _MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
 _DECIDED = (VerdictKind.FASTER, VerdictKind.SLOWER, VerdictKind.EQUIVALENT)
 
 
-def verdicts_of(
-    record: ExperimentRecord, results: Mapping[str, Result], *, over: bool = False
-) -> tuple[Verdict, ...]:
+def verdicts_of(record: ExperimentRecord, results: Mapping[str, Result], *, over: bool = False) -> tuple[Verdict, ...]:
     """Each arm against the one it is compared with, at each load; sides are named by their letters.
 
     Args:
@@ -76,9 +74,7 @@ def stored_state(record: ExperimentRecord) -> ExperimentState:
 
     Its verdicts are those of the results as they are now: some may have been found not to count since.
     """
-    results = {
-        result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
-    }
+    results = {result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id}
     record = replace(record, verdicts=verdicts_of(record, results))
     return state_of(record, results, finished=True)
 
@@ -94,11 +90,7 @@ def measured(record: ExperimentRecord, results: Mapping[str, Result]) -> tuple[R
 
 
 def side_of_arm(
-    record: ExperimentRecord,
-    letter: str,
-    results: Iterable[Result],
-    name: str | None = None,
-    ref: str | None = None,
+    record: ExperimentRecord, letter: str, results: Iterable[Result], name: str | None = None, ref: str | None = None
 ) -> Side:
     """An arm as a side of a comparison, named by its letter unless told otherwise; of these results its own."""
     arm = next(arm for arm in record.profile.arms if arm.letter == letter)
@@ -107,12 +99,7 @@ def side_of_arm(
 
 
 def plan_of(
-    record: ExperimentRecord,
-    letters: tuple[str, str],
-    results: Iterable[Result],
-    chosen: Metric,
-    *,
-    over: bool,
+    record: ExperimentRecord, letters: tuple[str, str], results: Iterable[Result], chosen: Metric, *, over: bool
 ) -> Plan:
     """What a comparison of two arms has to wait for.
 
@@ -124,9 +111,7 @@ def plan_of(
     pairs = record.profile.pairs
     if over:
         counting = {(run.arm, launch.pair) for launch in launches(results, chosen) for run in launch.results}
-        complete = sum(
-            {(letter, pair) for letter in letters} <= counting for pair in range(1, record.pairs + 1)
-        )
+        complete = sum({(letter, pair) for letter in letters} <= counting for pair in range(1, record.pairs + 1))
         pairs = min(pairs, complete or pairs)
     return Plan(pairs, record.profile.looks)
 
@@ -168,10 +153,7 @@ def look_decides(record: ExperimentRecord) -> bool:
     if at not in record.profile.looks[:-1]:
         return False
     out = {arm.letter for arm in record.profile.arms if knocked_out(record, arm.letter)}
-    return all(
-        verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref})
-        for verdict in record.verdicts
-    )
+    return all(verdict.verdict in _DECIDED or bool(out & {verdict.a.ref, verdict.b.ref}) for verdict in record.verdicts)
 
 
 def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
@@ -179,9 +161,7 @@ def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
     results = tuple(results)
     for point in bench.points:
         here = [result for result in results if result.point == point]
-        failed = [
-            {guard.id for guard in result.guards if guard.status is GuardStatus.FAILED} for result in here
-        ]
+        failed = [{guard.id for guard in result.guards if guard.status is GuardStatus.FAILED} for result in here]
         if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
             return True
     return False

@@ -7,15 +7,7 @@ from dataclasses import dataclass, field
 
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.model.measured import (
-    ArmState,
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentState,
-    LiveRun,
-    Result,
-)
+from tui.core.model.measured import ArmState, ArmStatus, BenchProfile, ExperimentArm, ExperimentState, LiveRun, Result
 from tui.core.server.launch_records import PhaseHistory
 
 STOP_S = 10.0  # a stop takes about that long, memory and all
@@ -76,10 +68,7 @@ def state_of(
 
 
 def _arm(
-    record: ExperimentRecord,
-    arm: ExperimentArm,
-    results: Mapping[str, Result],
-    under_way: UnderWay | None,
+    record: ExperimentRecord, arm: ExperimentArm, results: Mapping[str, Result], under_way: UnderWay | None
 ) -> ArmState:
     cells = [cell for cell in record.cells if cell.arm == arm.letter]
     measured = [cell for cell in cells if cell.status is ArmStatus.MEASURED]

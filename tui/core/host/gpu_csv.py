@@ -56,23 +56,11 @@ _IDENTITY = ("uuid", "bus_id", "index")
 
 _HEADER_CELL = re.compile(r"([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?:\s*\[([^\]]*)\])?$")
 _FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/]{0,5})$")
-_MARKER = re.compile(
-    r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unknown Error|GPU is lost|GPU requires reset", re.I
-)
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?$"
-)
+_MARKER = re.compile(r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unknown Error|GPU is lost|GPU requires reset", re.I)
+_TIMESTAMP = re.compile(r"([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?$")
 _BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$")
 _SHAPES = {"timestamp": _TIMESTAMP, "bus_id": _BUS_ID}
-_IN_MIB = {
-    "B": 1 / (1 << 20),
-    "KIB": 1 / 1024,
-    "KB": 1 / 1024,
-    "MIB": 1.0,
-    "MB": 1.0,
-    "GIB": 1024.0,
-    "GB": 1024.0,
-}
+_IN_MIB = {"B": 1 / (1 << 20), "KIB": 1 / 1024, "KB": 1 / 1024, "MIB": 1.0, "MB": 1.0, "GIB": 1024.0, "GB": 1024.0}
 
 # Bits of the mask of active clock event reasons (nvml.h); bit 0, idle, is no throttling and is left out.
 _THROTTLE = {
@@ -113,16 +101,8 @@ _SENTENCES = tuple(
         ),
     )
 )
-_EXIT_CODES = {
-    2: "bad_query",
-    6: "no_devices",
-    15: "gpu_lost",
-    18: "driver_mismatch",
-    127: "nvidia_smi_missing",
-}
-_HANDLE = re.compile(
-    r"device handle for GPU ?\S*?((?:[0-9A-Fa-f]{3,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])"
-)
+_EXIT_CODES = {2: "bad_query", 6: "no_devices", 15: "gpu_lost", 18: "driver_mismatch", 127: "nvidia_smi_missing"}
+_HANDLE = re.compile(r"device handle for GPU ?\S*?((?:[0-9A-Fa-f]{3,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
 
 
 def smi_text(data: bytes) -> str:
@@ -252,9 +232,7 @@ class SmiColumns:
         return self._build(numbers, words, health, unsupported)
 
     @staticmethod
-    def _build(
-        numbers: dict[str, float], words: dict[str, str], health: set[str], unsupported: bool
-    ) -> SmiRow:
+    def _build(numbers: dict[str, float], words: dict[str, str], health: set[str], unsupported: bool) -> SmiRow:
         def whole(key: str) -> int | None:
             return int(numbers[key]) if key in numbers else None
 

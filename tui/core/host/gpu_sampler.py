@@ -251,10 +251,7 @@ async def _generation(
         if field_name and field_name not in state.refused:
             state.refused += (field_name,)
         elif not samples and not feed.named:
-            detail = (
-                one_line(stream.stderr_tail().decode("utf-8", "replace"))
-                or "the sampler ended without a word"
-            )
+            detail = one_line(stream.stderr_tail().decode("utf-8", "replace")) or "the sampler ended without a word"
             yield GpuSample(time.time(), (), state.source, "unreadable", detail)
 
 
@@ -419,9 +416,7 @@ class _SmiFeed:
         if kind == "F":
             self._columns = SmiColumns(rest.split(","))
         elif kind == "M":
-            values = [
-                float(word) if re.fullmatch("[0-9]{1,15}", word) else None for word in (*rest.split(), "", "")
-            ]
+            values = [float(word) if re.fullmatch("[0-9]{1,15}", word) else None for word in (*rest.split(), "", "")]
             self._host_memory = (values[0], values[1])
         elif kind == "P":
             self._process(rest)
@@ -449,9 +444,7 @@ class _SmiFeed:
             done = self._frame()
         if row.memory_unsupported and self._host_memory[0]:
             used, total = _host_memory(*self._host_memory, 1024)
-            row = replace(
-                row, gpu=replace(row.gpu, memory_used_mib=used, memory_total_mib=total, unified_memory=True)
-            )
+            row = replace(row, gpu=replace(row.gpu, memory_used_mib=used, memory_total_mib=total, unified_memory=True))
         self._rows.append(row)
         if len(self._rows) + len(self._failed) >= (row.count or math.inf):
             done = self._frame()
@@ -470,21 +463,12 @@ class _SmiFeed:
             gpus.append(replace(gpu, processes=self._held(gpu.uuid)))
             for index, name, uuid in self._instances:
                 if gpu.mig_mode and index == gpu.index:
-                    gpus.append(
-                        Gpu(
-                            index, uuid, name, mig_mode=True, parent_uuid=gpu.uuid, processes=self._held(uuid)
-                        )
-                    )
+                    gpus.append(Gpu(index, uuid, name, mig_mode=True, parent_uuid=gpu.uuid, processes=self._held(uuid)))
         for bus_id, health in self._failed.items():
             if not any(same_bus(bus_id, gpu.bus_id) for gpu in gpus):
                 was = next((gpu for known, gpu in self._known.items() if same_bus(known, bus_id)), None)
                 gpus.append(
-                    Gpu(
-                        was.index if was else None,
-                        was.uuid if was else None,
-                        was.name if was else None,
-                        bus_id,
-                    )
+                    Gpu(was.index if was else None, was.uuid if was else None, was.name if was else None, bus_id)
                 )
                 gpus[-1] = replace(gpus[-1], health=health)
         self._rows, self._failed, self._sentences = [], {}, []
@@ -523,9 +507,7 @@ class _SmiFeed:
             return self._frame()
         slug, detail = error_of(self._sentences, exit_code)
         if slug == "bad_query":
-            found = re.search(
-                r'"([a-z_.]+)"', " ".join(line for line in self._sentences if sentence_slug(line))
-            )
+            found = re.search(r'"([a-z_.]+)"', " ".join(line for line in self._sentences if sentence_slug(line)))
             if found and self._columns and found.group(1) in self._columns.names:
                 self.refused_field = found.group(1)
                 return None
@@ -557,9 +539,7 @@ def _kib_s(value: object) -> float | None:
     return None if number is None else number / 1024
 
 
-def _host_memory(
-    total: float | None, available: float | None, per_mib: int
-) -> tuple[float | None, float | None]:
+def _host_memory(total: float | None, available: float | None, per_mib: int) -> tuple[float | None, float | None]:
     """Used and total MiB of a host that shares its memory with the GPU; used is what is not available."""
     if total is None:
         return None, None

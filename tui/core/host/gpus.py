@@ -29,9 +29,7 @@ class Gpu:
     uuid: str | None
     name: str | None
     bus_id: str | None = None
-    memory_used_mib: float | None = (
-        None  # allocated + reserved; read from a file: memory.used as it stands there
-    )
+    memory_used_mib: float | None = None  # allocated + reserved; read from a file: memory.used as it stands there
     memory_total_mib: float | None = None
     utilization_pct: float | None = None
     power_w: float | None = None
@@ -96,18 +94,12 @@ _ERRORS = {
         "the NVIDIA driver in the kernel and its libraries differ in version",
         "reboot the host, or unload and reload the nvidia kernel modules",
     ),
-    "no_devices": (
-        "no NVIDIA GPU was found",
-        "check `lspci | grep -i nvidia`, and that the container got --gpus",
-    ),
+    "no_devices": ("no NVIDIA GPU was found", "check `lspci | grep -i nvidia`, and that the container got --gpus"),
     "nvidia_smi_missing": (
         "nvidia-smi is not installed, and this Python cannot load NVML",
         "install the NVIDIA driver, or set python in the host's entry to one that has nvidia-ml-py",
     ),
-    "bad_query": (
-        "nvidia-smi does not know a field or an option of the query",
-        "remove that field from the query",
-    ),
+    "bad_query": ("nvidia-smi does not know a field or an option of the query", "remove that field from the query"),
     "gpu_lost": (
         "a GPU has fallen off the bus",
         "reboot the host; where it comes back, check `dmesg | grep Xid`, power and riser",
@@ -174,10 +166,7 @@ def _gpu_json(gpu: Gpu) -> dict[str, object]:
         "unified_memory": gpu.unified_memory,
         "processes": None
         if gpu.processes is None
-        else [
-            {"pid": p.pid, "user": p.user, "name": p.name, "mem_used_mib": p.memory_used_mib}
-            for p in gpu.processes
-        ],
+        else [{"pid": p.pid, "user": p.user, "name": p.name, "mem_used_mib": p.memory_used_mib} for p in gpu.processes],
     }
 
 
@@ -189,8 +178,7 @@ def gpu_table(sample: GpuSample) -> str:
     left = (1, len(head) - 1)  # words to the left, figures to the right
     lines = [
         "  ".join(
-            cell.ljust(w) if i in left else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]
@@ -198,13 +186,9 @@ def gpu_table(sample: GpuSample) -> str:
         where = "–" if gpu.index is None else str(gpu.index)
         for process in gpu.processes or ():
             memory = "–" if process.memory_used_mib is None else f"{process.memory_used_mib / 1024:.1f} GiB"
-            lines.append(
-                f"gpu {where}: {process.user or '–'}  pid {process.pid}  {memory}  {process.name or '–'}"
-            )
+            lines.append(f"gpu {where}: {process.user or '–'}  pid {process.pid}  {memory}  {process.name or '–'}")
     if sample.stalled_s is not None:
-        lines.append(
-            f"the driver has not answered for {sample.stalled_s:.0f} s; these are the last known figures"
-        )
+        lines.append(f"the driver has not answered for {sample.stalled_s:.0f} s; these are the last known figures")
     return "\n".join(line.rstrip() for line in lines)
 
 

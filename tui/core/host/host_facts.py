@@ -119,11 +119,7 @@ def _with_python(
         elif status == "124":
             error = f"{one_line(asked, 120)} did not answer within 20 s"
         else:
-            said = (
-                one_line(words[-1], 160).removeprefix(f"{asked}: ")
-                if words
-                else f"ended with status {status}"
-            )
+            said = one_line(words[-1], 160).removeprefix(f"{asked}: ") if words else f"ended with status {status}"
             error = f"{one_line(asked, 120)}: {said}"
         return replace(facts, python_error=error)
     version = _word(found.get("version"))

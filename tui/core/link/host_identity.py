@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.core.errors import HostError
+from tui.core.errors import HostError, Slug
 from tui.core.link import known_hosts
 from tui.core.link.known_hosts import HostKeys, KnownKey, Verdict, fingerprint
 from tui.core.link.ssh_target import SshTarget
@@ -32,7 +32,7 @@ class OfferedKey:
 def _key_from_text(text: str, where: str) -> KnownKey:
     parsed = known_hosts.parse_line(f"pinned {text}")
     if parsed is None:
-        raise HostError(f"{where}: the pinned host key cannot be read", slug="ssh_config")
+        raise HostError(f"{where}: the pinned host key cannot be read", slug=Slug.SSH_CONFIG)
     return KnownKey(Path(where), 0, "", parsed[2], parsed[3])
 
 
@@ -54,10 +54,7 @@ class HostCheck:
             key = _key_from_text(target.pinned_host_key, target.label)
             return cls(target, HostKeys(known_hosts.host_name(target.address, target.port), (key,)))
         keys = known_hosts.lookup(
-            (*target.known_hosts, *target.system_known_hosts),
-            target.address,
-            target.port,
-            alias=target.host_key_alias,
+            (*target.known_hosts, *target.system_known_hosts), target.address, target.port, alias=target.host_key_alias
         )
         return cls(target, keys, accepted)
 
@@ -99,14 +96,14 @@ class HostCheck:
             return HostError(
                 f"{who}: the host key is not known ({self.offered.key_type} {self.offered.fingerprint})",
                 "compare the fingerprint with one from a trusted source, then connect again and accept it",
-                slug="host_key_unknown",
+                slug=Slug.HOST_KEY_UNKNOWN,
             )
         if self.verdict is Verdict.REVOKED:
             assert self.line is not None
             return HostError(
                 f"{who}: the host shows a revoked key ({self.offered.fingerprint}, revoked in {self.line.where})",
                 "do not connect; ask whoever runs the host",
-                slug="host_key_revoked",
+                slug=Slug.HOST_KEY_REVOKED,
             )
         if self.line is None:  # the accepted key and the next one differ
             assert self.accepted is not None
@@ -123,9 +120,7 @@ class HostCheck:
             )
         pinned = self.target.pinned_host_key is not None
         remedy = (
-            None
-            if pinned
-            else f"ssh-keygen -f {shlex.quote(str(self.line.path))} -R {shlex.quote(self.keys.name)}"
+            None if pinned else f"ssh-keygen -f {shlex.quote(str(self.line.path))} -R {shlex.quote(self.keys.name)}"
         )
         return HostKeyChanged(
             f"{who}: the host key has changed: {self.offered.key_type} {self.offered.fingerprint} is shown,"
@@ -146,11 +141,7 @@ class HostCheck:
         path = self.target.known_hosts[0]
         try:
             known_hosts.append(
-                path,
-                self.keys.name,
-                self.accepted.key_type,
-                self.accepted.blob,
-                hashed=self.target.hash_known_hosts,
+                path, self.keys.name, self.accepted.key_type, self.accepted.blob, hashed=self.target.hash_known_hosts
             )
         except OSError as error:
             return f"the host key could not be saved in {path}: {error.strerror or error}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import h11
 
-from tui.core.errors import HostError, TimedOut
+from tui.core.errors import HostError, Slug, TimedOut
 from tui.core.link.transport import Connection, HttpResponse, Transport
 from tui.core.text import one_line
 
@@ -22,7 +22,7 @@ def _bad(transport: Transport, where: str, error: object) -> HostError:
     return HostError(
         f"{transport.host}: {where} does not answer in HTTP: {one_line(str(error), 120)}",
         "does another program listen on this port?",
-        slug="bad_http",
+        slug=Slug.BAD_HTTP,
     )
 
 
@@ -93,8 +93,7 @@ def _headers(response: h11.Response) -> dict[str, str]:
 
 def _too_late(transport: Transport, where: str, seconds: float) -> TimedOut:
     return TimedOut(
-        f"{transport.host}: {where} gave no answer within {seconds:g} s",
-        "is the server busy, or does it hang?",
+        f"{transport.host}: {where} gave no answer within {seconds:g} s", "is the server busy, or does it hang?"
     )
 
 
@@ -134,7 +133,7 @@ async def request(
                     raise HostError(
                         f"{transport.host}: {where}{path} answers with more than {max_body_bytes >> 10} KiB",
                         "is this the right server?",
-                        slug="too_much_output",
+                        slug=Slug.TOO_MUCH_OUTPUT,
                     )
     except TimeoutError:
         raise _too_late(transport, where, timeout_s) from None

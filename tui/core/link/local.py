@@ -7,17 +7,9 @@ import signal
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.errors import HostError, LinkLost, Slug, TimedOut
 from tui.core.link.processes import Child
-from tui.core.link.scripts import (
-    COMMAND,
-    ScriptStream,
-    end,
-    put_script,
-    raise_for_put,
-    run_script,
-    shell_path,
-)
+from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
 from tui.core.link.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
 
 
@@ -72,14 +64,14 @@ class _SocketConnection:
         try:
             return await self._reader.read(max_bytes)
         except OSError as error:
-            raise HostError(f"{self._what}: {error.strerror or error}", slug="refused") from None
+            raise HostError(f"{self._what}: {error.strerror or error}", slug=Slug.REFUSED) from None
 
     async def write(self, data: bytes) -> None:
         try:
             self._writer.write(data)
             await self._writer.drain()
         except OSError as error:
-            raise HostError(f"{self._what}: {error.strerror or error}", slug="refused") from None
+            raise HostError(f"{self._what}: {error.strerror or error}", slug=Slug.REFUSED) from None
 
     async def close(self) -> None:
         self._writer.close()
@@ -111,7 +103,7 @@ class LocalTransport:
             child = await Child.start(*COMMAND.split(), env=self._env)
         except OSError as error:
             raise HostError(
-                f"{self.host}: /bin/sh cannot be started: {error.strerror}", slug="unsupported_host"
+                f"{self.host}: /bin/sh cannot be started: {error.strerror}", slug=Slug.UNSUPPORTED_HOST
             ) from None
         channel = _ProcessChannel(child)
         try:
@@ -131,13 +123,10 @@ class LocalTransport:
                 return await run_script(channel, script, host=self.host, max_output_bytes=limit, data=data)
         except TimeoutError:
             raise TimedOut(
-                f"{self.host}: a command gave no result within {timeout_s:g} s",
-                "try again, or look at the machine",
+                f"{self.host}: a command gave no result within {timeout_s:g} s", "try again, or look at the machine"
             ) from None
 
-    async def run(
-        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
-    ) -> Completed:
+    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
         """See `Transport.run`."""
         return await self._execute(script, timeout_s, max_output_bytes, None)
 
@@ -166,7 +155,7 @@ class LocalTransport:
             raise HostError(
                 f"{self.host}: nothing answers on {host}:{port}: {os.strerror(error.errno or 0)}",
                 "is the server running, and is this its port?",
-                slug="refused",
+                slug=Slug.REFUSED,
             ) from None
         try:
             yield _SocketConnection(reader, writer, f"{self.host}: {host}:{port}")

@@ -49,14 +49,7 @@ class Child:
     ) -> "Child":
         """Starts a process; `stdin` and `stdout` may be file descriptors. Raises OSError."""
         transport, protocol = await asyncio.get_running_loop().subprocess_exec(
-            _Protocol,
-            *argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=PIPE,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
+            _Protocol, *argv, stdin=stdin, stdout=stdout, stderr=PIPE, env=env, cwd=cwd, start_new_session=True
         )
         return cls(transport, protocol)
 

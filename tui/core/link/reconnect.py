@@ -12,19 +12,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from tui.core.errors import HostError, LinkLost
+from tui.core.errors import HostError, LinkLost, Slug
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.text import one_line
 
 # No retry without a person: the same question would be answered the same way, or the account be locked.
 FINAL = frozenset(
     {
-        "auth_failed",
-        "host_key_unknown",
-        "host_key_changed",
-        "host_key_revoked",
-        "ssh_config",
-        "unsupported_host",
+        Slug.AUTH_FAILED,
+        Slug.HOST_KEY_UNKNOWN,
+        Slug.HOST_KEY_CHANGED,
+        Slug.HOST_KEY_REVOKED,
+        Slug.SSH_CONFIG,
+        Slug.UNSUPPORTED_HOST,
     }
 )
 _HISTORY = 256  # states kept for a watcher that is slow
@@ -48,7 +48,7 @@ def _fault(host: str, error: BaseException) -> HostError:
     return HostError(
         f"{host}: cannot connect: {type(error).__name__}: {one_line(str(error))}",
         "this is a fault of the program; please report it",
-        slug="ssh_config",
+        slug=Slug.SSH_CONFIG,
     )
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from tui.core.errors import HostError, LinkLost
+from tui.core.errors import HostError, LinkLost, Slug
 from tui.core.link.transport import Completed
 from tui.core.text import one_line
 
@@ -146,7 +146,7 @@ class _Place:
         return HostError(
             f"{self.host}: /bin/sh did not run" + (f": {said}" if said else ""),
             "the account needs a login shell that may run /bin/sh (not nologin, not a forced command)",
-            slug="unsupported_host",
+            slug=Slug.UNSUPPORTED_HOST,
         )
 
     def ended(self, how: int | str, stderr: bytes) -> HostError:
@@ -155,7 +155,7 @@ class _Place:
         return HostError(
             f"{self.host}: the command was ended on the host {by}" + (f": {said}" if said else ""),
             "someone or something on the host ended it; look at its memory and its system log",
-            slug="killed",
+            slug=Slug.KILLED,
         )
 
     async def failure(self, channel: Channel, began: bool, noise: bytes, stderr: bytes) -> HostError:
@@ -186,7 +186,7 @@ async def run_script(
                 raise HostError(
                     f"{host}: a command answered with more than {max_output_bytes >> 10} KiB",
                     "this is more than the panel takes at once; look at the host itself",
-                    slug="too_much_output",
+                    slug=Slug.TOO_MUCH_OUTPUT,
                 )
         began.set()
 
@@ -200,8 +200,7 @@ async def run_script(
 
     channel.write(wrap(script, nonce, Input.LINE_ENDS if data is None else Input.DATA))
     tasks = [
-        asyncio.ensure_future(work)
-        for work in (pump(out, channel.read_stdout), pump(err, channel.read_stderr), feed())
+        asyncio.ensure_future(work) for work in (pump(out, channel.read_stdout), pump(err, channel.read_stderr), feed())
     ]
     try:
         await asyncio.gather(*tasks[:2])
@@ -238,9 +237,7 @@ class ScriptStream:
             self._out.feed(chunk)
             if not chunk or (not self._out.began and len(self._out.data) > NOISE_LIMIT_BYTES):
                 await asyncio.wait([self._errors])
-                raise await self._place.failure(
-                    self._channel, False, bytes(self._out.data), bytes(self._err.data)
-                )
+                raise await self._place.failure(self._channel, False, bytes(self._out.data), bytes(self._err.data))
 
     async def _pump_errors(self) -> None:
         while self._err.status is None:
@@ -269,9 +266,7 @@ class ScriptStream:
         if self._at_end:
             return b""
         try:
-            async with asyncio.timeout(
-                AFTER_END_S if self._err.status is not None else None
-            ) as self._reading:
+            async with asyncio.timeout(AFTER_END_S if self._err.status is not None else None) as self._reading:
                 data = await self._channel.read_stdout(max_bytes)
         except TimeoutError:
             data = b""
@@ -345,5 +340,5 @@ def raise_for_put(done: Completed, host: str, path: str) -> None:
         raise HostError(
             f"{host}: {one_line(path)} could not be written" + (f": {said}" if said else ""),
             "is the directory there and writable, and is there space?",
-            slug="write_failed",
+            slug=Slug.WRITE_FAILED,
         )

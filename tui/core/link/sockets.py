@@ -8,7 +8,7 @@ import signal
 import socket
 from typing import Any
 
-from tui.core.errors import HostError
+from tui.core.errors import HostError, Slug
 from tui.core.link.processes import Child
 from tui.core.text import one_line
 
@@ -27,24 +27,22 @@ def connect_error(error: OSError, where: str) -> HostError:
     """The one-line form of a failed connection to `where` (host:port)."""
     if isinstance(error, ConnectionRefusedError):
         return HostError(
-            f"nothing listens on {where}", "is sshd running there, and is this its port?", slug="refused"
+            f"nothing listens on {where}", "is sshd running there, and is this its port?", slug=Slug.REFUSED
         )
     if error.errno == errno.ETIMEDOUT or isinstance(error, TimeoutError):
         return HostError(
             f"no answer from {where}",
             "is the host up, and does a VPN or a firewall stand between?",
-            slug="no_answer",
+            slug=Slug.NO_ANSWER,
         )
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return HostError(
             f"{where} closed the connection at once",
             "it may be limiting new connections (MaxStartups) or barring this address; try again",
-            slug="dropped",
+            slug=Slug.DROPPED,
         )
     said = os.strerror(error.errno) if error.errno else one_line(str(error))
-    return HostError(
-        f"{where} cannot be reached: {said}", "check the network, VPN and routes", slug="unreachable"
-    )
+    return HostError(f"{where} cannot be reached: {said}", "check the network, VPN and routes", slug=Slug.UNREACHABLE)
 
 
 async def _resolve(host: str, port: int, family: int) -> list[tuple[Any, ...]]:
@@ -56,7 +54,7 @@ async def _resolve(host: str, port: int, family: int) -> list[tuple[Any, ...]]:
         raise HostError(
             f"the name {one_line(host)} cannot be resolved",
             "check the network" if temporary else "check the spelling, ~/.ssh/config and the network",
-            slug="host_unknown",
+            slug=Slug.HOST_UNKNOWN,
         ) from None
 
 
@@ -148,13 +146,11 @@ class ProxyCommand:
         ours.setblocking(False)
         shell = os.environ.get("SHELL") or "/bin/sh"
         try:
-            child = await Child.start(
-                shell, "-c", f"exec {command}", stdin=theirs.fileno(), stdout=theirs.fileno()
-            )
+            child = await Child.start(shell, "-c", f"exec {command}", stdin=theirs.fileno(), stdout=theirs.fileno())
         except OSError as error:
             ours.close()
             raise HostError(
-                f"the ProxyCommand cannot be started: {error.strerror}", f"check {shell}", slug="proxy_failed"
+                f"the ProxyCommand cannot be started: {error.strerror}", f"check {shell}", slug=Slug.PROXY_FAILED
             ) from None
         finally:
             theirs.close()
@@ -178,7 +174,7 @@ class ProxyCommand:
         return HostError(
             f"the ProxyCommand {how}" + (f": {said}" if said else ""),
             "run the command by hand; it is in ~/.ssh/config",
-            slug="proxy_failed",
+            slug=Slug.PROXY_FAILED,
         )
 
     def close(self) -> None:
@@ -188,9 +184,7 @@ class ProxyCommand:
         self._child.close()
 
 
-async def require_ssh(
-    sock: socket.socket, timeout_s: float, who: str, where: str, proxy: ProxyCommand | None
-) -> None:
+async def require_ssh(sock: socket.socket, timeout_s: float, who: str, where: str, proxy: ProxyCommand | None) -> None:
     """Waits for the server's first words, left in the socket. Raises HostError unless they are those of SSH."""
     try:
         said = await greeting(sock, timeout_s)
@@ -200,7 +194,7 @@ async def require_ssh(
         raise HostError(
             f"{who}: {where} takes connections but does not say a word of SSH",
             "is this the port of an SSH server?",
-            slug="not_ssh",
+            slug=Slug.NOT_SSH,
         ) from None
     except OSError as error:
         raise (connect_error(error, where) if proxy is None else await proxy.failure()) from None
@@ -213,7 +207,7 @@ async def require_ssh(
     raise HostError(
         f"{who}: {where} is not an SSH server; it says: {one_line(said.decode('utf-8', 'replace'), 80)}",
         "check the port",
-        slug="not_ssh",
+        slug=Slug.NOT_SSH,
     )
 
 

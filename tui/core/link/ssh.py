@@ -22,20 +22,12 @@ from typing import Any, TypeVar
 import asyncssh
 from asyncssh.config import SSHClientConfig
 
-from tui.core.errors import HostError, LinkLost, TimedOut
+from tui.core.errors import HostError, LinkLost, Slug, TimedOut
 from tui.core.link.host_identity import HostCheck
 from tui.core.link.known_hosts import KnownKey, Verdict
 from tui.core.link.processes import Child
 from tui.core.link.reconnect import Keeper, Timing
-from tui.core.link.scripts import (
-    COMMAND,
-    ScriptStream,
-    end,
-    put_script,
-    raise_for_put,
-    run_script,
-    shell_path,
-)
+from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
 from tui.core.link.sockets import ProxyCommand, connect_error, first_address, open_tcp, require_ssh
 from tui.core.link.ssh_login import Login, LoginClock, NeedsPassphrase, PublicKey, Secrets
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
@@ -110,9 +102,7 @@ class _KeyTools:
             return asyncssh.read_private_key(path, passphrase)
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             if "bcrypt" in str(error):  # an optional helper of asyncssh
-                raise ImportError(
-                    "encrypted keys need the Python package bcrypt: pip install bcrypt"
-                ) from None
+                raise ImportError("encrypted keys need the Python package bcrypt: pip install bcrypt") from None
             if passphrase is None and "assphrase" in str(error):
                 raise NeedsPassphrase from None
             raise
@@ -251,9 +241,7 @@ class _SshLink:
             return
         for target, _, client in self.hops[:-1]:
             if client.lost.done():
-                self.lost.set_result(
-                    LinkLost(f"{self.host}: the link was lost: its jump host {target.label} is gone")
-                )
+                self.lost.set_result(LinkLost(f"{self.host}: the link was lost: its jump host {target.label} is gone"))
                 return
         self.lost.set_result(_lost(self.host, error))
 
@@ -381,7 +369,7 @@ class SshTransport:
         return HostError(  # a certificate that its authority's key does not cover
             f"{check.target.label}: the host certificate is not trusted: {_words(error)}",
             "do not connect; ask whoever runs the host",
-            slug="host_key_revoked" if "revoked" in str(error) else "host_key_unknown",
+            slug=Slug.HOST_KEY_REVOKED if "revoked" in str(error) else Slug.HOST_KEY_UNKNOWN,
         )
 
     async def _accepts(self, check: HostCheck, target: SshTarget, hop: str | None) -> bool:
@@ -414,9 +402,7 @@ class SshTransport:
                 proxy = await ProxyCommand.start(target.proxy_command)
                 sock = proxy.sock
             elif tunnel is None:
-                family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(
-                    target.family, socket.AF_UNSPEC
-                )
+                family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(target.family, socket.AF_UNSPEC)
                 sock = await open_tcp(
                     target.address,
                     target.port,
@@ -486,13 +472,7 @@ class SshTransport:
         return [], authorities, load(check.keys.revoked) if authorities else []
 
     async def _explain(
-        self,
-        error: Exception,
-        target: SshTarget,
-        client: _Client,
-        who: str,
-        where: str,
-        proxy: ProxyCommand | None,
+        self, error: Exception, target: SshTarget, client: _Client, who: str, where: str, proxy: ProxyCommand | None
     ) -> HostError:
         """The one line for whatever went wrong while connecting."""
         words = _words(error)
@@ -500,33 +480,29 @@ class SshTransport:
             return HostError(
                 f"{who}: the login took longer than {self._timing.login_s:g} s",
                 "the host or the network is slow; it is tried again",
-                slug="no_answer",
+                slug=Slug.NO_ANSWER,
             )
-        if isinstance(error, asyncssh.PermissionDenied) or (
-            client.met and "authentication failures" in words
-        ):
+        if isinstance(error, asyncssh.PermissionDenied) or (client.met and "authentication failures" in words):
             return self._denied(error, target, client, who)
         if isinstance(error, asyncssh.ChannelOpenError):
             via = target.via.label if target.via else "?"
             return HostError(
                 f"jump host {via} cannot reach {where}: {words}",
                 "check the address as the jump host sees it, and that it allows forwarding",
-                slug="refused" if "refused" in words.lower() else "unreachable",
+                slug=Slug.REFUSED if Slug.REFUSED in words.lower() else Slug.UNREACHABLE,
             )
         if isinstance(error, asyncssh.KeyExchangeFailed | asyncssh.ProtocolNotSupported):
             return HostError(
-                f"{who}: no common SSH algorithms: {words}",
-                "its SSH server is too old or too new",
-                slug="not_ssh",
+                f"{who}: no common SSH algorithms: {words}", "its SSH server is too old or too new", slug=Slug.NOT_SSH
             )
         if proxy is not None and isinstance(error, OSError | asyncssh.ConnectionLost):
             return await proxy.failure()
         if isinstance(error, OSError):
             return connect_error(error, where)
         if isinstance(error, asyncssh.Error):
-            slug = "dropped" if isinstance(error, asyncssh.ConnectionLost) else "not_ssh"
+            slug = Slug.DROPPED if isinstance(error, asyncssh.ConnectionLost) else Slug.NOT_SSH
             return HostError(f"{who}: the connection ended while logging in: {words}", "try again", slug=slug)
-        return HostError(f"{who}: {type(error).__name__}: {words}", "ssh -v shows more", slug="ssh_config")
+        return HostError(f"{who}: {type(error).__name__}: {words}", "ssh -v shows more", slug=Slug.SSH_CONFIG)
 
     @staticmethod
     def _denied(error: Exception, target: SshTarget, client: _Client, who: str) -> HostError:
@@ -535,13 +511,13 @@ class SshTransport:
             return HostError(
                 f"{who}: too many keys were offered before the right one",
                 "set IdentitiesOnly yes and the right IdentityFile for this host in ~/.ssh/config",
-                slug="auth_failed",
+                slug=Slug.AUTH_FAILED,
             )
         notes = "; ".join(dict.fromkeys(client.notes))
         return HostError(
             f"{who}: {user} may not log in" + (f": {notes}" if notes else ": no key or password was taken"),
             f"check the user name and the key; ssh -v {target.label} shows what is offered",
-            slug="auth_failed",
+            slug=Slug.AUTH_FAILED,
         )
 
     async def _ping(self, link: _SshLink) -> None:
@@ -613,7 +589,7 @@ class SshTransport:
                     raise HostError(
                         f"{self.host}: the host runs no commands for us: {_words(error)}",
                         "the account needs a login shell that may run /bin/sh",
-                        slug="unsupported_host",
+                        slug=Slug.UNSUPPORTED_HOST,
                     ) from None
             except (OSError, asyncssh.Error) as error:
                 await self._next_link(link, error)
@@ -624,7 +600,7 @@ class SshTransport:
                 raise HostError(
                     f"{self.host}: the host opens no session on this connection",
                     "look at MaxSessions in its sshd_config",
-                    slug="unsupported_host",
+                    slug=Slug.UNSUPPORTED_HOST,
                 )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
@@ -644,8 +620,7 @@ class SshTransport:
         quiet = 2 * self._timing.ping_s
         if status.state is not LinkState.UP:
             return LinkLost(
-                f"{self.host}: no link within {timeout_s:g} s"
-                + (f": {status.error}" if status.error else ""),
+                f"{self.host}: no link within {timeout_s:g} s" + (f": {status.error}" if status.error else ""),
                 "it is tried again by itself",
             )
         if status.last_byte_at is not None and time.monotonic() - max(status.last_byte_at, asked_at) > quiet:
@@ -654,8 +629,7 @@ class SshTransport:
                 "what was asked may or may not have happened; look again when the link is back",
             )
         return TimedOut(
-            f"{self.host}: a command gave no result within {timeout_s:g} s",
-            "the host is busy; look at its load",
+            f"{self.host}: a command gave no result within {timeout_s:g} s", "the host is busy; look at its load"
         )
 
     async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
@@ -666,9 +640,7 @@ class SshTransport:
         except TimeoutError:
             raise self._too_late(timeout_s, asked_at) from None
 
-    async def run(
-        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
-    ) -> Completed:
+    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
         """See `Transport.run`. Waits for the link within `timeout_s`; never runs a script twice."""
         return await self._execute(script, timeout_s, max_output_bytes, None)
 
@@ -705,12 +677,12 @@ class SshTransport:
                     raise HostError(
                         f"{self.host}: the host forbids connections through it: {_words(error)}",
                         "set AllowTcpForwarding yes (or local) in its sshd_config",
-                        slug="forwarding_prohibited",
+                        slug=Slug.FORWARDING_PROHIBITED,
                     ) from None
                 raise HostError(
                     f"{self.host}: nothing answers on {host}:{port} there: {_words(error)}",
                     "is the server running, and is this its port?",
-                    slug="refused",
+                    slug=Slug.REFUSED,
                 ) from None
             except (OSError, asyncssh.Error) as error:
                 await self._next_link(link, error)
@@ -742,7 +714,7 @@ def parse_config(path: Path, host: str, user: str | None, port: int | None) -> d
         raise HostError(
             f"{host}: the SSH configuration cannot be used: {_words(error)}",
             "mend that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
-            slug="ssh_config",
+            slug=Slug.SSH_CONFIG,
         ) from None
     found: dict[str, list[str]] = {}
     for name, value in options.items():
@@ -759,10 +731,7 @@ class _Gate(asyncssh.SSHServer):
     """Lets one key in, and through to this machine only."""
 
     def __init__(
-        self,
-        key: asyncssh.SSHKey,
-        clients: Callable[[int], None],
-        connections: set[asyncssh.SSHServerConnection],
+        self, key: asyncssh.SSHKey, clients: Callable[[int], None], connections: set[asyncssh.SSHServerConnection]
     ) -> None:
         self._key, self._clients, self._connections = key, clients, connections
         self._counted = False
@@ -915,12 +884,7 @@ class SshServer:
 
 
 async def serve(
-    *,
-    host_key: str,
-    client_public_key: str,
-    env: Mapping[str, str],
-    cwd: str,
-    on_clients: Callable[[int], None],
+    *, host_key: str, client_public_key: str, env: Mapping[str, str], cwd: str, on_clients: Callable[[int], None]
 ) -> SshServer:
     """Starts an SSH server on a free port of 127.0.0.1 that runs `/bin/sh -s` for one key and forwards to 127.0.0.1.
 

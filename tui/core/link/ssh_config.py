@@ -17,7 +17,7 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tui.core.errors import HostError
+from tui.core.errors import HostError, Slug
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
 
@@ -54,11 +54,11 @@ class HostSpec:
             raise HostError(
                 f"{one_line(text) or 'an empty text'} is not a host",
                 "give an alias of ~/.ssh/config, or user@host:port",
-                slug="host_unknown",
+                slug=Slug.HOST_UNKNOWN,
             )
         if port is not None and not 0 < int(port) < 65536:
             raise HostError(
-                f"{one_line(text)}: there is no port {port}", "ports are 1 to 65535", slug="host_unknown"
+                f"{one_line(text)}: there is no port {port}", "ports are 1 to 65535", slug=Slug.HOST_UNKNOWN
             )
         return cls(host, user or None, int(port) if port else None)
 
@@ -113,7 +113,7 @@ async def _ask_ssh(ssh: str, spec: HostSpec) -> Settings:
         raise HostError(
             f"{spec.host}: ssh -G gave no answer within {_TIMEOUT_S:g} s",
             "look at the Match exec lines in ~/.ssh/config",
-            slug="ssh_config",
+            slug=Slug.SSH_CONFIG,
         ) from None
     finally:
         if process.returncode is None:
@@ -126,7 +126,7 @@ async def _ask_ssh(ssh: str, spec: HostSpec) -> Settings:
         raise HostError(
             f"{one_line(spec.host)}: the SSH configuration cannot be used: {said}",
             "mend that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
-            slug="ssh_config",
+            slug=Slug.SSH_CONFIG,
         )
     return _parse(output.decode("utf-8", "replace"))
 
@@ -144,9 +144,7 @@ def _path(text: str, tokens: dict[str, str]) -> Path:
         path = os.path.expanduser(path)
     ours, account = os.path.realpath(home), _account_home()
     if ours != os.path.realpath(account) and path.startswith(f"{account}/.ssh/") and "%" not in text:
-        path = (
-            f"{home}/.ssh/{path.removeprefix(f'{account}/.ssh/')}"  # a default of ssh, which knows no $HOME
-        )
+        path = f"{home}/.ssh/{path.removeprefix(f'{account}/.ssh/')}"  # a default of ssh, which knows no $HOME
     return Path(path)
 
 
@@ -200,11 +198,9 @@ def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
     timeout = one("connecttimeout", "none")
     preferred = [method for method in one("preferredauthentications").split(",") if method in _METHODS]
     enabled = [m for m in preferred or _METHODS if one(_METHODS[m], "yes") not in ("no", "false")]
-    policy = {
-        "accept-new": HostKeyPolicy.ACCEPT_NEW,
-        "yes": HostKeyPolicy.STRICT,
-        "true": HostKeyPolicy.STRICT,
-    }.get(one("stricthostkeychecking"), HostKeyPolicy.ASK)
+    policy = {"accept-new": HostKeyPolicy.ACCEPT_NEW, "yes": HostKeyPolicy.STRICT, "true": HostKeyPolicy.STRICT}.get(
+        one("stricthostkeychecking"), HostKeyPolicy.ASK
+    )
     proxy = one("proxycommand", "none")
     bind = one("bindaddress", "none")
     return SshTarget(
@@ -212,9 +208,7 @@ def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
         port=port,
         user=user,
         name=name,
-        identity_files=()
-        if one("pubkeyauthentication") == "no"
-        else _files(settings.get("identityfile", []), tokens),
+        identity_files=() if one("pubkeyauthentication") == "no" else _files(settings.get("identityfile", []), tokens),
         certificate_files=_files(settings.get("certificatefile", []), tokens),
         identities_only=one("identitiesonly") in ("yes", "true"),
         agent=None if agent in ("", "none") else agent,
@@ -261,7 +255,7 @@ async def _resolve(spec: HostSpec, name: str, depth: int) -> SshTarget:
         raise HostError(
             f"{name}: more than {_MAX_HOPS} jump hosts",
             "does a ProxyJump in ~/.ssh/config lead back to itself?",
-            slug="ssh_config",
+            slug=Slug.SSH_CONFIG,
         )
     settings = await _settings(spec)
     target = _target(spec, settings, name)

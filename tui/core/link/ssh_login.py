@@ -126,13 +126,7 @@ class Login:
     """
 
     def __init__(
-        self,
-        target: SshTarget,
-        check: HostCheck,
-        asker: Asker,
-        clock: LoginClock,
-        secrets: Secrets,
-        tools: KeyTools,
+        self, target: SshTarget, check: HostCheck, asker: Asker, clock: LoginClock, secrets: Secrets, tools: KeyTools
     ) -> None:
         self._target, self._check, self._asker = target, check, asker
         self._clock, self._secrets, self._tools = clock, secrets, tools
@@ -179,10 +173,7 @@ class Login:
         return await anext(self._keys, None)
 
     async def _all_keys(self) -> AsyncGenerator[KeyPair, None]:
-        files = {
-            path: await asyncio.to_thread(self._tools.public_part, path)
-            for path in self._target.identity_files
-        }
+        files = {path: await asyncio.to_thread(self._tools.public_part, path) for path in self._target.identity_files}
         blobs = [key.public_data for key in files.values() if key is not None]
         offered: set[bytes] = set()
         for pair in await self._agent_keys():
@@ -219,9 +210,7 @@ class Login:
             certificates = [
                 file for file in (*self._target.certificate_files, Path(f"{path}-cert.pub")) if file.is_file()
             ]
-            return await asyncio.to_thread(
-                self._tools.pairs, source, self._passphrase, certificates, self._loop
-            )
+            return await asyncio.to_thread(self._tools.pairs, source, self._passphrase, certificates, self._loop)
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:

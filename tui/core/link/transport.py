@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from tui.core.errors import HostError
+from tui.core.errors import HostError, Slug
 
 
 class HostKeyChanged(HostError):
@@ -25,7 +25,7 @@ class HostKeyChanged(HostError):
         remedy: the command that removes the known key, None where there is none.
     """
 
-    slug = "host_key_changed"
+    slug = Slug.HOST_KEY_CHANGED
 
     def __init__(
         self,
@@ -164,9 +164,7 @@ class Transport(Protocol):
     async def connect(self) -> None:
         """First connection. Raises HostError; afterwards the link is kept and renewed in the background."""
 
-    async def run(
-        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20
-    ) -> Completed:
+    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
         """Runs a script to its end. Raises LinkLost (outcome unknown), TimedOut, HostError; never returns half."""
 
     def stream(self, script: str) -> AbstractAsyncContextManager[ByteStream]:

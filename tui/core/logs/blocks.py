@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.logs.follow import refused
@@ -123,8 +123,7 @@ async def line_begin(transport: Transport, path: str, offset: int) -> int:
 async def line_end(transport: Transport, path: str, offset: int) -> tuple[int, bool]:
     """Where the line that holds byte `offset` ends (after its line end), and whether it has one. The host looks."""
     done = await transport.run(
-        f"p={shell_path(path)}\n{OPEN}seek {offset}\necho at $(head -n 1 <&3 | wc -c)\n",
-        timeout_s=_SEARCH_TIMEOUT_S,
+        f"p={shell_path(path)}\n{OPEN}seek {offset}\necho at $(head -n 1 <&3 | wc -c)\n", timeout_s=_SEARCH_TIMEOUT_S
     )
     words = done.stdout.decode("ascii", "replace").split()
     if words[:1] != ["at"]:
@@ -136,7 +135,5 @@ async def line_end(transport: Transport, path: str, offset: int) -> tuple[int, b
 
 def _gone(transport: Transport, path: str, words: list[str]) -> UsageError:
     if words == ["gone"]:
-        return UsageError(
-            f"{transport.host}: {one_line(path)} is not there", "check the path", slug="unknown_file"
-        )
+        return UsageError(f"{transport.host}: {one_line(path)} is not there", "check the path", slug=Slug.UNKNOWN_FILE)
     return refused(transport.host, path, words[0] if words else "")

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from secrets import token_hex
 
-from tui.core.errors import HostError, LinkLost, UsageError
+from tui.core.errors import HostError, LinkLost, Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.text import one_line
@@ -40,9 +40,7 @@ class Chunk:
     generation: int  # counts from the number `follow` was given
     size: int | None  # of the file when this was read, bytes
     event: str | None = None
-    identity: str | None = (
-        None  # for `follow(identity=...)` after a restart: device:inode:head length:checksum
-    )
+    identity: str | None = None  # for `follow(identity=...)` after a restart: device:inode:head length:checksum
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,7 @@ class _Known:
 
     def fits(self, file: str, head: bytes) -> bool:
         return (
-            file == self.file
-            and len(head) >= self.head_bytes
-            and zlib.crc32(head[: self.head_bytes]) == self.head_sum
+            file == self.file and len(head) >= self.head_bytes and zlib.crc32(head[: self.head_bytes]) == self.head_sum
         )
 
 
@@ -150,7 +146,7 @@ def refused(host: str, path: str, why: str) -> UsageError:
         "irregular": ("is no regular file", "name a log file"),
         "denied": ("may not be read", "ask its owner for the right to read it"),
     }.get(why, ("cannot be read", "look at it on the host"))
-    return UsageError(f"{host}: {one_line(path)} {said[0]}", said[1], slug="unreadable_file")
+    return UsageError(f"{host}: {one_line(path)} {said[0]}", said[1], slug=Slug.UNREADABLE_FILE)
 
 
 async def follow(
@@ -241,14 +237,14 @@ async def follow(
                 yield event("link_lost")
             await asyncio.sleep(_RETRY_S)
         except (EOFError, _Broken, HostError) as error:
-            if isinstance(error, HostError) and error.slug != "killed":
+            if isinstance(error, HostError) and error.slug != Slug.KILLED:
                 raise
             empty = 0 if frames else empty + 1
             if empty >= _MAX_EMPTY_STREAMS:
                 raise HostError(
                     f"{transport.host}: {one_line(path)} cannot be followed: the shell there ends at once",
                     "does that host have dd and sleep, and memory left?",
-                    slug="unsupported_host",
+                    slug=Slug.UNSUPPORTED_HOST,
                 ) from None
             if not frames:
                 await asyncio.sleep(_RETRY_S)

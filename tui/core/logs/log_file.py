@@ -597,9 +597,7 @@ class LogFile:
 
     async def _block(self, offset: int, length: int) -> Block | None:
         """Bytes of the file that is followed; None where it is gone or another one."""
-        block = await self._tried(
-            lambda: read_block(self.transport, self.path, offset, length, file=self._file)
-        )
+        block = await self._tried(lambda: read_block(self.transport, self.path, offset, length, file=self._file))
         return block if block is None or self._file in (None, block.file) else None
 
     async def _whole_lines(self, data: bytes, offset: int, *, open_end: bool = False) -> _Stretch:

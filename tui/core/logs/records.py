@@ -29,9 +29,7 @@ class LogRecord:
     key: int = -1  # a record whose key (>= 0) is known replaces that one: newer bar frame, completed tail
     frames: int = 1  # frames of a bar so far
     provisional: bool = False  # an unterminated tail; gone as soon as anything newer comes
-    stamp_s: float | None = (
-        None  # its stamp read as UTC, seconds since the epoch; below 86,400 where it has no date
-    )
+    stamp_s: float | None = None  # its stamp read as UTC, seconds since the epoch; below 86,400 where it has no date
 
 
 class Piece(NamedTuple):

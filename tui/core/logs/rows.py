@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.logs.records import LogRecord, rank_label
 from tui.core.logs.window import ACCESS, INSIDE, RAISED, TRACE, LogWindow, shape_of
 from tui.core.sglang.phases import Phase
@@ -39,9 +39,7 @@ class LogFilter:
 
 @dataclass(frozen=True)
 class Folds:
-    repeats: bool = (
-        True  # the same line again, of other ranks or with other figures; never under a filter's text
-    )
+    repeats: bool = True  # the same line again, of other ranks or with other figures; never under a filter's text
     tracebacks: bool = True  # to their last line
 
 
@@ -104,9 +102,7 @@ class _Past:
 
     context: int
     rows: int = 0  # made so far, to tell how long ago one was
-    recent: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # shape -> (rows when it was made, its index)
+    recent: dict[int, tuple[int, int]] = field(default_factory=dict)  # shape -> (rows when it was made, its index)
     group: int | None = None  # the traceback being read, by its first record, where it is folded
     group_shape: int = 0  # of its exception
     group_shown: bool = False
@@ -130,9 +126,7 @@ class Lens:
             None: repeats fold everywhere.
     """
 
-    def __init__(
-        self, window: LogWindow, filter: LogFilter | None = None, folds: Folds | None = None
-    ) -> None:
+    def __init__(self, window: LogWindow, filter: LogFilter | None = None, folds: Folds | None = None) -> None:
         self.window = window
         self.filter = filter or LogFilter()
         self.folds = folds or Folds()
@@ -152,15 +146,11 @@ class Lens:
         self._folds: dict[int, _Fold] = {}
         self._context: set[int] = set()
         self._tail = 0  # rows at the end of `sequence` that are provisional
-        self._first = self._end = (
-            self.window.first
-        )  # records taken in: [first, end), without provisional ones
+        self._first = self._end = self.window.first  # records taken in: [first, end), without provisional ones
         self._serial = -1
         self._cuts = self.window.cuts
         self._past = _Past(self.filter.context)
-        self._before_plain: tuple[_Past, int] | None = (
-            None  # what was there at `plain_from`, and what was hidden
-        )
+        self._before_plain: tuple[_Past, int] | None = None  # what was there at `plain_from`, and what was hidden
         self._touched: dict[int, _Fold | None] = {}  # folds as they were there, of those that went on
 
     def update(self) -> int | None:
@@ -171,12 +161,7 @@ class Lens:
         seen, self._serial = self._serial, window.serial
         if window.cuts != self._cuts or window.end < self._end or window.first > self._end:
             return self._rebuild()
-        if (
-            seen >= 0
-            and window.edits
-            and window.edits[0][0] > seen
-            and len(window.edits) == window.edits.maxlen
-        ):
+        if seen >= 0 and window.edits and window.edits[0][0] > seen and len(window.edits) == window.edits.maxlen:
             return self._rebuild()  # more was replaced than is known
         if window.first < self._first and self.sequence and self.sequence[0] < self._first:
             return self._rebuild()  # the first records of a fold that was kept may be here again
@@ -199,11 +184,7 @@ class Lens:
         return low if changed is None else changed
 
     def set(
-        self,
-        *,
-        filter: LogFilter | None = None,
-        folds: Folds | None = None,
-        window: LogWindow | None = None,
+        self, *, filter: LogFilter | None = None, folds: Folds | None = None, window: LogWindow | None = None
     ) -> None:
         """Another filter, other folds or another window: everything is looked at again (about 100 ms for 100,000 records).
 
@@ -363,9 +344,7 @@ class Lens:
     def _drop_before(self, first: int) -> None:
         """Rows all of whose records are gone."""
         cut = bisect_left(self.sequence, first)
-        kept = [
-            head for head in self.sequence[:cut] if (fold := self._folds.get(head)) and fold.last >= first
-        ]
+        kept = [head for head in self.sequence[:cut] if (fold := self._folds.get(head)) and fold.last >= first]
         gone = set(self.sequence[:cut]).difference(kept)
         self.sequence[:cut] = kept
         for found in (self.hits, self.errors, self.phases):
@@ -378,9 +357,7 @@ class Lens:
         past = self._past
         past.before = deque(index for index in past.before if index >= first)
         past.recent = {
-            shape: known
-            for shape, known in past.recent.items()
-            if known[1] >= first or known[1] in self._folds
+            shape: known for shape, known in past.recent.items() if known[1] >= first or known[1] in self._folds
         }
         if past.group is not None and past.group < first and past.group not in kept:
             past.group = None
@@ -606,9 +583,7 @@ class Lens:
 
     def _tidy(self) -> None:
         past = self._past
-        past.recent = {
-            shape: known for shape, known in past.recent.items() if past.rows - known[0] < _FOLD_WINDOW
-        }
+        past.recent = {shape: known for shape, known in past.recent.items() if past.rows - known[0] < _FOLD_WINDOW}
 
     def _edited(self, index: int) -> None:
         """A record was replaced by a newer frame of itself."""
@@ -659,9 +634,7 @@ class Lens:
                 fold = self._folds.get(sequence[place])
                 if fold is None or fold.last < index:
                     continue
-                if (inside and fold.lines > 1) or (
-                    fold.lines == 1 and shape and shape_of(fold.record) == shape
-                ):
+                if (inside and fold.lines > 1) or (fold.lines == 1 and shape and shape_of(fold.record) == shape):
                     return sequence[place]
         return sequence[min(at, len(sequence) - 1)]
 
@@ -672,11 +645,7 @@ class Lens:
         if fold is None:
             return [window.record(index)] if window.first <= index < window.end else []
         begin = max(index, window.first)
-        return [
-            window.record(at)
-            for at in range(begin, min(fold.last + 1, window.end))
-            if self.row_of(at) == index
-        ]
+        return [window.record(at) for at in range(begin, min(fold.last + 1, window.end)) if self.row_of(at) == index]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the hits are in a text that is shown: (begin, end) in characters."""
@@ -695,7 +664,7 @@ def pattern_of(text: str, regex: bool) -> re.Pattern[str] | None:
         raise UsageError(
             f"{one_line(text, 60)} is no regular expression: {error}",
             "search for it as plain text, or put a backslash before special characters",
-            slug="bad_regex",
+            slug=Slug.BAD_REGEX,
         ) from None
 
 
@@ -704,17 +673,11 @@ def _finder(wanted: LogFilter, pattern: re.Pattern[str] | None) -> Callable[[Log
         return None
     if wanted.regex:
         search = pattern.search
-        return lambda record: bool(
-            search(record.text) or search(record.rank or "") or search(record.time or "")
-        )
+        return lambda record: bool(search(record.text) or search(record.rank or "") or search(record.time or ""))
     needle = wanted.text
     if needle != needle.lower():
-        return lambda record: (
-            needle in record.text or needle in (record.rank or "") or needle in (record.time or "")
-        )
+        return lambda record: needle in record.text or needle in (record.rank or "") or needle in (record.time or "")
     # Several times faster than an expression that ignores case.
     return lambda record: (
-        needle in record.text.lower()
-        or needle in (record.rank or "").lower()
-        or needle in (record.time or "")
+        needle in record.text.lower() or needle in (record.rank or "").lower() or needle in (record.time or "")
     )

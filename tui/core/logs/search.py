@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from tui.core.errors import HostError, UsageError
+from tui.core.errors import HostError, Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, line_begin
@@ -51,9 +51,7 @@ class Needle:
     """
 
     text: str
-    regex: bool = (
-        False  # POSIX extended, with \\d \\s \\w \\b and (?:...); one that matches the empty text is refused
-    )
+    regex: bool = False  # POSIX extended, with \\d \\s \\w \\b and (?:...); one that matches the empty text is refused
 
     def __post_init__(self) -> None:
         problem = None
@@ -66,9 +64,7 @@ class Needle:
         elif any(0xD800 <= ord(letter) <= 0xDFFF for letter in self.text):
             problem = "is no valid text"
         if problem is not None:
-            raise UsageError(
-                f"what is searched for {problem}", "search for a part of one line", slug="bad_search"
-            )
+            raise UsageError(f"what is searched for {problem}", "search for a part of one line", slug=Slug.BAD_SEARCH)
         if self.regex:
             self.expression  # noqa: B018  whether both sides understand it
 
@@ -107,7 +103,7 @@ def _refused_regex(text: str, why: str) -> UsageError:
     return UsageError(
         f"{one_line(text, 60)} cannot be searched for: {why}",
         "search for it as plain text, or simplify it",
-        slug="bad_regex",
+        slug=Slug.BAD_REGEX,
     )
 
 
@@ -141,9 +137,7 @@ class _Found(NamedTuple):
     number: int | None = None  # line of the file
     offset: int = 0
     text: str = ""
-    amount: int = (
-        0  # hits so far; of opened and replaced the file's size; of end the length of the line without an end
-    )
+    amount: int = 0  # hits so far; of opened and replaced the file's size; of end the length of the line without an end
     file: str = ""
 
 
@@ -249,7 +243,7 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
                                 raise UsageError(
                                     f"{transport.host}: {one_line(path)} is not there",
                                     "check the path",
-                                    slug="unknown_file",
+                                    slug=Slug.UNKNOWN_FILE,
                                 )
                             raise refused(transport.host, path, why)
                         case _:
@@ -271,9 +265,7 @@ def _broken(transport: Transport, stream: ByteStream) -> HostError:
     tail = [line for line in stream.stderr_tail().decode("utf-8", "replace").splitlines() if line[:2] != "P "]
     said = one_line(tail[-1], 200) if tail else "it ended without an answer"
     return HostError(
-        f"{transport.host}: the search failed: {said}",
-        "does that host have grep, awk and dd?",
-        slug="search_failed",
+        f"{transport.host}: the search failed: {said}", "does that host have grep, awk and dd?", slug=Slug.SEARCH_FAILED
     )
 
 
@@ -463,25 +455,10 @@ class HostSearch(_Search):
 # One of these is in every line that begins a phase or tells an error, as far as a line alone can tell.
 _MARKED = (
     *("server_args=", "orch distributed begin", "Init parallel begin", "oad weight begin", "oad weight end"),
-    *(
-        "KV Cache is allocated",
-        "emory pool end",
-        "max_total_num_tokens=",
-        "graph begin",
-        "graph end",
-        "Capture ",
-    ),
+    *("KV Cache is allocated", "emory pool end", "max_total_num_tokens=", "graph begin", "graph end", "Capture "),
     *("Started server process", "Uvicorn running on", "The server is fired up"),
     *("Traceback (most recent call last)", "Error: ", "Error(", "Exception: ", "ERROR", "CRITICAL", "FATAL"),
-    *(
-        "error: ",
-        "hit an exception",
-        "out of memory",
-        "OutOfMemory",
-        "Killed",
-        "Segmentation fault",
-        "Aborted",
-    ),
+    *("error: ", "hit an exception", "out of memory", "OutOfMemory", "Killed", "Segmentation fault", "Aborted"),
     *("Watchdog", "Fatal Python", "SIGQUIT", "terminate called", "core dumped"),
 )
 
@@ -571,9 +548,7 @@ async def offset_of_line(transport: Transport, path: str, number: int) -> int | 
     """
     if number <= 1:
         return 0
-    words = await _answer(
-        transport, f"p={shell_path(path)}\n{OPEN}echo at $(head -n {number - 1} <&3 | wc -c)\n"
-    )
+    words = await _answer(transport, f"p={shell_path(path)}\n{OPEN}echo at $(head -n {number - 1} <&3 | wc -c)\n")
     return int(words[1]) if words[:1] == ["at"] else None
 
 

@@ -82,9 +82,7 @@ class SideBySide:
             the first stamps of two runs: time since the start).
     """
 
-    def __init__(
-        self, left: Lens, right: Lens, left_start_s: float = 0.0, right_start_s: float = 0.0
-    ) -> None:
+    def __init__(self, left: Lens, right: Lens, left_start_s: float = 0.0, right_start_s: float = 0.0) -> None:
         self.rows: list[Pair] = []
         self._left, self._right = _Side(left, left_start_s), _Side(right, right_start_s)
         # A second, and the row and the places in both sides where it begins.

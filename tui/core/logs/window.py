@@ -20,10 +20,7 @@ RAISED = 8  # within a traceback: the line that says what was raised
 
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:,]\d+)*")
 _TRACE = "Traceback (most recent call last)"
-_CHAINS = (
-    "During handling of the above exception",
-    "The above exception was the direct cause",
-)
+_CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACE_LINES = 2_000  # a longer one is no traceback
 _EDITS_KEPT = 256
 _KEYS_KEPT = 64
@@ -232,11 +229,7 @@ class LogWindow:
         """Another window with the same records at the same indices."""
         other = LogWindow(self.capacity)
         other.records, other.shapes, other.traits = self.records[:], self.shapes[:], self.traits[:]
-        other.first, other.line_base, other.generation_first = (
-            self.first,
-            self.line_base,
-            self.generation_first,
-        )
+        other.first, other.line_base, other.generation_first = (self.first, self.line_base, self.generation_first)
         other.borders, other.warnings = self.borders[:], self.warnings
         other._keys, other._traces = dict(self._keys), replace(self._traces)
         return other
@@ -244,8 +237,7 @@ class LogWindow:
     def renumber(self, shift: int) -> None:
         """Adds to the number of every record; the lines of the file stay the same."""
         self.records = [
-            replace(record, number=record.number + shift) if record.number else record
-            for record in self.records
+            replace(record, number=record.number + shift) if record.number else record for record in self.records
         ]
         if self.line_base is not None:
             self.line_base -= shift

@@ -409,9 +409,7 @@ class Result:
     arm: str | None = None  # letter
     launch_number: int | None = None  # place in the experiment's order, from 1
     pair_number: int | None = None  # the round of the experiment that the launch belongs to, from 1
-    posted: Mapping[str, object] = field(
-        default_factory=dict
-    )  # figures of an import, as its source names them
+    posted: Mapping[str, object] = field(default_factory=dict)  # figures of an import, as its source names them
     notes: tuple[str, ...] = ()
     schema: int = SCHEMA
 

@@ -71,19 +71,11 @@ def requirement(name: str, value: Any) -> Iterator[Problem]:
     """One entry of [requires]: a version condition, or a number that means that much or more."""
     key = f"requires.{name}"
     if name not in REQUIREMENTS:
-        yield (
-            key,
-            "unknown requirement",
-            did_you_mean(name, REQUIREMENTS) or f"known: {', '.join(REQUIREMENTS)}",
-        )
+        yield (key, "unknown requirement", did_you_mean(name, REQUIREMENTS) or f"known: {', '.join(REQUIREMENTS)}")
     elif isinstance(value, bool) or not isinstance(value, str | int | float):
         yield key, 'must be text such as ">=0.5.10", or a number', None
     elif parse_specifier(str(value)) is None:
-        yield (
-            key,
-            f'"{one_line(str(value))}" is no version condition',
-            'write it like ">=0.5.10" or ">=0.5,<0.6"',
-        )
+        yield (key, f'"{one_line(str(value))}" is no version condition', 'write it like ">=0.5.10" or ">=0.5,<0.6"')
 
 
 def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
@@ -135,10 +127,7 @@ def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]
                 yield problem
                 return
     elif isinstance(value, list) and kind != "text":
-        yield (
-            "takes one value",
-            f"write {name} = {value[0]}" if len(value) == 1 and is_number(value[0]) else None,
-        )
+        yield ("takes one value", f"write {name} = {value[0]}" if len(value) == 1 and is_number(value[0]) else None)
     elif value is True:
         if kind != "optional":
             yield "needs a value", None
@@ -153,11 +142,7 @@ def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]
         elif flag_table().canonical(name) == "mem-fraction-static" and not 0 < value <= 1:
             share = f"{value / 100:g}" if 1 < value <= 100 else None
             yield "is a share of the memory, between 0 and 1", _write(name, share)
-    elif (
-        kind == "size"
-        and not isinstance(value, int)
-        and not (isinstance(value, str) and _SIZE.fullmatch(value))
-    ):
+    elif kind == "size" and not isinstance(value, int) and not (isinstance(value, str) and _SIZE.fullmatch(value)):
         yield 'must be a whole number, or text such as "25.6k" or "1Mi"', _write(name, _whole(value))
 
 

@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Any
 
 from tui.core.config import HostEntry
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import (
     ARM_LETTERS,
     BenchProfile,
@@ -50,8 +50,7 @@ METRICS_NOTE = (
 SETS = Path("--set")  # where errors of `--set` are said to be
 
 _SECRET_NAME = re.compile(
-    r"(^|_)(TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASS(WD|WORD|PHRASE)?|SECRET(_\w+)?|CREDENTIALS?)$",
-    re.IGNORECASE,
+    r"(^|_)(TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|PASS(WD|WORD|PHRASE)?|SECRET(_\w+)?|CREDENTIALS?)$", re.IGNORECASE
 )
 _SECRET_VALUE = re.compile(r"://[^/\s@:]+:[^/\s@]+@")  # user:password@ in an address
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity"})
@@ -80,15 +79,13 @@ class ProfileError:
 class ProfileBroken(UsageError):
     """A profile that cannot be used; `errors` has everything that is wrong with it."""
 
-    slug = "bad_profile"
+    slug = Slug.BAD_PROFILE
 
     def __init__(self, name: str, errors: Sequence[ProfileError]) -> None:
         count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         super().__init__(
             f"profile {one_line(name)} has {count}: {'; '.join(str(error) for error in errors)}",
-            "correct the file, then try again"
-            if any(e.path != SETS for e in errors)
-            else "correct that --set",
+            "correct the file, then try again" if any(e.path != SETS for e in errors) else "correct that --set",
         )
         self.errors = tuple(errors)
 
@@ -137,10 +134,7 @@ class LaunchProfile:
     def public_args(self) -> Mapping[str, object]:
         """The flags as they may be stored and shown: secrets masked."""
         table = flag_table()
-        return {
-            name: MASK if table.canonical(name) in table.secret else value
-            for name, value in self.args.items()
-        }
+        return {name: MASK if table.canonical(name) in table.secret else value for name, value in self.args.items()}
 
 
 @dataclass(frozen=True)
@@ -233,9 +227,7 @@ class _Library:
                     errors.append(ProfileError(here.path, "extends", f"goes in a circle: {circle}"))
                 else:
                     near = did_you_mean(name, self.paths)
-                    errors.append(
-                        ProfileError(here.path, "extends", f'there is no profile "{one_line(name)}"', near)
-                    )
+                    errors.append(ProfileError(here.path, "extends", f'there is no profile "{one_line(name)}"', near))
                 break
             base = self.file(parent)
             if base.kind != "launch" and not base.errors:
@@ -335,9 +327,7 @@ def _check_experiment(library: _Library, entry: _File) -> list[ProfileError]:
         if profile is None or profile.kind != "launch":
             near = did_you_mean(arm["profile"], library.paths)
             errors.append(
-                ProfileError(
-                    entry.path, f"{key}.profile", f'there is no launch profile "{arm["profile"]}"', near
-                )
+                ProfileError(entry.path, f"{key}.profile", f'there is no launch profile "{arm["profile"]}"', near)
             )
             continue
         for error in _resolve(library, profile, tuple(arm.get("set", {}).items()))[1]:
@@ -346,9 +336,7 @@ def _check_experiment(library: _Library, entry: _File) -> list[ProfileError]:
     return errors
 
 
-def load_launch(
-    name: str, dirs: Iterable[Path], sets: Mapping[str, object] | Iterable[str] = ()
-) -> LaunchProfile:
+def load_launch(name: str, dirs: Iterable[Path], sets: Mapping[str, object] | Iterable[str] = ()) -> LaunchProfile:
     """A launch profile with what it extends, and `--set` applied.
 
     Args:
@@ -377,9 +365,7 @@ def load_launch(
     return profile
 
 
-def load_bench(
-    name: str, dirs: Iterable[Path], sets: Mapping[str, object] | Iterable[str] = ()
-) -> BenchProfile:
+def load_bench(name: str, dirs: Iterable[Path], sets: Mapping[str, object] | Iterable[str] = ()) -> BenchProfile:
     """A bench profile, with `--set` applied.
 
     Args:
@@ -471,19 +457,17 @@ def _named(library: _Library, name: str, kind: str) -> _File:
     if entry is None:
         near = did_you_mean(name, library.paths)
         hint = near or "eagletui profiles lists what there is"
-        raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug="unknown_profile")
+        raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug=Slug.UNKNOWN_PROFILE)
     if entry.kind in KINDS and entry.kind != kind:
         raise UsageError(
             f"{name} is a profile of kind {entry.kind}, not {kind}",
             f"use eagletui {entry.kind} {name}",
-            slug="wrong_kind",
+            slug=Slug.WRONG_KIND,
         )
     return entry
 
 
-def _parse_sets(
-    sets: Mapping[str, object] | Iterable[str], errors: list[ProfileError]
-) -> tuple[tuple[str, Any], ...]:
+def _parse_sets(sets: Mapping[str, object] | Iterable[str], errors: list[ProfileError]) -> tuple[tuple[str, Any], ...]:
     if isinstance(sets, Mapping):
         return tuple(sets.items())
     items = []
@@ -492,9 +476,7 @@ def _parse_sets(
         key = key.strip()
         if not equals or not key:
             errors.append(
-                ProfileError(
-                    SETS, one_line(text) or None, "needs a value", f"write {one_line(key) or 'key'}=VALUE"
-                )
+                ProfileError(SETS, one_line(text) or None, "needs a value", f"write {one_line(key) or 'key'}=VALUE")
             )
             continue
         items.append((key, parse_set_value(key, value)))
@@ -535,16 +517,12 @@ def _resolve(
         merged = _merge(merged, file.table)
     for key, value in sets:
         merged, problems = _apply_set(merged, key, value)
-        errors += [
-            ProfileError(SETS, where.removeprefix("args."), what, how) for where, what, how in problems
-        ]
+        errors += [ProfileError(SETS, where.removeprefix("args."), what, how) for where, what, how in problems]
     if not merged.get("command") and not errors:
         canonical = flag_table().canonical
         names = {canonical(name) for name, value in merged.get("args", {}).items() if value is not False}
         if "model-path" not in names:
-            errors.append(
-                ProfileError(entry.path, "args.model-path", "is missing", "say which model to serve")
-            )
+            errors.append(ProfileError(entry.path, "args.model-path", "is missing", "say which model to serve"))
     if errors:
         return None, errors
     env = {name: _env_text(value) for name, value in merged.get("env", {}).items() if value is not False}
@@ -576,11 +554,7 @@ def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, 
     """One `--set` on top of a merged profile, and what is wrong with it."""
     head, dot, rest = key.partition(".")
     if key == "gpus":
-        if (
-            not isinstance(value, list)
-            or not value
-            or not all(type(item) is int and item >= 0 for item in value)
-        ):
+        if not isinstance(value, list) or not value or not all(type(item) is int and item >= 0 for item in value):
             return merged, [("gpus", "must be a list of GPU numbers", "write gpus=[0,1]")]
         env = {name: text for name, text in merged.get("env", {}).items() if name != "CUDA_VISIBLE_DEVICES"}
         return {**merged, "gpus": value, "env": env}, list(checks.launch({"gpus": value}))
@@ -711,9 +685,7 @@ def build_command(
     secrets: dict[str, str] = {}
     if profile.command:
         argv = [*profile.wrapper, *profile.command]
-        pairs: Iterable[tuple[str, object]] = (
-            (normalise_free(name), value) for name, value in profile.args.items()
-        )
+        pairs: Iterable[tuple[str, object]] = ((normalise_free(name), value) for name, value in profile.args.items())
         port = _port_of(profile.command)
         config = metrics = False
     else:
@@ -776,13 +748,7 @@ def normalise_free(name: str) -> str:
 
 def _port_of(command: Sequence[str]) -> int | None:
     for word, following in zip(command, [*command[1:], ""], strict=True):
-        text = (
-            following
-            if word == "--port"
-            else word.removeprefix("--port=")
-            if word.startswith("--port=")
-            else ""
-        )
+        text = following if word == "--port" else word.removeprefix("--port=") if word.startswith("--port=") else ""
         if text.isdigit():
             return int(text)
     return None
@@ -868,10 +834,7 @@ def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
         if value is False:
             continue
         canonical = table.canonical(name)
-        found[f"args.{canonical}"] = (
-            normalise(name),
-            MASK if canonical in table.secret else toml_value(value),
-        )
+        found[f"args.{canonical}"] = (normalise(name), MASK if canonical in table.secret else toml_value(value))
     for name, text in profile.env.items():
         found[f"env.{name}"] = (f"env.{name}", MASK if is_secret_env(name, text) else toml_value(text))
     for name, text in profile.requires.items():
@@ -896,15 +859,13 @@ def save_profile(text: str, name: str, directory: Path) -> Path:
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}", name):
         raise UsageError(
-            f'"{one_line(name)}" is no name for a profile',
-            "use letters, digits, dots and dashes",
-            slug="bad_name",
+            f'"{one_line(name)}" is no name for a profile', "use letters, digits, dots and dashes", slug=Slug.BAD_NAME
         )
     try:
         table = tomlkit.parse(text).unwrap()
     except TOMLKitError as error:
         raise UsageError(
-            f"the profile is no valid TOML: {one_line(str(error))}", "correct it", slug="bad_profile"
+            f"the profile is no valid TOML: {one_line(str(error))}", "correct it", slug=Slug.BAD_PROFILE
         ) from None
     path = directory / f"{name}.toml"
     env, args = table.get("env", {}), table.get("args", {})
@@ -914,19 +875,15 @@ def save_profile(text: str, name: str, directory: Path) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666),
-            "w",
-            encoding="utf-8",
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666), "w", encoding="utf-8"
         ) as file:
             file.write(text if text.endswith("\n") else text + "\n")
     except FileExistsError:
         raise UsageError(
-            f"{path} exists already", "choose another name, or remove the file", slug="exists"
+            f"{path} exists already", "choose another name, or remove the file", slug=Slug.EXISTS
         ) from None
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written: {error.strerror or error}",
-            "choose another directory",
-            slug="cannot_write",
+            f"{path} cannot be written: {error.strerror or error}", "choose another directory", slug=Slug.CANNOT_WRITE
         ) from None
     return path

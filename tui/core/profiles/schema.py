@@ -134,9 +134,7 @@ class Experiment(_Common):
             if sorted(set(self.looks)) != self.looks:
                 raise ValueError("looks must grow, each number once|write looks = [3, 5, 8]")
             if self.pairs is not None and self.pairs != self.looks[-1]:
-                raise ValueError(
-                    f"pairs is {self.pairs}, but the last look is at {self.looks[-1]}|leave pairs out"
-                )
+                raise ValueError(f"pairs is {self.pairs}, but the last look is at {self.looks[-1]}|leave pairs out")
         for number, arm in enumerate(self.arms):
             earlier = ARM_LETTERS[:number]
             if arm.against is None or arm.against in tuple(earlier):

@@ -7,14 +7,7 @@ imported record says of itself stands under its own name as it was posted.
 from tui.core.model.measured import Distribution, GuardStatus, Latencies, Result, SpecConfig, Speculation
 
 _LATENCIES = (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "gap"), ("e2e", "e2e"))
-_POINTS = (
-    ("mean", "mean"),
-    ("median", "p50"),
-    ("p90", "p90"),
-    ("p95", "p95"),
-    ("p99", "p99"),
-    ("max", "max"),
-)
+_POINTS = (("mean", "mean"), ("median", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
 _NO_SPECULATION = Speculation()
 _NO_DISTRIBUTION = Distribution(0)
 _NO_SPEC = SpecConfig("")
@@ -75,9 +68,7 @@ def flat(result: Result) -> dict[str, object]:
         "peak_concurrent": None,
         "concurrency": None,
         **_latencies(result.latencies),
-        "accept_length": _first(
-            speculation.tau, speculation.counter_accept_length, speculation.server_accept_length
-        ),
+        "accept_length": _first(speculation.tau, speculation.counter_accept_length, speculation.server_accept_length),
         "tau": speculation.tau,
         "cycle_ms": speculation.cycle_ms,
         "verify_steps": speculation.verify_steps,

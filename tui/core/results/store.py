@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.config import data_dir, write_whole
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.masking import mask_secrets
 from tui.core.model.measured import SCHEMA, Result
 from tui.core.profiles.profiles import MASK, is_secret_env, public_sets
@@ -60,7 +60,7 @@ def _path(result_id: str) -> Path:
         raise UsageError(
             f"{one_line(result_id, 60)!r} is no result id",
             "eagletui results lists those that are stored",
-            slug="unknown_result",
+            slug=Slug.UNKNOWN_RESULT,
         )
     return results_dir() / f"{result_id}.json"
 
@@ -81,9 +81,7 @@ def write(result: Result, rows_gz: bytes | None = None, meta: Mapping[str, objec
     text = json.dumps(to_json(without_secrets(result)), ensure_ascii=False, allow_nan=False)
     _sweep()
     if rows_gz is not None:
-        head = (
-            gzip.compress(json.dumps({"meta": meta}).encode() + b"\n", mtime=0) if meta is not None else b""
-        )
+        head = gzip.compress(json.dumps({"meta": meta}).encode() + b"\n", mtime=0) if meta is not None else b""
         write_whole(_rows_path(result.result_id), head + rows_gz)
     write_whole(path, text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
@@ -230,7 +228,7 @@ def _damaged(result_id: str) -> EagletuiError:
     return EagletuiError(
         f"the rows of {result_id} are damaged: {_rows_path(result_id)}",
         "its stored figures stand, they only cannot be computed anew",
-        slug="broken_rows",
+        slug=Slug.BROKEN_ROWS,
     )
 
 
@@ -255,7 +253,7 @@ def recompute(result: Result) -> Result | None:
         raise EagletuiError(
             f"the rows of {result.result_id} are not those of this version: {one_line(repr(error), 80)}",
             "what is stored of it stands",
-            slug="broken_rows",
+            slug=Slug.BROKEN_ROWS,
         ) from None
     return replace(
         result,
@@ -324,7 +322,7 @@ def resolve(ref: str, among: Iterable[Result] | None = None) -> list[Result]:
         raise UsageError(
             f"none of the {len(of_profile)} results of {ref} is valid",
             "eagletui results lists them, with what is wrong",
-            slug="unknown_result",
+            slug=Slug.UNKNOWN_RESULT,
         )
     ways: list[Callable[[str], bool]] = [
         lambda run: _digits(run) == ref,
@@ -344,12 +342,12 @@ def resolve(ref: str, among: Iterable[Result] | None = None) -> list[Result]:
     raise UsageError(
         f"{one_line(ref, 60)!r} is no stored result, run or profile with results",
         "eagletui results lists what is stored",
-        slug="unknown_result",
+        slug=Slug.UNKNOWN_RESULT,
     )
 
 
 def _ambiguous(ref: str, what: str, fitting: list[str]) -> UsageError:
     some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
     return UsageError(
-        f"{one_line(ref, 60)} fits {len(fitting)} {what}: {some}", "give more of it", slug="ambiguous_result"
+        f"{one_line(ref, 60)} fits {len(fitting)} {what}: {some}", "give more of it", slug=Slug.AMBIGUOUS_RESULT
     )

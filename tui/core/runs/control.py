@@ -22,16 +22,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import tui
-from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.text import one_line, read_json, sanitize
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
 _MAX_TOTAL_BYTES = 1_000_000  # below what Linux takes for all of them with an 8 MiB stack (2 MiB)
-_MAX_FILE_BYTES = (
-    4 << 20
-)  # of the files of a launch, together: they travel in the script, and a shell holds them
+_MAX_FILE_BYTES = 4 << 20  # of the files of a launch, together: they travel in the script, and a shell holds them
 _CALL_TIMEOUT_S = 45.0  # a launch may wait 12 s for each of its locks
 _SLOW_LINK_BYTES_S = 50_000
 _RETRY_S = 0.3
@@ -203,9 +201,7 @@ class PortHolder:
         if self.run_id:
             return f"run {self.run_id}"
         who = f"PID {self.pid}" if self.pid else "a process that this user cannot see"
-        return (
-            who + (f" of {self.user}" if self.user else "") + (f" ({self.command})" if self.command else "")
-        )
+        return who + (f" of {self.user}" if self.user else "") + (f" ({self.command})" if self.command else "")
 
 
 class RunBusy(EagletuiError):
@@ -218,7 +214,7 @@ class RunBusy(EagletuiError):
         holder: who listens, for `listener`.
     """
 
-    slug = "busy"
+    slug = Slug.BUSY
 
     def __init__(
         self,
@@ -260,87 +256,83 @@ def _check_value(name: str, value: str) -> int:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise UsageError(f"{name} is not valid text", "type it anew, as UTF-8", slug="bad_value") from None
+        raise UsageError(f"{name} is not valid text", "type it anew, as UTF-8", slug=Slug.BAD_VALUE) from None
     found = _CONTROL.search(value)
     if found:
         raise UsageError(
-            f"{name} holds the control character 0x{ord(found.group()):02x}", "remove it", slug="bad_value"
+            f"{name} holds the control character 0x{ord(found.group()):02x}", "remove it", slug=Slug.BAD_VALUE
         )
     if size > _MAX_VALUE_BYTES:
         raise UsageError(
             f"{name} is {size} bytes long; Linux takes at most {_MAX_VALUE_BYTES} in one value",
             "put it into a file on the host",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     return size
 
 
 def _check(request: LaunchRequest) -> None:
     if not valid_run_id(request.run_id):
-        raise UsageError(f"bad run id {one_line(request.run_id, 60)!r}", "use new_run_id", slug="bad_value")
+        raise UsageError(f"bad run id {one_line(request.run_id, 60)!r}", "use new_run_id", slug=Slug.BAD_VALUE)
     if request.kind not in ("server", "bench"):
-        raise UsageError(f"unknown kind {request.kind!r}", "server or bench", slug="bad_value")
+        raise UsageError(f"unknown kind {request.kind!r}", "server or bench", slug=Slug.BAD_VALUE)
     if not request.argv or request.argv[0] == "":
-        raise UsageError("the command is empty", "give the profile a command", slug="bad_value")
+        raise UsageError("the command is empty", "give the profile a command", slug=Slug.BAD_VALUE)
     total = 0
     for number, arg in enumerate(request.argv):
         before = request.argv[number - 1] if number else None
         after = f" (after {before})" if isinstance(before, str) and re.fullmatch(r"--?[\w-]+", before) else ""
         text = arg if isinstance(arg, str) else arg.prefix + arg.name
         if isinstance(arg, InRunDir) and not re.fullmatch(r"[A-Za-z0-9._-]+", arg.name):
-            raise UsageError(f"bad file name {arg.name!r}", "letters, digits, dots", slug="bad_value")
+            raise UsageError(f"bad file name {arg.name!r}", "letters, digits, dots", slug=Slug.BAD_VALUE)
         total += _check_value(f"argument {number}{after}", text) + 9
     for what, names in (("environment variable", request.env), ("secret variable", request.secret_env)):
         for name, value in names.items():
             if not _ENV_NAME.fullmatch(name):
                 raise UsageError(
-                    f"bad {what} name {one_line(name, 60)!r}", "letters, digits and _", slug="bad_value"
+                    f"bad {what} name {one_line(name, 60)!r}", "letters, digits and _", slug=Slug.BAD_VALUE
                 )
             if name in _ENV_RESERVED or name.startswith("ER_"):
-                raise UsageError(f"{what} {name} cannot be set", "leave it out", slug="bad_value")
+                raise UsageError(f"{what} {name} cannot be set", "leave it out", slug=Slug.BAD_VALUE)
             total += _check_value(f"{what} {name}", value) + len(name) + 10
     for name, value in request.secret_args.items():
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-            raise UsageError(f"bad flag name {one_line(name, 60)!r}", "without dashes", slug="bad_value")
+            raise UsageError(f"bad flag name {one_line(name, 60)!r}", "without dashes", slug=Slug.BAD_VALUE)
         _check_value(f"secret flag --{name}", value)
     if total > _MAX_TOTAL_BYTES:
         raise UsageError(
             f"arguments and environment are {total} bytes long; at most {_MAX_TOTAL_BYTES} can be passed",
             "put long values into a file on the host",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     for name, data in request.files.items():
         if not _FILE_NAME.fullmatch(name) or _FILES_RESERVED.fullmatch(name):
             raise UsageError(
                 f"bad file name {one_line(name, 60)!r}",
                 "letters, digits, dots; none of the run's own files",
-                slug="bad_value",
+                slug=Slug.BAD_VALUE,
             )
         try:
             if "\0" in data.decode():
                 raise ValueError
         except ValueError:
-            raise UsageError(f"the file {name} is no UTF-8 text", "give text", slug="bad_value") from None
+            raise UsageError(f"the file {name} is no UTF-8 text", "give text", slug=Slug.BAD_VALUE) from None
     if (sent := sum(map(len, request.files.values()))) > _MAX_FILE_BYTES:
         raise UsageError(
             f"the files of the run are {sent} bytes long; at most {_MAX_FILE_BYTES} are sent",
             "make them smaller",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     if request.cwd is not None:
         _check_value("cwd", request.cwd)
         if "\n" in request.cwd or not request.cwd.startswith(("/", "~/")):
             raise UsageError(
-                f"cwd {one_line(request.cwd, 60)!r} is no absolute path",
-                "begin it with / or ~/",
-                slug="bad_value",
+                f"cwd {one_line(request.cwd, 60)!r} is no absolute path", "begin it with / or ~/", slug=Slug.BAD_VALUE
             )
     if request.port is not None and not 0 < request.port < 65536:
-        raise UsageError(
-            f"port {request.port} is not between 1 and 65535", "choose another", slug="bad_value"
-        )
+        raise UsageError(f"port {request.port} is not between 1 and 65535", "choose another", slug=Slug.BAD_VALUE)
     if any(gpu < 0 for gpu in request.gpus):
-        raise UsageError("a GPU index is negative", "count GPUs from 0", slug="bad_value")
+        raise UsageError("a GPU index is negative", "count GPUs from 0", slug=Slug.BAD_VALUE)
 
 
 def _spec(request: LaunchRequest) -> str:
@@ -452,7 +444,7 @@ class _Answer:
             raise HostError(
                 f"{host}: the answer about the runs was incomplete" + (f": {said}" if said else ""),
                 "try again; if it stays, look at the host's memory and process limits",
-                slug="bad_answer",
+                slug=Slug.BAD_ANSWER,
             )
 
     def of(self, word: str) -> list[list[str]]:
@@ -476,34 +468,32 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
         return HostError(
             f"{host}: /proc is missing; runs need Linux",
             "logs can still be read: eagletui logs HOST:FILE",
-            slug="unsupported_host",
+            slug=Slug.UNSUPPORTED_HOST,
         )
     if slug == "no-state-dir":
         return EagletuiError(
             f"{host}: no directory for the state of runs can be written (tried {detail})",
             "free space or make one of them writable, with no symbolic link and owned by you",
-            slug="no_state_dir",
+            slug=Slug.NO_STATE_DIR,
         )
     if slug == "write-failed":
         return EagletuiError(
             f"{host}: the files of the run could not be written to {detail}; nothing was started",
             "free space there (df -h, df -i, quota) and launch again",
-            slug="disk_full",
+            slug=Slug.DISK_FULL,
         )
     if slug == "other-namespace":
         return EagletuiError(
             f"{host}: {detail} runs in another PID namespace (a container); no signal was sent",
             "stop it from inside that container",
-            slug="other_namespace",
+            slug=Slug.OTHER_NAMESPACE,
         )
     if slug == "bad-id":
-        return UsageError(f"bad run id {detail!r}", "see eagletui ps", slug="unknown_run")
+        return UsageError(f"bad run id {detail!r}", "see eagletui ps", slug=Slug.UNKNOWN_RUN)
     return EagletuiError(f"{host}: {slug} {detail}".rstrip(), "this is a fault of eagletui")
 
 
-async def _call(
-    transport: Transport, command: str, *args: str, variables: Mapping[str, str] | None = None
-) -> _Answer:
+async def _call(transport: Transport, command: str, *args: str, variables: Mapping[str, str] | None = None) -> _Answer:
     script = helper_script(command, *args, variables=variables)
     done = await transport.run(script, timeout_s=_CALL_TIMEOUT_S + len(script) / _SLOW_LINK_BYTES_S)
     return _Answer(transport.host, done.stdout)
@@ -562,9 +552,7 @@ def _run(host: str, fields: Fields, command: Mapping[str, Any]) -> Run:
         exit_code=_number(fields.get("rc")),
         stop=step,
         stopped_by_us=alive_then,
-        orphans=tuple(
-            int(w.split(":")[0]) for w in fields.get("left", "").split() if w.split(":")[0].isdigit()
-        ),
+        orphans=tuple(int(w.split(":")[0]) for w in fields.get("left", "").split() if w.split(":")[0].isdigit()),
         directory=directory,
         log_path=f"{directory}/log" if directory else None,
         argv=_texts(command.get("argv")),
@@ -656,7 +644,7 @@ async def launch(
         raise EagletuiError(
             f"{transport.host}: {request.run_id} did not start within 10 s",
             "the host is very busy; launch again, it starts at most once",
-            slug="not_started",
+            slug=Slug.NOT_STARTED,
         )
     return found[0]
 
@@ -687,9 +675,7 @@ async def _busy(transport: Transport, busy: Fields) -> RunBusy:
     return RunBusy(
         f"{transport.host}: {thing} is used by {run_id}"
         + (f", which {by or 'somebody'} is stopping" if stopping else ""),
-        "wait until it is gone"
-        if stopping
-        else f"stop it first (eagletui stop {run_id}) or launch with --replace",
+        "wait until it is gone" if stopping else f"stop it first (eagletui stop {run_id}) or launch with --replace",
         what=what,
         run_id=run_id,
         by=by if stopping else None,
@@ -732,12 +718,7 @@ def conflicts(runs: Iterable[Run], *, port: int | None, gpus: Sequence[int]) -> 
 
 
 async def stop(
-    transport: Transport,
-    run_id: str,
-    grace_s: float = 20.0,
-    *,
-    who: str | None = None,
-    timeout_s: float = 120.0,
+    transport: Transport, run_id: str, grace_s: float = 20.0, *, who: str | None = None, timeout_s: float = 120.0
 ) -> StopState:
     """Asks for the end of a run's whole tree; the host carries it out by itself, so a lost link cannot cut it short.
 
@@ -754,7 +735,7 @@ async def stop(
         raise UsageError(
             f"{run_id} was not started by eagletui; it is watched only",
             "stop it the way it was started",
-            slug="foreign",
+            slug=Slug.FOREIGN,
         )
     grace = str(max(0, -int(-grace_s // 1)))
     by = _NOT_A_WORD.sub("_", who)[:80] if who else me()
@@ -963,9 +944,7 @@ async def listener(transport: Transport, port: int) -> PortHolder | None:
     facts = _Facts(await _call(transport, "port", str(port)))
     if not facts.listening:
         return None
-    rows = sorted(
-        facts.listening, key=lambda row: (row.inode not in facts.socket_pids, not row.answers_loopback)
-    )
+    rows = sorted(facts.listening, key=lambda row: (row.inode not in facts.socket_pids, not row.answers_loopback))
     row = rows[0]
     pid = min(facts.socket_pids.get(row.inode, ()), default=None)
     process = facts.processes.get(pid) if pid is not None else None

@@ -77,19 +77,11 @@ async def _examine_host(session: HostSession, add: _Add) -> None:
             if gpu.health:
                 add("gpus", Level.WARN, f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
     if facts.persistence_mode is False:
-        add(
-            "driver",
-            Level.WARN,
-            "persistence mode is off; `nvidia-smi -pm 1` makes starts and sampling quicker",
-        )
+        add("driver", Level.WARN, "persistence mode is off; `nvidia-smi -pm 1` makes starts and sampling quicker")
     entry = load_settings().host(session.entry.name)
     if facts.python is None:
         reason = facts.python_error or "it does not run"
-        add(
-            "python",
-            Level.BLOCK,
-            f"{entry.python}: {reason}; set python in [hosts.{entry.name}] of config.toml",
-        )
+        add("python", Level.BLOCK, f"{entry.python}: {reason}; set python in [hosts.{entry.name}] of config.toml")
     else:
         add("python", Level.OK, f"{facts.python} runs")
         if facts.sglang is None:

@@ -18,10 +18,7 @@ from tui.core.sglang.memory import fraction_window
 from tui.core.sglang.tracker import LedgerRow, StartupState
 from tui.core.text import one_line
 
-_MARGIN_SHARE, _MARGIN_LIMIT_GIB = (
-    0.06,
-    6.0,
-)  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB
+_MARGIN_SHARE, _MARGIN_LIMIT_GIB = (0.06, 6.0)  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB
 _EXACT_GIB = 0.3  # figures of two starts differ by as much
 _FRACTION = "mem-fraction-static"
 _GRAPH_BATCH = "cuda-graph-max-bs-decode"
@@ -44,9 +41,7 @@ class Workable:
     """Bounds for one configuration; fractions have two decimals, None = the figures do not say."""
 
     fraction_least: float | None = None  # leaves any pool on the tightest rank
-    fraction_most: float | None = (
-        None  # leaves room for graphs and activations; below `fraction_least`: no value works
-    )
+    fraction_most: float | None = None  # leaves room for graphs and activations; below `fraction_least`: no value works
     batch_most: int | None = None  # largest graph batch beside the present fraction; 0 = none fits
     measured: bool = False  # the graphs were measured in a start that reached ready; else a rule of thumb
 
@@ -75,9 +70,7 @@ class LastReady:
         if not self.difference:
             times = f", {self.times} times so far" if self.times > 1 else ""
             return f"this configuration reached ready here at {when}{times}"
-        shown = [
-            f"{name} {_value(then)} (now {_value(now)})" for name, then, now in self.difference[:_SHOWN_FLAGS]
-        ]
+        shown = [f"{name} {_value(then)} (now {_value(now)})" for name, then, now in self.difference[:_SHOWN_FLAGS]]
         more = len(self.difference) - len(shown)
         return (
             f"{one_line(self.profile, 60)} at {when} with {', '.join(shown)}"
@@ -96,9 +89,7 @@ class Forecast:
     text: str  # one sentence
     fraction: float | None  # that was asked for
     workable: Workable
-    short_gib: float | None = (
-        None  # by how much the tightest rank misses its budget; negative: what the pool gets
-    )
+    short_gib: float | None = None  # by how much the tightest rank misses its budget; negative: what the pool gets
     short_ranks: tuple[str, ...] = ()
     suggestion: float | None = None  # a fraction instead; one that worked here, where there is one
     last_ready: LastReady | None = None
@@ -110,11 +101,7 @@ class Forecast:
 
 def _canonical(args: Args) -> dict[str, object]:
     table = flag_table()
-    return {
-        table.canonical(name): value
-        for name, value in args.items()
-        if value is not False and value is not None
-    }
+    return {table.canonical(name): value for name, value in args.items() if value is not False and value is not None}
 
 
 def _key(args: Mapping[str, object], names: Sequence[str]) -> tuple[object, ...]:
@@ -153,9 +140,7 @@ def ledger_of(record: LaunchRecord) -> tuple[LedgerRow, ...]:
     rows = []
     for raw in record.ledger:
         values = {name: value for name, value in raw.items() if name in known and name != "rank"}
-        if isinstance(raw.get("rank"), str) and all(
-            v is None or _number(v) is not None for v in values.values()
-        ):
+        if isinstance(raw.get("rank"), str) and all(v is None or _number(v) is not None for v in values.values()):
             rows.append(LedgerRow(rank=str(raw["rank"]), **values))  # type: ignore[arg-type]
     return tuple(rows)
 
@@ -180,21 +165,13 @@ def _beside(row: LedgerRow) -> float | None:
 def graph_batches(largest: int, speculative: bool) -> list[int]:
     """The batch sizes that SGLang captures up to `largest` (server_args.py, 0.5.10 to 0.5.23)."""
     if speculative:
-        sizes = [
-            *range(1, 9),
-            *range(10, 33, 2),
-            *range(40, 65, 8),
-            *range(72, 257, 8),
-            *range(272, 4097, 16),
-        ]
+        sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 8), *range(72, 257, 8), *range(272, 4097, 16)]
     else:
         sizes = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 513, 16), *range(544, 4097, 32)]
     return [size for size in sizes if size < largest] + [largest]
 
 
-def _scaled(
-    beside: float, graphs: float | None, measured: int | None, batch: int | None, speculative: bool
-) -> float:
+def _scaled(beside: float, graphs: float | None, measured: int | None, batch: int | None, speculative: bool) -> float:
     """`beside` of a start whose largest graph batch was `measured`, for another one."""
     if graphs is None or not measured or not batch or batch == measured:
         return beside
@@ -232,9 +209,7 @@ def workable(
         most = most if known else 1.0
         known = True
         margin = margin_gib(before)
-        most = min(
-            most, _down(1 - (_scaled(beside, row.graphs_gib, measured, batch, speculative) + margin) / before)
-        )
+        most = min(most, _down(1 - (_scaled(beside, row.graphs_gib, measured, batch, speculative) + margin) / before))
         if fraction is not None and row.graphs_gib and measured:
             room = before * (1 - fraction) - margin
             fitting = [
@@ -255,11 +230,7 @@ def workable_now(state: StartupState, ready: bool) -> Workable:
     """Bounds from what the log of a running or failed start says."""
     args = state.server_args or {}
     return workable(
-        state.ledger,
-        mem_fraction(state),
-        graph_batch(state),
-        bool(args.get("speculative_algorithm")),
-        ready=ready,
+        state.ledger, mem_fraction(state), graph_batch(state), bool(args.get("speculative_algorithm")), ready=ready
     )
 
 
@@ -338,12 +309,7 @@ def last_ready(host: str, args: Args, records: Iterable[LaunchRecord]) -> LastRe
     same = sum(1 for item in ready if not difference(item.record.args, newest.record.args))
     record = newest.record
     return LastReady(
-        record.run_id,
-        record.profile,
-        record.launched_at,
-        record.ready_after_s,
-        same,
-        difference(record.args, args),
+        record.run_id, record.profile, record.launched_at, record.ready_after_s, same, difference(record.args, args)
     )
 
 
@@ -385,9 +351,7 @@ def _tried(past: Iterable[_Past], batch: int | None) -> _Tried:
     )  # fmt: skip
 
 
-def _measured_rows(
-    past: Sequence[_Past], now: Mapping[str, object]
-) -> tuple[tuple[LedgerRow, ...], int, bool]:
+def _measured_rows(past: Sequence[_Past], now: Mapping[str, object]) -> tuple[tuple[LedgerRow, ...], int, bool]:
     """(what each rank will hold, starts it is from, whether the draft model's size is among it)."""
     weights = next(
         (
@@ -404,8 +368,7 @@ def _measured_rows(
         (
             item
             for item in past
-            if _draft_key(item.args) == _draft_key(now)
-            and any(row.draft_gib is not None for row in item.rows)
+            if _draft_key(item.args) == _draft_key(now) and any(row.draft_gib is not None for row in item.rows)
         ),
         None,
     )
@@ -450,9 +413,7 @@ def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast
     given = _number(now.get(_FRACTION))
     fraction = given
     if fraction is None:  # SGLang chooses: as it chose before
-        fraction = next(
-            (item.fraction for item in same if _FRACTION not in item.args and item.fraction), None
-        )
+        fraction = next((item.fraction for item in same if _FRACTION not in item.args and item.fraction), None)
     batch = _batch_in_force(now, same)
     tried = _tried(same, batch)
     rows, starts, whole = _measured_rows(past, now)
@@ -472,13 +433,9 @@ def _bounds(
     speculative: bool,
     tried: _Tried,
 ) -> Workable:
-    complete = next(
-        (item for item in same if item.ready and any(_beside(r) is not None for r in item.rows)), None
-    )
+    complete = next((item for item in same if item.ready and any(_beside(r) is not None for r in item.rows)), None)
     if complete is not None:
-        bounds = workable(
-            complete.rows, fraction, batch, speculative, ready=True, batch_measured=complete.batch
-        )
+        bounds = workable(complete.rows, fraction, batch, speculative, ready=True, batch_measured=complete.batch)
     else:
         bounds = workable(rows, fraction, batch, speculative, ready=False)
     least, most = bounds.fraction_least, bounds.fraction_most
@@ -531,9 +488,7 @@ def _window_text(bounds: Workable) -> str:
     return f"{bounds.fraction_least:.2f} to {bounds.fraction_most:.2f} fits"
 
 
-def _worded(
-    made: Forecast, tried: _Tried, rows: Sequence[LedgerRow], whole: bool, given: float | None
-) -> Forecast:
+def _worded(made: Forecast, tried: _Tried, rows: Sequence[LedgerRow], whole: bool, given: float | None) -> Forecast:
     fraction, bounds = made.fraction, made.workable
     window = _window_text(bounds)
     behind = f"; {window}" if window else ""
@@ -549,15 +504,11 @@ def _worded(
         return replace(made, fits=False, text=_short_text(made, rows, name, behind))
     if tried.pool_failed is not None and fraction <= tried.pool_failed:
         return replace(
-            made,
-            fits=False,
-            text=f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}",
+            made, fits=False, text=f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}"
         )
     if tried.graphs_failed is not None and fraction >= tried.graphs_failed:
         return replace(
-            made,
-            fits=False,
-            text=f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}",
+            made, fits=False, text=f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}"
         )
     most = bounds.fraction_most
     if most is not None and fraction > most:
@@ -565,17 +516,13 @@ def _worded(
             lacks = (fraction - most) * max(row.before_gib or 0.0 for row in rows) if rows else None
             by = f" by about {lacks:.1f} GiB" if lacks else ""
             smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
-            return replace(
-                made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}{smaller}"
-            )
+            return replace(made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}{smaller}")
         return replace(made, text=f"{name} leaves little beside the pool{behind}")
     if made.short_gib is None:
         return replace(made, text=f"nothing was measured yet for {name}")
     pool = f"about {-made.short_gib:.1f} GiB for the KV pool"
     if not whole:
-        return replace(
-            made, text=f"{name} leaves {pool} and the draft model, whose size is not known here yet"
-        )
+        return replace(made, text=f"{name} leaves {pool} and the draft model, whose size is not known here yet")
     return replace(made, fits=True if bounds.measured else None, text=f"{name} leaves {pool}{behind}")
 
 

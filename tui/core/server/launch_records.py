@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from tui.core.config import data_dir, write_whole
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.text import one_line
 
 
@@ -124,16 +124,14 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
         return reference
     digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
     fitting = digits or [
-        run_id
-        for run_id in ids
-        if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
+        run_id for run_id in ids if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
     ]
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(
             f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}",
             "give more of the id",
-            slug="ambiguous_run",
+            slug=Slug.AMBIGUOUS_RUN,
         )
     return fitting[0] if fitting else None
 

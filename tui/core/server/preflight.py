@@ -69,9 +69,7 @@ async def preflight(
     """
     runs = tuple(runs)
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
-    seen, holder = await asyncio.gather(
-        _ask(transport, look.script()), find_listener(transport, command.port)
-    )
+    seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
     if seen is None:
         look.add("disk", Level.WARN, "the host takes too long to look at its files: a file system may hang")
         seen = _Seen()
@@ -137,9 +135,7 @@ class _Look:
     runs: Mapping[str, Run]
     findings: list[Finding] = field(default_factory=list)
 
-    def add(
-        self, check: str, level: Level, text: str, run: str | None = None, warm: bool | None = None
-    ) -> None:
+    def add(self, check: str, level: Level, text: str, run: str | None = None, warm: bool | None = None) -> None:
         self.findings.append(Finding(check, level, one_line(text), run, warm))
 
     # -- what is asked ------------------------------------------------------------------------------------------------
@@ -157,9 +153,7 @@ class _Look:
             "PF_REVISION": str(profile.arg("revision") or ""),
             "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus() for process in _held(gpu)),
         }
-        values |= {
-            name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")
-        }
+        values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
         return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + _program()
 
     def _path(self, what: str) -> str:
@@ -212,11 +206,7 @@ class _Look:
         here = {name for gpu in sample.gpus for name in (str(gpu.index), gpu.uuid) if name}
         missing = [name for name in visible or () if name not in here]
         if missing:
-            self.add(
-                "gpus",
-                Level.BLOCK,
-                f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}",
-            )
+            self.add("gpus", Level.BLOCK, f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
         count = len(visible) if visible is not None else len(sample.gpus)
         if needed > count:
             whose = "the profile names" if visible is not None else "the host has"
@@ -231,9 +221,7 @@ class _Look:
             total = used[0].memory_total_mib
             size = f", {total / 1024:.1f} GiB each" if total else ""
             free = "is free" if len(used) == 1 else "are free"
-            self.add(
-                "gpus", Level.OK, f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})"
-            )
+            self.add("gpus", Level.OK, f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
 
     def _holders(self, used: Sequence[Gpu], seen: _Seen) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
@@ -277,9 +265,7 @@ class _Look:
             names = sorted({process.name.rsplit("/", 1)[-1] for process in processes if process.name})
             memory = sum(process.memory_used_mib or 0.0 for process in processes)
             more = f" and {len(pids) - 3} more" if len(pids) > 3 else ""
-            words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (
-                f" {', '.join(names[:2])}" if names else ""
-            )
+            words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (f" {', '.join(names[:2])}" if names else "")
             size = f", {memory / 1024:.1f} GiB" if memory else ""
             self.add(
                 "gpus",
@@ -293,9 +279,7 @@ class _Look:
             self.add("port", Level.OK, f"{port} is free")
         elif holder.run_id in self.runs:
             run = self.runs[str(holder.run_id)]
-            self.add(
-                "port", Level.BLOCK, f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id
-            )
+            self.add("port", Level.BLOCK, f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
         else:
             self.add("port", Level.BLOCK, f"{port} is in use by {holder}: choose another with --set port=N")
 
@@ -344,11 +328,7 @@ class _Look:
         sizes = _sizes(seen.all(f"{key}.ls"))
         closed = seen.all(f"{key}.closed")
         if closed:
-            self.add(
-                key,
-                Level.BLOCK,
-                f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}",
-            )
+            self.add(key, Level.BLOCK, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
             self.add(key, Level.BLOCK, f"{where} has no config.json")
@@ -358,20 +338,13 @@ class _Look:
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
             named = ", ".join(missing[:2]) + (" …" if len(missing) > 2 else "")
-            self.add(
-                key, Level.BLOCK, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})"
-            )
+            self.add(key, Level.BLOCK, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
             return
         if not weights and self.profile.arg("load-format") != "dummy":
             self.add(key, Level.BLOCK, f"{where} has config.json but no weights")
             return
         architecture = _architecture(seen.one(f"{key}.config"))
-        if (
-            key == "draft"
-            and algorithm.upper() == "EAGLE3"
-            and architecture
-            and "eagle3" not in architecture.lower()
-        ):
+        if key == "draft" and algorithm.upper() == "EAGLE3" and architecture and "eagle3" not in architecture.lower():
             self.add(key, Level.WARN, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
             self.add(key, Level.OK, f"{where}: {architecture}")
@@ -391,9 +364,7 @@ class _Look:
         if not self.profile.wrapper and program.startswith("~"):
             self.add("python", Level.BLOCK, f"{program}: write the whole path as python in the host's entry")
         elif not self.profile.wrapper and seen.one("program") == "missing":
-            self.add(
-                "python", Level.BLOCK, f"{program} is not there: name the right python in the host's entry"
-            )
+            self.add("python", Level.BLOCK, f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
             self.add("python", Level.OK, f"{python} has sglang {self.facts.sglang}")
         elif self.facts.python_error:
@@ -401,9 +372,7 @@ class _Look:
         elif self.profile.wrapper:
             self.add("python", Level.WARN, f"it is not known which sglang {self.profile.wrapper[0]} starts")
         else:
-            self.add(
-                "python", Level.BLOCK, f"{python} has no sglang: name the right python in the host's entry"
-            )
+            self.add("python", Level.BLOCK, f"{python} has no sglang: name the right python in the host's entry")
 
     def flags(self, host_flags: frozenset[str] | None) -> None:
         argv = self.command.argv
@@ -420,9 +389,7 @@ class _Look:
                 self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
         if host_flags is None:
             if self.facts.sglang:
-                self.add(
-                    "flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked"
-                )
+                self.add("flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked")
         elif not unknown:
             self.add("flags", Level.OK, f"all {len(names)} known to {self.facts.sglang}")
         if METRICS_NOTE in self.command.notes:
@@ -433,9 +400,7 @@ class _Look:
         if not algorithm:
             return
         version = self.facts.sglang
-        if self.profile.arg("max-running-requests") is None and (
-            not version or version_at_least(version, "0.5.5")
-        ):
+        if self.profile.arg("max-running-requests") is None and (not version or version_at_least(version, "0.5.5")):
             self.add("concurrency", Level.WARN, "SGLang caps running requests at 48 with speculation")
         three = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
         given = [name for name in three if self.profile.arg(name) is not None]
@@ -473,12 +438,7 @@ class _Look:
         if name == "gpus":
             count = len(self.sample.gpus) if self.sample and not self.sample.error else len(facts.gpu_names)
             return [str(count)] if count else []
-        value = {
-            "sglang": facts.sglang,
-            "torch": facts.torch,
-            "driver": facts.driver,
-            "cuda": facts.cuda,
-        }.get(name)
+        value = {"sglang": facts.sglang, "torch": facts.torch, "driver": facts.driver, "cuda": facts.cuda}.get(name)
         return [value] if value else []
 
     # -- the host -----------------------------------------------------------------------------------------------------
@@ -511,34 +471,20 @@ class _Look:
             why = sudo.removeprefix("no: ") or "it asks for a password"
             self.add("rights", Level.BLOCK, f"sudo needs a password here ({why}): eagletui never types one")
         elif sudo == "yes" and seen.one("sudo_kill") == "no":
-            self.add(
-                "rights",
-                Level.BLOCK,
-                "sudo lets you start the server but not signal it: it could not be stopped",
-            )
+            self.add("rights", Level.BLOCK, "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
-            self.add(
-                "rights",
-                Level.WARN,
-                'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password',
-            )
+            self.add("rights", Level.WARN, 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
             self.add("rights", Level.OK, "sudo works without a password")
         ends = (seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
         if ends and seen.one("linger") == "no":
             user = seen.one("user") or "USER"
-            self.add(
-                "rights",
-                Level.WARN,
-                f"this host stops your processes at logout: loginctl enable-linger {user}",
-            )
+            self.add("rights", Level.WARN, f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
 def _held(gpu: Gpu) -> tuple[GpuProcess, ...]:
     """Processes that really hold memory of the GPU."""
-    return tuple(
-        p for p in gpu.processes or () if p.memory_used_mib is None or p.memory_used_mib >= _IDLE_MIB
-    )
+    return tuple(p for p in gpu.processes or () if p.memory_used_mib is None or p.memory_used_mib >= _IDLE_MIB)
 
 
 def _one(gpus: Sequence[Gpu]) -> bool:
@@ -590,9 +536,7 @@ def _size(sizes: Iterable[int]) -> str:
 def _warm(lines: Iterable[str]) -> bool | None:
     """Whether at least half of the looked-at weight files is in memory, from lines of `fincore -o RES,SIZE` (bytes)."""
     pairs = [line.split() for line in lines]
-    numbers = [
-        (int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(map(str.isdigit, pair))
-    ]
+    numbers = [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(map(str.isdigit, pair))]
     total = sum(size for _, size in numbers)
     return sum(resident for resident, _ in numbers) * 2 >= total if total else None
 

@@ -88,9 +88,7 @@ class ReadinessProbe:
     async def _canary_in_log(self) -> bool:
         if not self.canary:
             self.canary = "eagletui-" + secrets.token_hex(6)
-            await request(
-                self.transport, "GET", self.run.port or 0, f"/model_info?from={self.canary}", timeout_s=5
-            )
+            await request(self.transport, "GET", self.run.port or 0, f"/model_info?from={self.canary}", timeout_s=5)
         return self.canary_seen
 
 

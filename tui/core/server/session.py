@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tui.core.config import HostEntry, load_settings
-from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
+from tui.core.errors import EagletuiError, LinkLost, Slug, TimedOut, UsageError
 from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import open_transport
@@ -83,19 +83,16 @@ class StopProgress:
 class PreflightFailed(EagletuiError):
     """The launch was not made; `details` carries every finding."""
 
-    slug = "preflight"
+    slug = Slug.PREFLIGHT
 
     def __init__(self, plan: LaunchPlan) -> None:
         blocking = [finding for finding in plan.findings if finding.level is Level.BLOCK]
         ours = any(finding.run for finding in blocking)
         super().__init__(
             "not launched: " + "; ".join(f"{finding.check}: {finding.text}" for finding in blocking),
-            ("--replace stops our server first; else " if ours else "")
-            + "mend that, or see all findings with --json",
+            ("--replace stops our server first; else " if ours else "") + "mend that, or see all findings with --json",
         )
-        self.details = {
-            "findings": [{"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings]
-        }
+        self.details = {"findings": [{"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings]}
 
 
 async def open_session(name: str, asker: Asker) -> "HostSession":
@@ -169,7 +166,7 @@ class HostSession:
             raise UsageError(
                 f"no run {one_line(reference, 80) or repr('')} on {self.entry.name}",
                 f"eagletui ps {self.entry.name} lists them",
-                slug="unknown_run",
+                slug=Slug.UNKNOWN_RUN,
             )
         return next(run for run in found if run.run_id == run_id)
 
@@ -182,9 +179,7 @@ class HostSession:
             from tui.demo.client import demo_env
 
             command = dataclasses.replace(command, env={**demo_env(os.environ), **command.env})
-        sample, found = await asyncio.gather(
-            gpu_sampler.one_sample(self.transport, self.entry.python), self.runs()
-        )
+        sample, found = await asyncio.gather(gpu_sampler.one_sample(self.transport, self.entry.python), self.runs())
         findings = await preflight.preflight(
             self.transport, profile, command, facts=facts, sample=sample, runs=found, host_flags=flags
         )
@@ -275,9 +270,7 @@ class HostSession:
             sample=lambda: gpu_sampler.one_sample(self.transport, self.entry.python),
         ).updates()
 
-    async def bench(
-        self, profile: "BenchProfile", target: "Target"
-    ) -> AsyncGenerator["LiveRun | Result", None]:
+    async def bench(self, profile: "BenchProfile", target: "Target") -> AsyncGenerator["LiveRun | Result", None]:
         """Measures a server: states at 4 Hz or less, and each result as it is stored; survives the link.
 
         Closing it leaves the measurement going on; `tui.core.bench.bench_run` takes it up again. Raises EagletuiError
@@ -296,7 +289,7 @@ class HostSession:
             raise UsageError(
                 f"{run.run_id} was not started by eagletui; it is watched read-only",
                 f"its owner {run.owner or 'unknown'} can stop PID {run.pid}",
-                slug="foreign",
+                slug=Slug.FOREIGN,
             )
         before = await self._held_by(run)
         await runs.stop(self.transport, run.run_id, grace_s)
@@ -343,16 +336,10 @@ class HostSession:
         while True:
             sample = await gpu_sampler.one_sample(self.transport, self.entry.python)
             if sample.error:
-                said = (
-                    f"stopped; whether the GPU memory is back is not known ({sample.error.replace('_', ' ')})"
-                )
+                said = f"stopped; whether the GPU memory is back is not known ({sample.error.replace('_', ' ')})"
                 yield StopProgress("done", said, done=True)
                 return
-            held = [
-                gpu
-                for gpu in sample.gpus
-                if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > _MEMORY_IDLE_MIB
-            ]
+            held = [gpu for gpu in sample.gpus if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > _MEMORY_IDLE_MIB]
             total = sum(gpu.memory_used_mib or 0.0 for gpu in held)
             if not held:
                 yield StopProgress("done", "stopped, the GPU memory is back", done=True, memory_held_mib=0.0)
@@ -367,9 +354,7 @@ class HostSession:
                     memory_held_mib=total,
                 )
                 return
-            yield StopProgress(
-                "memory", f"waiting for {total / 1024:.1f} GiB to come back", memory_held_mib=total
-            )
+            yield StopProgress("memory", f"waiting for {total / 1024:.1f} GiB to come back", memory_held_mib=total)
             await asyncio.sleep(_STOP_POLL_S)
 
 

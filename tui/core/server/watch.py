@@ -66,9 +66,7 @@ class ServerState:
     phase_by_gpus: bool = False  # the log is silent: `phase` is what GPU memory and the port tell
     started_s: float | None = None  # time.time() at the launch
     ready_after_s: float | None = None  # launch to ready
-    phase_took_s: Mapping[Phase, float] = field(
-        default_factory=dict
-    )  # ended phases, and the present one so far
+    phase_took_s: Mapping[Phase, float] = field(default_factory=dict)  # ended phases, and the present one so far
     usual: Mapping[Phase, PhaseHistory] = field(default_factory=dict)
     usual_total: PhaseHistory | None = None
     eta_s: float | None = None  # seconds to ready, None without history
@@ -93,9 +91,7 @@ class RunUpdate:
     records: tuple[LogRecord, ...] = ()
     gap: LogGap | None = None
     behind_bytes: int = 0  # log bytes on the host not read yet
-    settled: bool = (
-        False  # all that there was when the watch began is in: the log, and an answer about readiness
-    )
+    settled: bool = False  # all that there was when the watch began is in: the log, and an answer about readiness
 
 
 def _epoch(iso: str | None) -> float | None:
@@ -208,9 +204,7 @@ class RunWatcher:
         # Whoever comes later than that moment knows it from the record only.
         self._ready_after_s = known.ready_after_s if known else None
         self._args: Mapping[str, object] = known.args if known else {}
-        self._past = [
-            record for record in (launch_records.read_all() if known else ()) if record.run_id != run.run_id
-        ]
+        self._past = [record for record in (launch_records.read_all() if known else ()) if record.run_id != run.run_id]
         self._last_ready = forecast.last_ready(run.host, self._args, self._past)
         self._version_changed = self._other_version(known.sglang if known else None)
         self._dog = Watchdog(run.gpus, time.monotonic())
@@ -292,9 +286,7 @@ class RunWatcher:
         if not self._run_over():
             await self._over.wait()
 
-    async def _follow(
-        self, path: str, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event
-    ) -> None:
+    async def _follow(self, path: str, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event) -> None:
         last: Chunk | None = None
         whole: bool | None = None  # whether all of it is read; None while that is not decided
         while True:
@@ -434,9 +426,7 @@ class RunWatcher:
         before = {
             item.sglang
             for item in self._past
-            if item.host == self._run.host
-            and item.profile == self._run.profile
-            and item.ready_after_s is not None
+            if item.host == self._run.host and item.profile == self._run.profile and item.ready_after_s is not None
         }
         return mine is not None and bool(before) and mine not in before
 
@@ -519,9 +509,7 @@ class RunWatcher:
             suspicion=suspicion,
             suspected=verdict.suspicion,
             busy=verdict.busy,
-            slower=slower_than_ever(
-                phase, took, self._usual, busy=verdict.busy, version_changed=self._version_changed
-            )
+            slower=slower_than_ever(phase, took, self._usual, busy=verdict.busy, version_changed=self._version_changed)
             if outcome is Outcome.STARTING and not lost_link
             else None,
             last_ready=self._last_ready,
@@ -589,9 +577,7 @@ class RunWatcher:
             self._ready_after_s = offset + ready if ready is not None and first is not None else elapsed
         return took, started_s, self._ready_after_s
 
-    def _watch(
-        self, now: float, phase: Phase, outcome: Outcome, startup: StartupState, lost_link: bool
-    ) -> Verdict:
+    def _watch(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState, lost_link: bool) -> Verdict:
         """The watchdog's word; while the link is down, and right after, the one before it."""
         self._last_outcome = outcome
         self._dog.saw_log(now, startup)
@@ -682,9 +668,7 @@ def _eta(state: ServerState) -> float | None:
     if progress and 0 < progress.done <= progress.total and state.phase is Phase.LOAD_WEIGHTS:
         left = so_far * (progress.total - progress.done) / progress.done
     later = sum(
-        history.median_s
-        for phase, history in state.usual.items()
-        if phase not in took and phase is not state.phase
+        history.median_s for phase, history in state.usual.items() if phase not in took and phase is not state.phase
     )
     if not state.usual:
         return max(0.0, state.usual_total.median_s - elapsed)

@@ -42,14 +42,7 @@ _SPIN_UTIL_PCT, _SPIN_POWER = (
 _GROWTH_MIB, _GROWTH_WINDOW_S = 64.0, 60.0
 _LOADING_MIB = 3072.0  # more than contexts and communication buffers take
 _HELD_S = 20.0  # an idle connection is closed after 5 s: one that is older carries a request
-_COMPILERS = (
-    "nvcc",
-    "cicc",
-    "ptxas",
-    "ninja",
-    "cc1plus",
-    "hipcc",
-)  # fatbinary and ld come and go too fast to be seen
+_COMPILERS = ("nvcc", "cicc", "ptxas", "ninja", "cc1plus", "hipcc")  # fatbinary and ld come and go too fast to be seen
 _HISTORY_S = 600.0
 _SAMPLE_EVERY_S = 2.0
 _WORTH_ACCEPT, _FALLEN_LINES = 1.2, 5
@@ -282,9 +275,7 @@ class Watchdog:
         """Whether it is quiet enough to ask the host."""
         if outcome is Outcome.STARTING:
             return now - self._quiet_since() > _LOOK_AFTER_S
-        return (
-            outcome is Outcome.READY and self._batch_line is not None and now - self._batch_at > _LOOK_AFTER_S
-        )
+        return outcome is Outcome.READY and self._batch_line is not None and now - self._batch_at > _LOOK_AFTER_S
 
     def judge(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState) -> Verdict:
         """The suspicion at `now`, or why there is none in spite of a silence."""
@@ -404,9 +395,7 @@ class Watchdog:
         if self._points and now - self._points[-1].at < 60.0:
             point = self._points[-1]
             if point.least_util is not None and point.most_power is not None:
-                found.append(
-                    f"GPUs at {point.least_util:.0f} % and {point.most_power:.0%} of their power limit"
-                )
+                found.append(f"GPUs at {point.least_util:.0f} % and {point.most_power:.0%} of their power limit")
             grown = self._memory_growth(now)
             if grown is not None and abs(grown) <= _GROWTH_MIB:
                 found.append("GPU memory does not change")
@@ -470,10 +459,7 @@ _SLOW_REASONS: Mapping[Phase, tuple[str, ...]] = {
     Phase.LOAD_WEIGHTS: ("the weights are not in the page cache", "slower or busy storage"),
     Phase.DRAFT_MODEL: ("the draft's weights are not in the page cache", "slower or busy storage"),
     Phase.MEMORY_POOL: ("another process uses the GPUs",),
-    Phase.CUDA_GRAPH: (
-        "kernels are compiled anew: the cache is cold",
-        "more batch sizes are captured than before",
-    ),
+    Phase.CUDA_GRAPH: ("kernels are compiled anew: the cache is cold", "more batch sizes are captured than before"),
     Phase.WARMUP: ("kernels are compiled at the first request",),
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.sglang.memory import fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.phases import Outcome, Phase
@@ -40,9 +40,7 @@ class ExitEvidence:
     stopped_by_us: bool = False
     dmesg_oom: str | None = None  # the kernel's line about the out-of-memory killer
     dmesg_xid: str | None = None  # the kernel's line about an error of a GPU or its driver
-    kernel_silent: bool = (
-        False  # the kernel's log could be read and, where the two above are None, says nothing
-    )
+    kernel_silent: bool = False  # the kernel's log could be read and, where the two above are None, says nothing
     alive: bool = False
 
 
@@ -98,9 +96,7 @@ def _pick(clues: Iterable[Clue]) -> Clue | None:
         inside = clue.marked or clue.fatal
         match clue.level:
             case "root" if clue.id == "import":
-                tier = (
-                    2 if clue.traceback else 9
-                )  # often handled by a fallback: any other root comes before it
+                tier = 2 if clue.traceback else 9  # often handled by a fallback: any other root comes before it
             case "root":
                 tier = 0 if inside else 1 if clue.traceback else 3 if near else 9
             case "comm":
@@ -157,9 +153,7 @@ def _from_exit(state: StartupState, exit: ExitEvidence | None, clue: Clue | None
     if exit is None:
         return None
     code = exit.exit_code
-    signal = (
-        -code if code is not None and code < 0 else code - 128 if code is not None and code > 128 else None
-    )
+    signal = -code if code is not None and code < 0 else code - 128 if code is not None and code > 128 else None
     rank = clue.rank if clue is not None else None
     if exit.dmesg_oom is not None:
         evidence = Evidence(0, one_line(exit.dmesg_oom))
@@ -248,22 +242,14 @@ def _args(state: StartupState) -> Mapping[str, object]:
 
 
 def _speculative(state: StartupState) -> bool:
-    return bool(_args(state).get("speculative_algorithm")) or any(
-        row.draft_gib is not None for row in state.ledger
-    )
+    return bool(_args(state).get("speculative_algorithm")) or any(row.draft_gib is not None for row in state.ledger)
 
 
 def _fraction(state: StartupState, clue: Clue) -> float | None:
     shown = re.search(r"mem[-_]fraction[-_]static ?= ?([\d.]+(?:e-?\d+)?)", clue.text)
     value = _args(state).get("mem_fraction_static")
     try:
-        return (
-            float(shown.group(1).rstrip("."))
-            if shown
-            else float(value)
-            if isinstance(value, int | float)
-            else None
-        )
+        return float(shown.group(1).rstrip(".")) if shown else float(value) if isinstance(value, int | float) else None
     except ValueError:
         return None
 
@@ -275,11 +261,7 @@ def _pool(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     window = fraction_window(state.ledger, current)
     shrink = "Or need less: a larger --tp, fewer dp replicas, a quantization with smaller weights, a smaller --context-length, --kv-cache-dtype fp8_e4m3."
     draft = _speculative(state)
-    title = (
-        "The KV pool has no room: weights and draft model alone exceed the memory budget."
-        if draft
-        else found.title
-    )
+    title = "The KV pool has no room: weights and draft model alone exceed the memory budget." if draft else found.title
     if clue.id == "pool_tiny":
         title = found.title
     if window is None:
@@ -298,11 +280,7 @@ def _pool(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
             title=title,
             advice=(
                 f"Raise --mem-fraction-static: not enough, because no value works: {loaded} need at least {window.least:.2f}, and above {window.most:.2f} nothing is left for CUDA graphs and activations.",
-                (
-                    "Shrink something else: a smaller draft model or none, "
-                    if draft
-                    else "Shrink something else: "
-                )
+                ("Shrink something else: a smaller draft model or none, " if draft else "Shrink something else: ")
                 + "a larger --tp, fewer dp replicas, a quantization with smaller weights.",
             ),
         )
@@ -329,9 +307,7 @@ def _default_above(least: float) -> float:
 
 def _missing(clue: Clue) -> float | None:
     match = _AMOUNT.search(clue.text)
-    return (
-        float(match.group(1)) * {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0}[match.group(2)] if match else None
-    )
+    return float(match.group(1)) * {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0}[match.group(2)] if match else None
 
 
 def _lower(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -381,10 +357,7 @@ def _weights(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
         return replace(
             found,
             title="The draft model does not fit beside the target's weights.",
-            advice=(
-                "Use a smaller draft model (--speculative-draft-model-path) or start without it.",
-                *found.advice,
-            ),
+            advice=("Use a smaller draft model (--speculative-draft-model-path) or start without it.", *found.advice),
         )
     return found
 
@@ -392,16 +365,9 @@ def _weights(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
 def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     frames = "\n".join(clue.frames)
     if _SHAPES.search(clue.text) and _DRAFT_FRAMES.search(frames):
-        draft = replace(
-            found, cause="draft_config", title=_title("draft_config"), advice=_advice("draft_config")
-        )
+        draft = replace(found, cause="draft_config", title=_title("draft_config"), advice=_advice("draft_config"))
         return replace(draft, phase=clue.phase)
-    if (
-        clue.level == "exception"
-        and clue.phase == Phase.LAUNCH
-        and clue.rank is None
-        and _FLAG_FRAMES.search(frames)
-    ):
+    if clue.level == "exception" and clue.phase == Phase.LAUNCH and clue.rank is None and _FLAG_FRAMES.search(frames):
         message = one_line(clue.text.partition(": ")[2], 200)
         return replace(
             found,
@@ -411,9 +377,7 @@ def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
         )
     if clue.phase == Phase.CUDA_GRAPH and re.search("piecewise|prefill", state.capturing or ""):
         cause = "piecewise_cuda_graph"
-        return _piecewise(
-            replace(found, cause=cause, title=_title(cause), advice=_advice(cause)), clue, state
-        )
+        return _piecewise(replace(found, cause=cause, title=_title(cause), advice=_advice(cause)), clue, state)
     if clue.level in ("end", "collateral", "marker"):
         return replace(found, advice=(_advice_without_trace() if clue.level != "marker" else found.advice))
     if _speculative(state) or (state.last_decode is not None and state.last_decode.accept_len is not None):
@@ -555,8 +519,7 @@ def _observations(state: StartupState) -> tuple[Diagnosis, ...]:
                 state.phase,
                 None,
                 Evidence(
-                    state.slow_tokenizer_line or 0,
-                    "Using a slow tokenizer. This might cause a significant slowdown.",
+                    state.slow_tokenizer_line or 0, "Using a slow tokenizer. This might cause a significant slowdown."
                 ),
                 (
                     "Use a fast tokenizer where the model has one (tokenizer.json; leave out --tokenizer-mode slow). Time to first token suffers, decode speed does not.",
@@ -609,19 +572,11 @@ def report_of(
             else None,
             "advice": list(shown.advice) if shown else [],
             "set": dict(shown.set) if shown else {},
-            "progress": {
-                "what": state.progress.what,
-                "done": state.progress.done,
-                "total": state.progress.total,
-            }
+            "progress": {"what": state.progress.what, "done": state.progress.done, "total": state.progress.total}
             if state.progress
             else None,
             "ranks_seen": state.ranks_seen,
-            "last_decode": {
-                "running": decode.running,
-                "gen_tok_s": decode.gen_tok_s,
-                "accept_len": decode.accept_len,
-            }
+            "last_decode": {"running": decode.running, "gen_tok_s": decode.gen_tok_s, "accept_len": decode.accept_len}
             if decode
             else None,
             "ledger": [
@@ -658,9 +613,7 @@ def read_file_report(path: Path | str) -> Report:
         with open(path, "rb") as file:
             return report(iter(lambda: file.read(_BLOCK), b""))
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", "check the path", slug="unreadable"
-        ) from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "check the path", slug=Slug.UNREADABLE) from None
 
 
 def report_text(found: Mapping[str, Any]) -> str:
@@ -684,9 +637,7 @@ def report_text(found: Mapping[str, Any]) -> str:
     if decode:
         parts = [f"{decode['running']} running" if decode["running"] is not None else None]
         parts.append(f"{decode['gen_tok_s']:g} tok/s" if decode["gen_tok_s"] is not None else None)
-        parts.append(
-            f"accept length {decode['accept_len']:.2f}" if decode["accept_len"] is not None else None
-        )
+        parts.append(f"accept length {decode['accept_len']:.2f}" if decode["accept_len"] is not None else None)
         lines.append("  decode    " + ", ".join(part for part in parts if part))
     if found.get("ranks_seen"):
         lines.append(f"  ranks     {found['ranks_seen']} seen")

@@ -36,9 +36,7 @@ def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
     numbers = [int(part) for part in match.group(1).split(".")]
     while len(numbers) > 1 and numbers[-1] == 0:
         numbers.pop()
-    stage = {None: 0, "post": 1, "dev": -4, "a": -3, "b": -2, "rc": -1}[
-        match.group(2) and match.group(2).lower()
-    ]
+    stage = {None: 0, "post": 1, "dev": -4, "a": -3, "b": -2, "rc": -1}[match.group(2) and match.group(2).lower()]
     return tuple(numbers), stage, int(match.group(3) or 0)
 
 
@@ -118,9 +116,7 @@ class FlagTable:
     newest: str
     config_since: str
     secret: frozenset[str]
-    types: Mapping[
-        str, str
-    ]  # first name -> switch, int, float, size, text, optional, many_int, many_float, many_text
+    types: Mapping[str, str]  # first name -> switch, int, float, size, text, optional, many_int, many_float, many_text
     first_names: Mapping[str, str]  # every other whole name -> first name
     renames: tuple[Rename, ...]
     replaced: tuple[Replaced, ...]
@@ -202,9 +198,7 @@ class MappedArgs:
     notes: tuple[str, ...]
 
 
-def map_args(
-    args: Mapping[str, object], version: str | None, host_flags: frozenset[str] | None
-) -> MappedArgs:
+def map_args(args: Mapping[str, object], version: str | None, host_flags: frozenset[str] | None) -> MappedArgs:
     """Renames flags to what the host's version takes; what needs no renaming is passed on as written.
 
     Args:
@@ -233,9 +227,7 @@ def map_args(
             else:
                 has_old, has_new = rename.old in host_flags, rename.new in host_flags
             if name == rename.old and has_new and not has_old:
-                notes.append(
-                    f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile stays as is"
-                )
+                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile stays as is")
                 name = rename.new
             elif name == rename.new and has_old and not has_new:
                 notes.append(
@@ -244,20 +236,14 @@ def map_args(
                 name = rename.old
         replaced = next((entry for entry in table.replaced if name == entry.old), None)
         if replaced and version:
-            still = (
-                name in host_flags if host_flags is not None else not version_at_least(version, replaced.gone)
-            )
+            still = name in host_flags if host_flags is not None else not version_at_least(version, replaced.gone)
             if not still:
-                instead = [
-                    (flag, new) for flag, new in replaced.args.items() if table.canonical(flag) not in taken
-                ]
+                instead = [(flag, new) for flag, new in replaced.args.items() if table.canonical(flag) not in taken]
                 mapped += instead
                 env |= replaced.env
                 words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
                 words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
-                notes.append(
-                    f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile stays as is"
-                )
+                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile stays as is")
                 continue
         if host_flags is not None and not accepted(name):
             first = table.canonical(name)
@@ -269,9 +255,7 @@ def map_args(
     return MappedArgs(tuple(mapped), env, tuple(notes))
 
 
-def unknown_flags(
-    names: Iterable[str], version: str | None, host_flags: frozenset[str] | None
-) -> tuple[str, ...]:
+def unknown_flags(names: Iterable[str], version: str | None, host_flags: frozenset[str] | None) -> tuple[str, ...]:
     """Those names that the host's version would refuse; () where its flags are not known."""
     if host_flags is None:
         return ()
@@ -344,10 +328,10 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     known = flags_of(version)
     if known is not None:
         return known
-    exports = "".join(
-        f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier()
+    exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
+    script = (
+        f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
     )
-    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
     try:
         done = await transport.run(script, timeout_s=120.0)
     except LinkLost:

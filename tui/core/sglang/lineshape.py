@@ -137,18 +137,14 @@ def _split(text: str) -> list[Segment]:
         body, cut = _unwrapped(text)
         old = _OLD_RANK.match(body)
         if old is not None:
-            return [
-                Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)
-            ]
+            return [Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)]
         _unstamped(found, body, cut, True)
         return found
     _close(found, stamp, time, rank, text[end:], begin)
     return found
 
 
-def _close(
-    found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int
-) -> None:
+def _close(found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int) -> None:
     if stamp is not None:
         found.append(Segment(stamp, time, rank, text.rstrip(), None, begin))
     elif text:

@@ -206,9 +206,7 @@ def patterns() -> Patterns:
                     causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
                 continue
             if kind not in ("milestone", "failure", *lists) or not isinstance(tables, list):
-                problems.append(
-                    f"{name}: unknown table {kind} (known: milestone, failure, note, warning, benign)"
-                )
+                problems.append(f"{name}: unknown table {kind} (known: milestone, failure, note, warning, benign)")
                 continue
             for at, table in enumerate(tables, 1):
                 where = f"{name}: {kind} {at}"

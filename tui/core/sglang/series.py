@@ -27,9 +27,7 @@ class DecodePoint:
     accept_len: float | None  # weighted by running requests
     running: int | None
     queued: int | None
-    gap_s: float | None = (
-        None  # seconds without any batch right before this point, None where there were none
-    )
+    gap_s: float | None = None  # seconds without any batch right before this point, None where there were none
 
 
 @dataclass
@@ -148,9 +146,7 @@ class DecodeSeries:
         if any(share.second is None for share in active):
             return False  # a sum over a part of the ranks would look like a fall
         speeds = [share.tok_s.value for share in active if share.tok_s.count]
-        accepts = [
-            (share.accept_len.value, max(1, share.running or 1)) for share in active if share.accept_len.count
-        ]
+        accepts = [(share.accept_len.value, max(1, share.running or 1)) for share in active if share.accept_len.count]
         running = [share.running for share in active if share.running is not None]
         queued = [share.queued for share in active if share.queued is not None]
         weight = sum(count for _, count in accepts)

@@ -3,9 +3,7 @@
 import ast
 import re
 
-_SIMPLE = re.compile(
-    r"(?<!\w)(\w{1,64})'?(?:=|: )('[^']{0,2000}'|-?\d{1,18}(?:\.\d{1,18})?|True|False|None)(?=[,)}])"
-)
+_SIMPLE = re.compile(r"(?<!\w)(\w{1,64})'?(?:=|: )('[^']{0,2000}'|-?\d{1,18}(?:\.\d{1,18})?|True|False|None)(?=[,)}])")
 _SECRET = re.compile(r"api_key|token$|password|secret")
 
 

@@ -198,69 +198,25 @@ _MILESTONE_HEADS = frozenset(
 # Every failure pattern needs one of these; `in` on a short text is several times faster than an alternation.
 _STAMPED_STEMS = (
     *("rror", "rrno", "xception", "ail", "illed", "igquit", "SIG", "racefully", "hutting", "Finished", "ime"),
-    *(
-        "xit",
-        "dead",
-        "died",
-        "emory",
-        "etract",
-        "NCCL",
-        "Traceback",
-        "nterrupt",
-        "finish",
-        "init",
-        "llocat",
-        "use",
-    ),
+    *("xit", "dead", "died", "emory", "etract", "NCCL", "Traceback", "nterrupt", "finish", "init", "llocat", "use"),
     *("Warning", "available", "equest", "upport"),
 )
 _BARE_STEMS = (
     *_STAMPED_STEMS,
-    *(
-        "Abort",
-        "Segm",
-        "ermina",
-        "ended",
-        "CrashLoop",
-        "undefined",
-        "common_ops",
-        "annot",
-        "inja",
-        "nvcc",
-        "ptxas",
-    ),
-    *(
-        "resource",
-        "kernel",
-        "huggingface",
-        "Repo",
-        "mmap",
-        "Bus",
-        "losed",
-        "Broken",
-        "reset",
-        "onnect",
-        "onfig",
-    ),
+    *("Abort", "Segm", "ermina", "ended", "CrashLoop", "undefined", "common_ops", "annot", "inja", "nvcc", "ptxas"),
+    *("resource", "kernel", "huggingface", "Repo", "mmap", "Bus", "losed", "Broken", "reset", "onnect", "onfig"),
     *("weights", "CUDA", "river", "proxy", "Response", "okenizer", "ile", "must", "peer", "usage"),
 )
 # Names of functions and files in a traceback that prove how far a rank had come, the most advanced last.
 _FRAME_PHASES = (
     (
-        re.compile(
-            r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime"
-        ),
+        re.compile(r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime"),
         Phase.DISTRIBUTED_INIT,
     ),
     (re.compile(r"\bload_model\b|\bget_model\b|\bload_weights\b|model_loader"), Phase.LOAD_WEIGHTS),
+    (re.compile(r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"), Phase.MEMORY_POOL),
     (
-        re.compile(r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"),
-        Phase.MEMORY_POOL,
-    ),
-    (
-        re.compile(
-            r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend"
-        ),
+        re.compile(r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend"),
         Phase.CUDA_GRAPH,
     ),
     (re.compile(r"_wait_and_warmup|_execute_server_warmup"), Phase.WARMUP),
@@ -370,16 +326,12 @@ class LogTracker:
         self._bars: dict[tuple[str, int], _Bar] = {}
         self._capturing: str | None = None
         self._decode: dict[str, str | bytes] = {}  # rank -> its newest decode line
-        self._recent: deque[tuple[int, str, str | bytes]] = deque(
-            maxlen=8
-        )  # the newest of all: line, rank, text
+        self._recent: deque[tuple[int, str, str | bytes]] = deque(maxlen=8)  # the newest of all: line, rank, text
         self._decode_lines = 0
         self._batch_line: int | None = None
         self._unread: _Unread | None = None
         self._iterations = False  # batch lines have a number: SGLANG_LOG_FORWARD_ITERS=1
-        self._run_pattern: tuple[tuple[int, bool], re.Pattern[bytes] | None] | None = (
-            None  # (what it is for, pattern)
-        )
+        self._run_pattern: tuple[tuple[int, bool], re.Pattern[bytes] | None] | None = None  # (what it is for, pattern)
         self._fast_ranks: dict[bytes, str] = {}  # what stands between stamp and bracket -> tag
         self._retractions = 0
         self._fired_up = False
@@ -524,12 +476,8 @@ class LogTracker:
     def _means_nothing(self, head: int, raw: bytes, bracket: int) -> bool:
         """Whether a line that begins as those of a serving server do can be left unread."""
         if head == 3:
-            return (
-                self._position >= _READY and raw[bracket + 12 : bracket + 13].isdigit() and b"HTTP/1" in raw
-            )
-        return not (head or self._tables.user_milestones or self._tables.user_failures) and _inert(
-            raw[bracket + 2 :]
-        )
+            return self._position >= _READY and raw[bracket + 12 : bracket + 13].isdigit() and b"HTTP/1" in raw
+        return not (head or self._tables.user_milestones or self._tables.user_failures) and _inert(raw[bracket + 2 :])
 
     def _runs(self) -> re.Pattern[bytes] | None:
         """Matches lines of the usual shapes of a serving server in a row, of the ranks known so far."""
@@ -602,11 +550,7 @@ class LogTracker:
     def _calm(self) -> bool:
         """Nothing under way that a harmless line would end or change."""
         return not (
-            self._soft
-            or self._episode is not None
-            or self._benign_trace
-            or self._in_usage
-            or self._fatal is not None
+            self._soft or self._episode is not None or self._benign_trace or self._in_usage or self._fatal is not None
         )
 
     def _fast_rank(self, tags: bytes) -> bool:
@@ -649,9 +593,7 @@ class LogTracker:
             stamp_s = stamp_seconds(segment.stamp)
             out.append(
                 LogRecord(
-                    *(number, at, segment.time, rank, body, kind, self._known, cut),
-                    provisional=True,
-                    stamp_s=stamp_s,
+                    *(number, at, segment.time, rank, body, kind, self._known, cut), provisional=True, stamp_s=stamp_s
                 )
             )
         return out
@@ -682,11 +624,7 @@ class LogTracker:
                 rank = segment.rank or ("main" if segment.rank is not None else None)
                 body = _masked(segment.body)
                 stamp_s = stamp_seconds(segment.stamp)
-                out.append(
-                    LogRecord(
-                        number, begin, segment.time, rank, body, kind, self._known, cut, stamp_s=stamp_s
-                    )
-                )
+                out.append(LogRecord(number, begin, segment.time, rank, body, kind, self._known, cut, stamp_s=stamp_s))
 
     def _seconds(self) -> float | None:
         """The newest stamp in the log's own clock, seconds from the first one that was asked for."""
@@ -805,12 +743,7 @@ class LogTracker:
     def _on_milestone(self, segment: Segment, number: int) -> str | None:
         body = segment.body
         tables = self._tables
-        if (
-            body[:4].lower() in _MILESTONE_HEADS
-            or "KV Cache" in body
-            or "NCCL INFO" in body
-            or "fired up" in body
-        ):
+        if body[:4].lower() in _MILESTONE_HEADS or "KV Cache" in body or "NCCL INFO" in body or "fired up" in body:
             candidates = tables.milestones
         elif tables.user_milestones:
             candidates = tables.user_milestones
@@ -830,9 +763,7 @@ class LogTracker:
             if "avail mem" in body or body.endswith((" begin.", " end.", " begin", " end")):
                 self._unrecognized = body[:300]
 
-    def _on_event(
-        self, milestone: Milestone, match: re.Match[str], segment: Segment, number: int
-    ) -> str | None:
+    def _on_event(self, milestone: Milestone, match: re.Match[str], segment: Segment, number: int) -> str | None:
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         rank = self._rank(segment.rank)
         avail = decimal(groups.get("avail"))
@@ -943,9 +874,7 @@ class LogTracker:
         if "loading" in desc and ("shard" in desc or "tensor" in desc):
             return "shards"
         # Only the first frame of a capture has no description; so do the bars of clients.
-        return (
-            "capture" if not desc and self._phase == Phase.CUDA_GRAPH and self._capturing is not None else ""
-        )
+        return "capture" if not desc and self._phase == Phase.CUDA_GRAPH and self._capturing is not None else ""
 
     def _on_bar(self, frame: Bar, number: int, offset: int) -> _Bar:
         what, done, total = self._bar_kind(frame), frame.done, frame.total
@@ -986,9 +915,7 @@ class LogTracker:
         if self._position == _SERVING:
             return "plain"
         if self._fired_up or self._serves(decode):
-            begun = (
-                self._position > 0 or not self._fragment
-            )  # a fragment of a serving server's log begins nothing
+            begun = self._position > 0 or not self._fragment  # a fragment of a serving server's log begins nothing
             self._advance(None, Phase.SERVING, _SERVING)
             return "phase" if self._begins(Phase.SERVING) and begun else "plain"
         return "plain"
@@ -1048,9 +975,7 @@ class LogTracker:
             self._episode = _Episode(segment.rank, False, number)
             return "error"
         if episode is not None and _EXCEPTION.match(body):
-            episode.exception = self._clue(
-                "exception", "unknown", "exception", number, segment, episode, False, {}
-            )
+            episode.exception = self._clue("exception", "unknown", "exception", number, segment, episode, False, {})
             self._soft += 0 if episode.marked else 1
             self._bump(episode)
             return "error"
@@ -1171,24 +1096,18 @@ class LogTracker:
         traceback: bool,
     ) -> str:
         if failure.level == "stop":
-            if self._stop is None and (
-                self._fatal is None or (episode is not None and episode.line == self._fatal)
-            ):
+            if self._stop is None and (self._fatal is None or (episode is not None and episode.line == self._fatal)):
                 self._stop = number
                 self._fatal = None
             return "warning"
         if failure.level == "observation":
-            self._add_clue(
-                self._clue(failure.id, failure.cause, failure.level, number, segment, None, False, {})
-            )
+            self._add_clue(self._clue(failure.id, failure.cause, failure.level, number, segment, None, False, {}))
             return "warning"
         if failure.phase is not None and (self._position < _WARMUP):
             tag = segment.rank if segment.rank is not None else episode.rank if episode is not None else None
             self._prove(self._rank(tag), failure.phase)
         groups = {name: _masked(value) for name, value in match.groupdict().items() if value is not None}
-        clue = self._clue(
-            failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups
-        )
+        clue = self._clue(failure.id, failure.cause, failure.level, number, segment, episode, failure.fatal, groups)
         if failure.fatal and self._fatal is None and self._stop is None:
             self._fatal = number
         if episode is not None:
@@ -1240,11 +1159,7 @@ class LogTracker:
         ranks = tagged or {tag: rank for tag, rank in self._ranks.items() if rank.position}
         order = sorted(ranks, key=_natural)
         marks = list(self._marks)
-        if (
-            marks
-            and marks[0][0] != Phase.LAUNCH
-            and (self._args is not None or marks[0][0] == Phase.DISTRIBUTED_INIT)
-        ):
+        if marks and marks[0][0] != Phase.LAUNCH and (self._args is not None or marks[0][0] == Phase.DISTRIBUTED_INIT):
             marks.insert(0, (Phase.LAUNCH, 0.0))
         spans = tuple(
             PhaseSpan(phase, began, marks[at + 1][1] if at + 1 < len(marks) else None)
@@ -1267,9 +1182,7 @@ class LogTracker:
             spans=spans,
             last_decode=self._figures(),
             ledger=tuple(
-                LedgerRow(
-                    tag, rank.before, rank.weights, rank.draft, rank.kv, rank.graphs, rank.free, rank.tokens
-                )
+                LedgerRow(tag, rank.before, rank.weights, rank.draft, rank.kv, rank.graphs, rank.free, rank.tokens)
                 for tag, rank in ((tag, ranks[tag]) for tag in order)
                 if rank.weights is not None or rank.before is not None or rank.kv is not None
             ),
@@ -1301,9 +1214,7 @@ class LogTracker:
         newest = pairs(self._recent[-1][2])
         graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
         # Each DP rank reports its own share; without DP one rank reports all.
-        shares = [pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [
-            newest
-        ]
+        shares = [pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [newest]
         running = [value for line in shares if (value := whole(line.get("#running-req"))) is not None]
         speeds = [speed for line in shares if (speed := decimal(line.get(SPEED))) is not None]
         return DecodeFigures(
@@ -1335,8 +1246,7 @@ def _suspect(body: str, stamped: bool) -> bool:
 
 
 _BYTE_STEMS = tuple(
-    stem.encode()
-    for stem in (*_STAMPED_STEMS, "KV Cache", "fired up", "slow tokenizer", "server_args=", "%", "\x1b")
+    stem.encode() for stem in (*_STAMPED_STEMS, "KV Cache", "fired up", "slow tokenizer", "server_args=", "%", "\x1b")
 )
 
 
@@ -1397,6 +1307,4 @@ def _natural(tag: str) -> list[tuple[str, int]]:
 def _masked(text: str) -> str:
     if not any(hint in text for hint in ("api_key", "api-key", "hf_", "password")):
         return text
-    return _SECRETS.sub(
-        lambda match: (match[1] or match[2] or match[3]) + ("'***'" if match[1] else "***"), text
-    )
+    return _SECRETS.sub(lambda match: (match[1] or match[2] or match[3]) + ("'***'" if match[1] else "***"), text)

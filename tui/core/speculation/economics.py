@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.verdicts.sentences import two
 from tui.core.verdicts.stats import paired
 
@@ -95,9 +95,7 @@ class Economics:
         if self.tau is None or self.speedup is None or self.margin is None:
             return said
         outcome = (
-            f"a gain, {two(self.margin)} to spare"
-            if self.margin >= 0
-            else f"a loss, short by {two(-self.margin)}"
+            f"a gain, {two(self.margin)} to spare" if self.margin >= 0 else f"a loss, short by {two(-self.margin)}"
         )
         return f"{said}; you have {two(self.tau)}: {two(self.speedup)}×, {outcome}"
 
@@ -123,7 +121,7 @@ def of_figures(
         raise UsageError(
             f"an accept length of {accept_len:g} does not exist",
             "it counts the bonus token: plain decoding is 1",
-            slug="bad_value",
+            slug=Slug.BAD_VALUE,
         )
     cycle_ms = verify_ms + (draft_ms or 0.0)
     return Economics(base_tok_s, cycle_ms, accept_len, t_verify_ms=verify_ms, t_draft_ms=draft_ms)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import GuardStatus, LoadPoint, Result, SpecConfig
 from tui.core.speculation import economics, prediction
 from tui.core.speculation.economics import Economics, SimulatedCurve
@@ -63,15 +63,12 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
     rate = METRICS[DEFAULT]
     base_launches = launches(base.results, rate)
     spec_launches = [launch for launch in launches(spec.results, rate) if _cycle(launch) is not None]
-    for side, having, what in (
-        (base, base_launches, "rate per user"),
-        (spec, spec_launches, "time of a cycle"),
-    ):
+    for side, having, what in ((base, base_launches, "rate per user"), (spec, spec_launches, "time of a cycle")):
         if not having:
             raise UsageError(
                 f"{side.name}: no run that counts has a {what}",
                 "measure it with eagletui bench",
-                slug="not_comparable",
+                slug=Slug.NOT_COMPARABLE,
             )
     base_tok_s = _geometric(launch.datum for launch in base_launches)
     cycle_ms = _geometric(math.log(_cycle(launch) or 0.0) for launch in spec_launches)
@@ -79,9 +76,7 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
     tau: float | None = _tau(spec.results)
     if any(random_tokens(result) for result in spec.results):
         tau = None
-        reasons.append(
-            "random tokens say nothing about acceptance: the cycle and the break-even hold, tau is left out"
-        )
+        reasons.append("random tokens say nothing about acceptance: the cycle and the break-even hold, tau is left out")
     elif not own:
         tau = None
         reasons.append(
@@ -117,10 +112,7 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
 
 
 def predictions(
-    base: Side,
-    draft_ms: float | None = None,
-    config: SpecConfig | None = None,
-    stored: Iterable[Result] = (),
+    base: Side, draft_ms: float | None = None, config: SpecConfig | None = None, stored: Iterable[Result] = ()
 ) -> list[Prediction]:
     """What speculation would do at each load of a baseline of one bench: calibrated where that can be, else from its sweep.
 
@@ -148,9 +140,7 @@ def predictions(
     made = []
     for load, step_ms in steps_ms.items():
         here = [result for result in forced if result.load.concurrency == load]
-        cycles = [
-            cycle for launch in launches(here, METRICS[DEFAULT]) if (cycle := _cycle(launch)) is not None
-        ]
+        cycles = [cycle for launch in launches(here, METRICS[DEFAULT]) if (cycle := _cycle(launch)) is not None]
         one = (
             prediction.calibrated(load, tokens, step_ms, cycles)
             if cycles
@@ -163,7 +153,7 @@ def predictions(
         raise UsageError(
             f"{base.name} was measured at concurrency {loads}: an estimate takes two loads",
             f"measure the baseline at concurrency 1 and {tokens}, or name a result with speculation too",
-            slug="not_comparable",
+            slug=Slug.NOT_COMPARABLE,
         )
     return made
 
@@ -173,8 +163,7 @@ def _forced_in_settings(base: Side, stored: Iterable[Result]) -> list[Result]:
     settings = {setting(result) for result in base.results}
     side = replace(base, results=tuple(result for result in stored if setting(result) in settings))
     runs = sorted(
-        (result for group in _forced(side).values() for result in group),
-        key=lambda result: when(result.started_at),
+        (result for group in _forced(side).values() for result in group), key=lambda result: when(result.started_at)
     )
     return [result for result in runs if result.server.spec == runs[-1].server.spec]
 
@@ -242,7 +231,7 @@ def _check_roles(base: Side, spec: Side) -> None:
         raise UsageError(
             f"{spec.name} does not speculate: there is no cycle to compare",
             "name the baseline first, then a result with speculation",
-            slug="not_comparable",
+            slug=Slug.NOT_COMPARABLE,
         )
 
 
@@ -251,7 +240,7 @@ def _no_speculation(base: Side) -> None:
         raise UsageError(
             f"{base.name} speculates: a decode step of it is no baseline",
             "name a result without speculation first",
-            slug="not_comparable",
+            slug=Slug.NOT_COMPARABLE,
         )
 
 

@@ -92,8 +92,7 @@ class Prediction:
         low, high = self.breakeven_range
         at = f"{count(self.concurrency, 'user')}, {self.draft_tokens} draft tokens"
         return (
-            f"Estimate for {at}: pays from accept length {self.breakeven_tau:.1f}, "
-            f"the range is {low:.1f} … {high:.1f}"
+            f"Estimate for {at}: pays from accept length {self.breakeven_tau:.1f}, the range is {low:.1f} … {high:.1f}"
         )
 
     @property
@@ -147,9 +146,7 @@ def predict(
     )
 
 
-def calibrated(
-    concurrency: int, draft_tokens: int, t_base_ms: float, cycles_ms: Sequence[float]
-) -> Prediction:
+def calibrated(concurrency: int, draft_tokens: int, t_base_ms: float, cycles_ms: Sequence[float]) -> Prediction:
     """With the cycle measured at this load under forced acceptance, over one launch or several: only tau is open."""
     cycle = sum(cycles_ms) / len(cycles_ms)
     around = (min(cycles_ms) / OTHER_TEXT, max(cycles_ms) * OTHER_TEXT)

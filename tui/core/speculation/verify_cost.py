@@ -191,11 +191,7 @@ def _draft(found: Economics, ranks: int | None) -> Suspect:
         share = found.t_draft_ms / found.t_cycle_ms
         weight = Weight.LIKELY if share > 1 / 3 else Weight.RULED_OUT if share < 0.1 else Weight.POSSIBLE
         return Suspect(
-            "draft",
-            title,
-            weight,
-            f"drafts take {found.t_draft_ms:.1f} ms of the cycle, {share * 100:.0f} %",
-            check,
+            "draft", title, weight, f"drafts take {found.t_draft_ms:.1f} ms of the cycle, {share * 100:.0f} %", check
         )
     if found.t_verify_ms is not None:
         return Suspect("draft", title, Weight.RULED_OUT, "the time of the verify step alone was given", check)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tui.core.bench.capacity import answer_words
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import Noise, Result, VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts import stats
@@ -225,15 +225,13 @@ def settle(case: Case) -> Case:
         raise UsageError(
             f"{a.name} and {b.name} share {count(len(both), 'launch', 'launches')}",
             "name two different runs, results or profiles",
-            slug="same_launches",
+            slug=Slug.SAME_LAUNCHES,
         )
     why_not = _incomparable(a, b)
     for side, have in zip((a, b), found, strict=True):
         out, why = not_counted(side)
         if out and have:
-            reasons.append(
-                f"{side.name}: {out} of {count(len(side.results), 'run')} left out: {'; '.join(why)}"
-            )
+            reasons.append(f"{side.name}: {out} of {count(len(side.results), 'run')} left out: {'; '.join(why)}")
         if have and side.failures:
             reasons.append(f"{side.name}: {failure_words(side.failures, len(side.failures) + len(have))}")
         lost, of = lost_launches(side, _OF_THE_ARM)
@@ -263,8 +261,7 @@ def one_configuration(side: Side, reasons: list[str]) -> Side:
     if len(groups) < 2:
         return side
     kept = max(
-        groups.values(),
-        key=lambda group: (not group[0].server.sets, max(when(result.started_at) for result in group)),
+        groups.values(), key=lambda group: (not group[0].server.sets, max(when(result.started_at) for result in group))
     )
     others = sorted({sets_words(group[0].server.sets) for group in groups.values() if group is not kept})
     left_out = count(len(side.results) - len(kept), "run")
@@ -366,14 +363,11 @@ def _limits(case: Case) -> list[str]:
     if len(clocks) == 2 and max(clocks) > (1 + CLOCKS) * min(clocks):
         found.append(f"SM clocks differ: {names[0]} {clocks[0]:.0f} MHz, {names[1]} {clocks[1]:.0f} MHz")
     versions = [
-        sorted({one_line(str(result.server.version), 40) for x in side for result in x.results})
-        for side in case.used
+        sorted({one_line(str(result.server.version), 40) for x in side for result in x.results}) for side in case.used
     ]
     if versions[0] != versions[1] or len(versions[0]) > 1:
         found.append(
-            "; ".join(
-                f"{name} ran version {', '.join(has)}" for name, has in zip(names, versions, strict=True)
-            )
+            "; ".join(f"{name} ran version {', '.join(has)}" for name, has in zip(names, versions, strict=True))
         )
     return found
 
@@ -386,7 +380,5 @@ def _sm_mhz(side: Iterable[Launch]) -> float | None:
 
 
 def _sequence(case: Case) -> list[str]:
-    tagged = [(launch.began, "A") for launch in case.pairs.a] + [
-        (launch.began, "B") for launch in case.pairs.b
-    ]
+    tagged = [(launch.began, "A") for launch in case.pairs.a] + [(launch.began, "B") for launch in case.pairs.b]
     return [letter for _, letter in sorted(tagged)]

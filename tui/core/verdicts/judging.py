@@ -17,17 +17,7 @@ from tui.core.verdicts.pairing import Launch, Side
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 from tui.core.verdicts.stats import Interval
 
-__all__ = [
-    "MARGIN",
-    "Case",
-    "Plan",
-    "Side",
-    "compare",
-    "compare_all",
-    "judge_all",
-    "noise_floor",
-    "screened_words",
-]
+__all__ = ["MARGIN", "Case", "Plan", "Side", "compare", "compare_all", "judge_all", "noise_floor", "screened_words"]
 
 _FINER = (0.01, 0.005, 0.002, 0.001)  # what to see next, once the margin can be seen
 
@@ -80,9 +70,7 @@ def judge_all(cases: Iterable[Case]) -> tuple[Verdict, ...]:
     error. Raises UsageError where a launch is on both sides.
     """
     settled = [settle(case) for case in cases]
-    decided = {
-        at: interval for at, case in enumerate(settled) if case.decides and (interval := case.interval)
-    }
+    decided = {at: interval for at, case in enumerate(settled) if case.decides and (interval := case.interval)}
     waiting = sum(case.waiting is not None for case in settled)
     if decided and len(decided) + waiting > 1:
         p_values = [*(interval.p for interval in decided.values()), *[1.0] * waiting]
@@ -222,8 +210,7 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
 
 def _unfinished(case: Case, wanted: int) -> str:
     said = (
-        f"{case.b.name} against {case.a.name}: no verdict before {count(wanted, 'launch pair')} "
-        f"({case.n} of {wanted})"
+        f"{case.b.name} against {case.a.name}: no verdict before {count(wanted, 'launch pair')} ({case.n} of {wanted})"
     )
     if case.difference is None:
         return said
@@ -298,7 +285,5 @@ def _facts(case: Case) -> tuple[str, ...]:
         looks = case.plan.looks
         chance = stats.looks_power(math.log1p(case.margin), case.spread, looks)
         at = ", ".join(str(look) for look in looks)
-        facts.append(
-            f"looks at {at} pairs, 5 % error in all; {case.margin * 100:g} % is found with power {chance:.2f}"
-        )
+        facts.append(f"looks at {at} pairs, 5 % error in all; {case.margin * 100:g} % is found with power {chance:.2f}")
     return tuple(facts)

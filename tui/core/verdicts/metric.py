@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import Distribution, LoadPoint, Result
 from tui.core.text import one_line
 
@@ -92,15 +92,7 @@ def _all() -> dict[str, Metric]:
         Metric("total_tok_s", "total tok/s", "tok/s", True, 1, _rate("total_tok_s")),
         Metric("req_per_s", "requests a second", "requests/s", True, 2, _rate("req_s")),
         Metric("goodput_req_s", "goodput", "requests/s", True, 2, _rate("goodput_req_s")),
-        Metric(
-            "max_concurrency",
-            "highest concurrency",
-            "users",
-            True,
-            0,
-            _capacity("concurrency"),
-            within=_bracket,
-        ),
+        Metric("max_concurrency", "highest concurrency", "users", True, 0, _capacity("concurrency"), within=_bracket),
         Metric("max_rate", "highest rate", "requests/s", True, 2, _capacity("rate"), within=_bracket),
     ]
     latencies = (
@@ -134,8 +126,6 @@ def metric(name: str) -> Metric:
     found = METRICS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {near[0]}?" if near else "try " + ", ".join([*METRICS][:6]) + ", ttft_ms, tpot_ms"
-        )
-        raise UsageError(f"there is no metric {one_line(name, 40)!r}", hint, slug="bad_value")
+        hint = f"did you mean {near[0]}?" if near else "try " + ", ".join([*METRICS][:6]) + ", ttft_ms, tpot_ms"
+        raise UsageError(f"there is no metric {one_line(name, 40)!r}", hint, slug=Slug.BAD_VALUE)
     return found

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tui.core.bench import guards
 from tui.core.bench.capacity import limits_words
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import GuardStatus, Limits, LoadPoint, Noise, Result
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.text import one_line
@@ -132,11 +132,7 @@ def setting(result: Result) -> Setting:
         ignore_eos=load.ignore_eos,
         temperature=load.temperature,
         tool=(result.tool.name, result.tool.backend),
-        limits=result.capacity.search.limits
-        if result.capacity
-        else result.slo.limits
-        if result.slo
-        else None,
+        limits=result.capacity.search.limits if result.capacity else result.slo.limits if result.slo else None,
     )
 
 
@@ -156,9 +152,7 @@ def when(text: str | None) -> datetime:
     return found if found.tzinfo else found.astimezone()
 
 
-def matched(
-    a: Side, b: Side, point: LoadPoint | None = None, host: str | None = None
-) -> list[tuple[Side, Side]]:
+def matched(a: Side, b: Side, point: LoadPoint | None = None, host: str | None = None) -> list[tuple[Side, Side]]:
     """Both sides cut to what can be compared: for each load they share, the runs of one setting; loads grow.
 
     Of a search that both have made, its answer is compared; the loads on its way where `point` names one. Where several settings are shared (another bench, other prompts), the one measured last counts.
@@ -176,7 +170,7 @@ def matched(
         raise UsageError(
             f"the results are of {', '.join(one_line(name, 60) for name in hosts)}",
             "choose with --host",
-            slug="ambiguous_host",
+            slug=Slug.AMBIGUOUS_HOST,
         )
     bench = max(shared, key=lambda key: shared[key]).bench
     by_point: dict[LoadPoint, Setting] = {}
@@ -218,10 +212,8 @@ def _nothing(
                 f"{side.name} ({one_line(side.ref, 80)}) has no result"
                 + "".join(f" at {text}" for text in at)
                 + "".join(f" on {text}" for text in on),
-                "it was measured at " + ", ".join(loads[:6])
-                if loads and point
-                else "measure it first: eagletui bench",
-                slug="not_comparable",
+                "it was measured at " + ", ".join(loads[:6]) if loads and point else "measure it first: eagletui bench",
+                slug=Slug.NOT_COMPARABLE,
             )
     # The two settings that have most in common say best what is missing.
     nearest = max(
@@ -234,7 +226,7 @@ def _nothing(
     return UsageError(
         f"{a.name} and {b.name} cannot be compared: {name} {one_line(of_a, 60)} against {one_line(of_b, 60)}",
         "measure both with one bench profile, on one host and model",
-        slug="not_comparable",
+        slug=Slug.NOT_COMPARABLE,
     )
 
 
@@ -360,8 +352,7 @@ def lost_launches(side: Side, guard: str) -> tuple[int, int]:
     lost = {
         _launch_key(result)
         for result in side.results
-        if not result.valid
-        and any(one.id == guard and one.status is GuardStatus.FAILED for one in result.guards)
+        if not result.valid and any(one.id == guard and one.status is GuardStatus.FAILED for one in result.guards)
     }
     return len(lost), len({_launch_key(result) for result in side.results})
 
@@ -375,9 +366,5 @@ def not_counted(side: Side) -> tuple[int, tuple[str, ...]]:
         for guard in failed:
             why.setdefault(guard.id, []).append(one_line(guard.text, 160))
         if not failed:
-            why.setdefault("", []).append(
-                "; ".join(one_line(note, 80) for note in result.notes) or "no reason stored"
-            )
-    return len(invalid), tuple(
-        texts[0] + (f" ({len(texts)} runs)" if len(texts) > 1 else "") for texts in why.values()
-    )
+            why.setdefault("", []).append("; ".join(one_line(note, 80) for note in result.notes) or "no reason stored")
+    return len(invalid), tuple(texts[0] + (f" ({len(texts)} runs)" if len(texts) > 1 else "") for texts in why.values())

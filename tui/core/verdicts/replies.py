@@ -47,9 +47,7 @@ def with_replies(verdict: Verdict, a: Side, b: Side) -> Verdict:
 def _stamped(metric_name: str, results: Sequence[Result]) -> Runs:
     return tuple(
         tuple(
-            (run.result_id, stamp)
-            for run in launch.results
-            if (stamp := store.rows_stamp(run.result_id)) is not None
+            (run.result_id, stamp) for run in launch.results if (stamp := store.rows_stamp(run.result_id)) is not None
         )
         for launch in launches(results, metric(metric_name))
     )

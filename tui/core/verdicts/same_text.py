@@ -148,9 +148,7 @@ def _example(token: int, a: Reply, b: Reply) -> TextExample:
         one, other = (" ".join(ids.decode().split(",")[cut]) for ids in (a.ids, b.ids))
     else:
         texts = [_decoded(reply) for reply in (a, b)]
-        same = next(
-            (at for at, (x, y) in enumerate(zip(*texts, strict=False)) if x != y), min(map(len, texts))
-        )
+        same = next((at for at, (x, y) in enumerate(zip(*texts, strict=False)) if x != y), min(map(len, texts)))
         one, other = (text[max(0, same - _BEFORE) :] for text in texts)
     return TextExample(a.item, token, one_line(one, _EXCERPT), one_line(other, _EXCERPT))
 
@@ -256,9 +254,7 @@ def same_text(a: Sequence[Sequence[Run]], b: Sequence[Sequence[Run]]) -> SameTex
         own_of=None if own is None else "launches" if own is launches else "runs",
         p=p,
         changes=changes,
-        examples=tuple(
-            _example(-token, one, other) for token, _, one, other in sorted(between.earliest, reverse=True)
-        ),
+        examples=tuple(_example(-token, one, other) for token, _, one, other in sorted(between.earliest, reverse=True)),
     )
 
 

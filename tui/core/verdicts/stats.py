@@ -65,9 +65,7 @@ def t_quantile(p: float, df: float) -> float:
 def paired(differences: Sequence[float], alpha: float = ALPHA) -> Interval:
     """The mean of at least two differences, one a launch pair, with its 1 - alpha interval (n - 1 df)."""
     n = len(differences)
-    return _interval(
-        statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(n), n - 1, alpha
-    )
+    return _interval(statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(n), n - 1, alpha)
 
 
 def welch(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Interval:
@@ -138,9 +136,7 @@ def minimum_detectable(sd: float, pairs: int, alpha: float = ALPHA, wanted: floa
     return _shift_needed(pairs - 1, alpha, wanted) * sd / math.sqrt(pairs)
 
 
-def pairs_needed(
-    effect: float, sd: float, alpha: float = ALPHA, wanted: float = POWER, most: int = 20
-) -> int | None:
+def pairs_needed(effect: float, sd: float, alpha: float = ALPHA, wanted: float = POWER, most: int = 20) -> int | None:
     """How many pairs find an effect (a difference of logs) with the wanted power, at least 3; None above `most`."""
     for pairs in range(3, most + 1):
         if minimum_detectable(sd, pairs, alpha, wanted) <= abs(effect):

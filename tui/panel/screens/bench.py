@@ -114,9 +114,7 @@ class Bench(Mode):
 
     def _live_point(self) -> LoadPoint | None:
         """The load that is measured now, or was on show: until a person asks for another one, the screen goes with it."""
-        live = (
-            next((arm.live for arm in self.state.arms if arm.live is not None), None) if self.state else None
-        )
+        live = next((arm.live for arm in self.state.arms if arm.live is not None), None) if self.state else None
         if live is not None:
             return live.point
         return self.comparison.point if self.comparison is not None else None
@@ -192,12 +190,7 @@ class Bench(Mode):
         plots.styles.margin = (gap, 1, 0, 1)
         for kind in (RunDots, CapacityPlot, EconomicsPlot, LivePlot):
             self.query_one(kind).display = kind in visible
-            self.query_one(kind).styles.margin = (
-                0,
-                3 if kind is visible[0] and len(visible) > 1 else 0,
-                0,
-                0,
-            )
+            self.query_one(kind).styles.margin = (0, 3 if kind is visible[0] and len(visible) > 1 else 0, 0, 0)
 
     def _rows(self, width: int, height: int, comparison: Comparison) -> tuple[int, int, int, int, int]:
         """Rows of head, gaps, arms, verdicts and plots."""

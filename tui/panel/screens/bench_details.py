@@ -17,11 +17,7 @@ _LEVELS = {
     "L1": "repeats, but no three launch pairs: how much a restart changes is not measured",
     "L2": "three launch pairs or more, measured by turns: restarts are in the interval",
 }
-_MARK = {
-    GuardStatus.OK: ("✓", "ok"),
-    GuardStatus.FAILED: ("✗", "err"),
-    GuardStatus.NOT_APPLICABLE: ("–", "muted"),
-}
+_MARK = {GuardStatus.OK: ("✓", "ok"), GuardStatus.FAILED: ("✗", "err"), GuardStatus.NOT_APPLICABLE: ("–", "muted")}
 
 
 def text_of(lines: Sequence[Line]) -> str:
@@ -64,9 +60,7 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
         counted = f"{launches}, {fmt.plural(figure.runs, 'run')}"
         shown = comparison.metric
         value = shown.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
-        pairs.append(
-            (f"arm {figure.ref}", f"{value} {comparison.metric.unit} from {counted}: {one_line(title, 160)}")
-        )
+        pairs.append((f"arm {figure.ref}", f"{value} {comparison.metric.unit} from {counted}: {one_line(title, 160)}"))
     if verdict.ratio is not None:
         span = ""
         if verdict.ci is not None:
@@ -76,13 +70,9 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
     pairs.append(("level", f"{verdict.level}: {_LEVELS.get(verdict.level, '')}"))
     pairs.append(("pairs", str(verdict.n_pairs)))
     if verdict.mde is not None:
-        pairs.append(
-            ("finds", f"an effect of {verdict.mde * 100:.1f} %, nine times out of ten, with so many pairs")
-        )
+        pairs.append(("finds", f"an effect of {verdict.mde * 100:.1f} %, nine times out of ten, with so many pairs"))
     if verdict.noise_floor is not None:
-        pairs.append(
-            ("noise floor", f"two launches of the same differ by ±{verdict.noise_floor * 100:.1f} % here")
-        )
+        pairs.append(("noise floor", f"two launches of the same differ by ±{verdict.noise_floor * 100:.1f} % here"))
     lines += [[], *facts_of(pairs, width)]
     for title, texts in (("Measured", verdict.facts), ("Reasons", verdict.reasons)):
         if texts:
@@ -155,10 +145,7 @@ def record_lines(view: ArmView, width: int) -> list[Line]:
     lines += [[], [("Runs", "strong!")]]
     for result in view.results:
         lines += _run(view, result)
-    lines += [
-        [],
-        [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")],
-    ]
+    lines += [[], [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")]]
     lines += _guards(view.results)
     lines += [[], [("Server and load", "strong!")], *_server(view.results[-1], width)]
     return lines
@@ -182,11 +169,7 @@ def _run(view: ArmView, result: Result) -> list[Line]:
     for guard in result.guards:
         if guard.status is GuardStatus.FAILED:
             lines.append(
-                [
-                    ("    ✗  ", "err"),
-                    (f"{one_line(guard.id, 40)}: ", "strong!"),
-                    (one_line(guard.text), "text"),
-                ]
+                [("    ✗  ", "err"), (f"{one_line(guard.id, 40)}: ", "strong!"), (one_line(guard.text), "text")]
             )
     for text in result.suspicious:
         lines.append([("    ▲  ", "warn"), (one_line(text), "text")])
@@ -224,10 +207,7 @@ def _server(result: Result, width: int) -> list[Line]:
             f"{load.dataset}, {load.kind} loop, {load.requests if load.requests is not None else fmt.NONE} requests",
         ),
         ("window", f"{result.window.duration_s:.0f} s, {result.window.kind}" if result.window else fmt.NONE),
-        (
-            "tool",
-            " ".join(part for part in (result.tool.name, result.tool.version, result.tool.backend) if part),
-        ),
+        ("tool", " ".join(part for part in (result.tool.name, result.tool.version, result.tool.backend) if part)),
         ("result", result.result_id),
     ]
     if server.spec is not None:
@@ -236,11 +216,7 @@ def _server(result: Result, width: int) -> list[Line]:
             spec.algorithm,
             *(
                 f"{name} {value}"
-                for name, value in (
-                    ("steps", spec.steps),
-                    ("top-k", spec.topk),
-                    ("draft tokens", spec.draft_tokens),
-                )
+                for name, value in (("steps", spec.steps), ("top-k", spec.topk), ("draft tokens", spec.draft_tokens))
                 if value is not None
             ),
         ]

@@ -110,9 +110,7 @@ class Picker(Dialog[T], Generic[T]):
         self.query_one("#list", Lines).set_lines([*self._rows(entries, first, most), *blank])
         self.query_one("#body", Folded).set_lines(self.body())
         self.query_one("#keys", Lines).set_lines([*blank, self.keys()])
-        used = (
-            len(self.head()) + min(most, max(1, len(entries))) + 1 + 3 * len(blank) + (2 if self.short else 4)
-        )
+        used = len(self.head()) + min(most, max(1, len(entries))) + 1 + 3 * len(blank) + (2 if self.short else 4)
         self.query_one(VerticalScroll).styles.max_height = max(2, self.app.size.height - used)
 
     def _rows(self, entries: Sequence[Entry], first: int, most: int) -> list[Line]:
@@ -123,9 +121,7 @@ class Picker(Dialog[T], Generic[T]):
             ground = "/raised" if here else ""
             mark = f"{entry.mark} " if any(other.mark for other in entries) else ""
             name = clip(entry.name, wide - 2)
-            about = "".join(
-                text for text, _ in words([(entry.about, "")], max(0, self.width - wide - 2 - len(mark)))
-            )
+            about = "".join(text for text, _ in words([(entry.about, "")], max(0, self.width - wide - 2 - len(mark))))
             lines.append(
                 [
                     ("▌ " if here else "  ", "accent" + ground),
@@ -409,9 +405,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             if text:
                 lines.append(labelled(label, [(one_line(text), "text")]))
         for arm in profile.arms:
-            sets = ", ".join(
-                f"{one_line(key, 60)} = {one_line(str(value), 60)}" for key, value in arm.sets.items()
-            )
+            sets = ", ".join(f"{one_line(key, 60)} = {one_line(str(value), 60)}" for key, value in arm.sets.items())
             against = f"against {arm.against}" if arm.against else "reference"
             parts: list[list[Run]] = [
                 [(one_line(arm.profile, 120), "strong!")],
@@ -434,9 +428,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         profile, bench = preview.profile, preview.bench
         count = profile.pairs * len(profile.arms)
         letters = "".join(arm.letter for arm in profile.arms)
-        rounds = " ".join(
-            letters if number % 2 == 0 else letters[::-1] for number in range(min(6, profile.pairs))
-        )
+        rounds = " ".join(letters if number % 2 == 0 else letters[::-1] for number in range(min(6, profile.pairs)))
         order = f"{count} launches in {fmt.plural(profile.pairs, 'round')}, every second one mirrored: "
         loads = ", ".join(load_words(point)[1] for point in bench.points)
         load = search_words(bench.search) if bench.search else f"{load_words(bench.points[0])[0]} {loads}"
@@ -450,13 +442,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             if preview.length_s is not None and preview.length_s > profile.budget_h * 3600:
                 takes.append(("   ▲ that is not enough for all of it", "warn"))
         return [
-            labelled(
-                "order",
-                [
-                    (order + rounds, "text"),
-                    (" (who begins is drawn at the start)", "muted"),
-                ],
-            ),
+            labelled("order", [(order + rounds, "text"), (" (who begins is drawn at the start)", "muted")]),
             labelled("bench", [(profile.bench, "text"), (f": {what}", "muted")]),
             labelled("takes", takes),
         ]
@@ -511,15 +497,12 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
         entries = []
         for at, one in enumerate(self._found):
             sets = ", ".join(
-                f"{one_line(key, 40)}={one_line(str(value), 40)}"
-                for key, value in one.results[-1].server.sets.items()
+                f"{one_line(key, 40)}={one_line(str(value), 40)}" for key, value in one.results[-1].server.sets.items()
             )
             valid = sum(result.valid for result in one.results)
             about = f"{one_line(one.bench, 60)} · {valid} of {fmt.plural(len(one.results), 'run')} valid · {fmt.day_clock(one.newest)}"
             mark = "●" if at in self._chosen else "–" if not self._fits(at) else "○"
-            entries.append(
-                Entry(one_line(one.profile, 120) + (f" +{sets}" if sets else ""), about, mark=mark)
-            )
+            entries.append(Entry(one_line(one.profile, 120) + (f" +{sets}" if sets else ""), about, mark=mark))
         return entries
 
     def _fits(self, at: int) -> bool:
@@ -529,12 +512,7 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
 
     def body(self) -> list[Line]:
         if not self._fits(self.at):
-            return [
-                [
-                    ("– ", "muted"),
-                    ("another bench, model or workload than what is chosen: not comparable", "text"),
-                ]
-            ]
+            return [[("– ", "muted"), ("another bench, model or workload than what is chosen: not comparable", "text")]]
         return []
 
     def keys(self) -> Line:

@@ -80,9 +80,7 @@ class Dashboard(Mode):
         if not self.board.connected and self.board.link is not None:
             return keys("r", "h", "?", "^P", "q", where="refused or lost link")
         if self.crashed:
-            suggested = (
-                keys("a", where="dashboard") if state and state.diagnosis and state.diagnosis.set else ()
-            )
+            suggested = keys("a", where="dashboard") if state and state.diagnosis and state.diagnosis.set else ()
             report = (
                 ("Enter", "evidence"),
                 ("y", "copy report"),
@@ -99,9 +97,7 @@ class Dashboard(Mode):
         place, count = self.board.place()
         others = ("[ ]",) if count > (1 if place is not None else 0) else ()
         measurable = ("b",) if state.outcome is Outcome.READY else ()
-        shown = keys(
-            "l", *measurable, *running, *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard"
-        )
+        shown = keys("l", *measurable, *running, *others, "/", "f", "Enter", "?", "^P", "q", where="dashboard")
         return (*back, *shown)
 
     def update(self) -> None:
@@ -124,16 +120,7 @@ class Dashboard(Mode):
         layout, rows, gap = self._layout(width, height, server, gpus)
         crashed = self.crashed
         crash_rows = min(height - 3, crash.wanted_height(width, height)) if crashed else 0
-        wanted = (
-            layout,
-            rows,
-            gap,
-            crashed,
-            crash_rows,
-            gpus.wanted_height(title=layout != "narrow"),
-            width,
-            height,
-        )
+        wanted = (layout, rows, gap, crashed, crash_rows, gpus.wanted_height(title=layout != "narrow"), width, height)
         if wanted == self._arrangement:
             return
         self._arrangement = wanted
@@ -163,9 +150,7 @@ class Dashboard(Mode):
         log.styles.margin = (gap[1], 0, 0, 0)
         log.display = not crashed or height - 3 - crash_rows - (1 if height >= 40 else 0) >= 3
 
-    def _layout(
-        self, width: int, height: int, server: ServerCard, gpus: GpuPanel
-    ) -> tuple[str, int, tuple[int, int]]:
+    def _layout(self, width: int, height: int, server: ServerCard, gpus: GpuPanel) -> tuple[str, int, tuple[int, int]]:
         """Layout, rows of the server card, and blank rows over GPUs and log."""
         room = height - 3 - _LOG_ROWS
         if width >= 150 and room - 2 >= 18:

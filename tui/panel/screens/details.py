@@ -25,9 +25,7 @@ def gpu_lines(board: Board) -> list[Line]:
         if gpu.memory_clock_mhz is not None:
             facts.append([("memory ", "muted"), (f"{fmt.whole(gpu.memory_clock_mhz)} MHz", "text")])
         if gpu.pcie_link_gen is not None:
-            facts.append(
-                [("PCIe ", "muted"), (f"{gpu.pcie_link_gen} × {fmt.whole(gpu.pcie_link_width)}", "text")]
-            )
+            facts.append([("PCIe ", "muted"), (f"{gpu.pcie_link_gen} × {fmt.whole(gpu.pcie_link_width)}", "text")])
         if gpu.pcie_rx_mib_s is not None:
             traffic = f"{fmt.whole(gpu.pcie_rx_mib_s)} in, {fmt.whole(gpu.pcie_tx_mib_s)} out MiB/s"
             facts.append([(traffic, "text")])

@@ -112,9 +112,7 @@ class Folded(Lines):
 
     def _fold(self) -> None:
         width = self.size.width
-        super().set_lines(
-            [row for line in self._whole for row in fold(line, width)] if width else self._whole
-        )
+        super().set_lines([row for line in self._whole for row in fold(line, width)] if width else self._whole)
 
 
 class Choices(Painted):
@@ -171,9 +169,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.set_class(self.short, "-short")
         if self.CHROME_ROWS:
             for scroll in self.query(VerticalScroll):
-                scroll.styles.max_height = max(
-                    3, self.app.size.height - self.CHROME_ROWS - (2 if self.short else 4)
-                )
+                scroll.styles.max_height = max(3, self.app.size.height - self.CHROME_ROWS - (2 if self.short else 4))
 
     def action_cancel(self) -> None:
         """The safe answer."""
@@ -259,11 +255,7 @@ def host_key_dialog(question: HostKeyQuestion, width: int) -> Confirm:
             "A different key later is refused.", width)],
     ]  # fmt: skip
     return Confirm(
-        ("? UNKNOWN HOST", "accent!"),
-        f"Is this {name}?",
-        lines,
-        "No, do not connect",
-        "Yes, the fingerprint matches",
+        ("? UNKNOWN HOST", "accent!"), f"Is this {name}?", lines, "No, do not connect", "Yes, the fingerprint matches"
     )
 
 
@@ -279,15 +271,11 @@ class PromptDialog(Dialog[tuple[str, ...]]):
         title = prompt.title or "authentication"
         with Container(classes="dialog"):
             text: list[Line] = [[(part, "text")] for part in wrap(prompt.text, 84)] if prompt.text else []
-            yield Lines(
-                [[("? " + prompt.host, "accent!"), ("   ", "text"), (title, "strong!")], [], *text, []]
-            )
+            yield Lines([[("? " + prompt.host, "accent!"), ("   ", "text"), (title, "strong!")], [], *text, []])
             for label, echo in prompt.fields:
                 yield Lines([[(label.rstrip(": ") or "answer", "muted")]])
                 yield Input(password=not echo)
-            yield Lines(
-                [[("Enter", "accent!"), (" answer   ", "muted"), ("Esc", "accent!"), (" give up", "muted")]]
-            )
+            yield Lines([[("Enter", "accent!"), (" answer   ", "muted"), ("Esc", "accent!"), (" give up", "muted")]])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         inputs = list(self.query(Input))
@@ -308,9 +296,7 @@ class Refused(Dialog[str]):
         Binding("q", "leave('leave')", "leave", show=False),
     ]
 
-    def __init__(
-        self, host: str, error: HostError, status: LinkStatus | None, last_seen: Sequence[Line]
-    ) -> None:
+    def __init__(self, host: str, error: HostError, status: LinkStatus | None, last_seen: Sequence[Line]) -> None:
         super().__init__()
         self.host = host
         self.error = error
@@ -422,14 +408,10 @@ class RefusedBody(Painted):
                     canvas.fill(x + 3, y, width - 3, 1, "surface")
                     canvas.put(x + 5, y, command, "strong/surface", width - 5)
                     if number == 2:
-                        canvas.right_runs(
-                            x + width - 1, y, [("y", "accent!/surface"), (" copies", "muted/surface")]
-                        )
+                        canvas.right_runs(x + width - 1, y, [("y", "accent!/surface"), (" copies", "muted/surface")])
                     y += 1
                 y += 1 if tall else 0
-            canvas.put(
-                x, y, "No key, setting or flag makes eagletui accept a changed host key.", "muted", width
-            )
+            canvas.put(x, y, "No key, setting or flag makes eagletui accept a changed host key.", "muted", width)
             y += 3 if tall else 1
         canvas.title(x, y, width, "What goes on without the link")
         y += 2 if tall else 1

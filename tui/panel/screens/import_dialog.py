@@ -45,9 +45,7 @@ class ImportDialog(Dialog[Path]):
         rows = self.app.size.height
         posted = max(3, min(10, rows // 4))
         self.query_one(TextArea).styles.height = posted
-        self.query_one("#outcome", VerticalScroll).styles.max_height = max(
-            2, rows - posted - (6 if self.short else 9)
-        )
+        self.query_one("#outcome", VerticalScroll).styles.max_height = max(2, rows - posted - (6 if self.short else 9))
 
     def _text(self) -> str:
         text = self.query_one(TextArea).text
@@ -107,9 +105,7 @@ class ImportDialog(Dialog[Path]):
         except EagletuiError as error:
             self.app.notify(f"{error.message}\n{error.hint or ''}", markup=False, severity="error")
         except OSError as error:
-            self.app.notify(
-                f"{directory} cannot be written: {error.strerror}", markup=False, severity="error"
-            )
+            self.app.notify(f"{directory} cannot be written: {error.strerror}", markup=False, severity="error")
 
     def on_input_submitted(self) -> None:
         self.action_save()

@@ -53,9 +53,7 @@ def command_lines(text: str, width: int, ground: str = "") -> list[Line]:
 def marked(glyph: str, color: str, text: str, width: int) -> list[Line]:
     """A wrapped text behind a mark."""
     parts = wrap(text, max(20, width - 2))
-    return [
-        [(f"{glyph} " if number == 0 else "  ", color), (part, "text")] for number, part in enumerate(parts)
-    ]
+    return [[(f"{glyph} " if number == 0 else "  ", color), (part, "text")] for number, part in enumerate(parts)]
 
 
 def note_lines(command: "LaunchCommand", findings: "Sequence[Finding]", width: int) -> list[Line]:
@@ -79,9 +77,7 @@ def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
         spec = {"block": "strong", "warn": "text", "ok": "muted"}[str(finding.level)]
         for position, part in enumerate(wrap(panel_words(finding.text), max(20, width - 15))):
             head: list[Run] = (
-                [(f"{glyph} ", color), (f"{finding.check:<12} ", "text")]
-                if position == 0
-                else [(" " * 15, "text")]
+                [(f"{glyph} ", color), (f"{finding.check:<12} ", "text")] if position == 0 else [(" " * 15, "text")]
             )
             lines.append([*head, (part, spec)])
     return lines
@@ -118,12 +114,7 @@ def difference_lines(difference: "Sequence[DiffLine]", width: int) -> list[Line]
 def title_line(title: str, width: int, facts: Sequence[Run] = ()) -> Line:
     """A section title on a hairline, as one row."""
     used = len(title) + 1 + sum(len(text) for text, _ in facts) + (1 if facts else 0)
-    return [
-        (title, "strong!"),
-        (" " + "─" * max(1, width - used), "line"),
-        (" " if facts else "", "text"),
-        *facts,
-    ]
+    return [(title, "strong!"), (" " + "─" * max(1, width - used), "line"), (" " if facts else "", "text"), *facts]
 
 
 def _sections(*sections: Sequence[Line]) -> list[Line]:
@@ -174,13 +165,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     AUTO_FOCUS = "VerticalScroll"
 
     def __init__(
-        self,
-        profile: str | None,
-        last: str | None,
-        *,
-        replace: bool = False,
-        sets: str = "",
-        edit: bool = False,
+        self, profile: str | None, last: str | None, *, replace: bool = False, sets: str = "", edit: bool = False
     ) -> None:
         super().__init__()
         self.profile = profile
@@ -206,9 +191,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         with Container(classes="dialog -launch"):
             yield Lines(id="head")
             yield Input(
-                self._sets,
-                placeholder="o  other values: mem-fraction-static=0.88 env.NCCL_DEBUG=INFO",
-                id="sets",
+                self._sets, placeholder="o  other values: mem-fraction-static=0.88 env.NCCL_DEBUG=INFO", id="sets"
             )
             with VerticalScroll():
                 yield Lines(id="body")
@@ -332,9 +315,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         head = title_line("Difference", width, [(f"to {plan.profile.name} as it is", "muted")])
         return [head, *difference_lines(self._difference, width)]
 
-    def _command(
-        self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()
-    ) -> list[Line]:
+    def _command(self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()) -> list[Line]:
         from tui.core.profiles.profiles import render_command
 
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
@@ -363,9 +344,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             return [[("nothing of ours is in the way: a plain launch", "muted")]]
         if self._stays():
             names = ", ".join(run.short_id for run in self._replaced)
-            return marked(
-                "✗", "err", f"{names} is not stopped: that would not make this launch possible", self._width
-            )
+            return marked("✗", "err", f"{names} is not stopped: that would not make this launch possible", self._width)
         return [
             row
             for run in self._replaced
@@ -396,10 +375,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
                 verb = "stop, then launch" if self.replace and self._replaced else "launch"
                 lead = [(" Enter ", "accent!/accbg"), (f" {verb}", "text")]
             elif self._replaced and not self.replace and not self._stays():
-                lead = [
-                    (" r ", "accent!/accbg"),
-                    (f" stop {self._replaced[0].short_id} first, then launch", "text"),
-                ]
+                lead = [(" r ", "accent!/accbg"), (f" stop {self._replaced[0].short_id} first, then launch", "text")]
         return key_row(lead, (("o", "other values"), ("y", "copy command"), back), self._width)
 
     def _stays(self) -> "list[Finding]":
@@ -525,10 +501,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
 def run_words(run: "HostRun") -> list[Run]:
     """A run by what a person knows it by: profile, id, PID, port, GPUs."""
-    parts: list[list[Run]] = [
-        [(run_name(run), "strong!")],
-        [("run ", "muted"), (run.short_id, "text")],
-    ]
+    parts: list[list[Run]] = [[(run_name(run), "strong!")], [("run ", "muted"), (run.short_id, "text")]]
     if run.pid is not None:
         parts.append([("PID ", "muted"), (str(run.pid), "text")])
     if run.port is not None:

@@ -31,9 +31,7 @@ class WriteDialog(Dialog[str]):
                           [("On this machine; a relative path is taken from ", "muted"), (one_line(os.getcwd(), 200), "text"), (".", "muted")], []])  # fmt: skip
             yield Input(self._path, select_on_focus=False)
             yield Folded(id="said")
-            yield Lines(
-                [[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]]
-            )
+            yield Lines([[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         typed = event.value.strip()

@@ -360,9 +360,7 @@ class Logs(Mode):
         number = where.replace(",", "").removesuffix("%")
         clock = _CLOCK.fullmatch(where)
         if reading is None or not (number.isdigit() or clock):
-            self.eagle.say(
-                ":3318 is line 3,318, :20:33 a time, :50% the middle of the file", severity="warning"
-            )
+            self.eagle.say(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", severity="warning")
             return
         try:
             if clock:
@@ -524,8 +522,7 @@ class Logs(Mode):
             return
         if self.size.width < LEAST_WIDTH:
             self.eagle.say(
-                f"Side by side needs {LEAST_WIDTH} columns; this terminal has {self.size.width}",
-                severity="warning",
+                f"Side by side needs {LEAST_WIDTH} columns; this terminal has {self.size.width}", severity="warning"
             )
             return
         choices = self._choices()

@@ -48,12 +48,7 @@ if TYPE_CHECKING:
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
 _KEPT_S = 10.0  # an answer of the host is as good as new for so long
 _KINDS = ("launch", "bench", "experiment")
-_OUTCOME = {
-    "ready": ("●", "ok"),
-    "crashed": ("✗", "err"),
-    "stopped": ("■", "muted"),
-    "finished": ("■", "muted"),
-}
+_OUTCOME = {"ready": ("●", "ok"), "crashed": ("✗", "err"), "stopped": ("■", "muted"), "finished": ("■", "muted")}
 
 
 class ProfilesLine(Painted):
@@ -66,10 +61,7 @@ class ProfilesLine(Painted):
     def draw(self, canvas: Canvas) -> None:
         entries = self._of.entries
         broken = sum(1 for entry in entries if entry.errors)
-        runs: list[Run] = [
-            (f"{len(entries)}", "text"),
-            (" profiles" if len(entries) != 1 else " profile", "muted"),
-        ]
+        runs: list[Run] = [(f"{len(entries)}", "text"), (" profiles" if len(entries) != 1 else " profile", "muted")]
         if broken:
             runs += [(" · ", "muted"), (str(broken), "text"), (" broken", "muted")]
         places = list(dict.fromkeys(str(entry.path.parent) for entry in entries))
@@ -347,8 +339,7 @@ class Profiles(Mode):
         self._filter()
         wanted = chosen.name if chosen else self.board.run.profile if self.board.run else None
         self.at = next(
-            (i for i, entry in enumerate(self.shown) if entry.name == wanted),
-            min(self.at, max(0, len(self.shown) - 1)),
+            (i for i, entry in enumerate(self.shown) if entry.name == wanted), min(self.at, max(0, len(self.shown) - 1))
         )
         self._asked = None
         self._choose()
@@ -357,8 +348,7 @@ class Profiles(Mode):
         text = self.query_one("#find", Input).value.lower() if self.is_mounted else ""
         order = {kind: place for place, kind in enumerate(_KINDS)}
         self.shown = sorted(
-            (e for e in self.entries if text in e.name.lower()),
-            key=lambda e: (order.get(e.kind or "", 9), e.name),
+            (e for e in self.entries if text in e.name.lower()), key=lambda e: (order.get(e.kind or "", 9), e.name)
         )
         self.at = min(self.at, max(0, len(self.shown) - 1))
 
@@ -472,9 +462,7 @@ class Profiles(Mode):
                 [("No profile was found.", "text")],
                 [("i", "accent!"), (" makes one of a posted launch command", "muted")],
             ]
-        head = title_line(
-            entry.name, width, [(f"{entry.kind or 'unknown kind'} · {_home(str(entry.path))}", "muted")]
-        )
+        head = title_line(entry.name, width, [(f"{entry.kind or 'unknown kind'} · {_home(str(entry.path))}", "muted")])
         if focus:
             head = [(head[0][0], "accent!"), (head[1][0], "accent"), *head[2:]]
         lines: list[Line] = [head]
@@ -483,11 +471,7 @@ class Profiles(Mode):
         if entry.errors:
             return lines + self._broken_lines(entry, width)
         if entry.kind != "launch":
-            return [
-                *lines,
-                [],
-                [(f"This version does not run {entry.kind} profiles.", "muted")],
-            ]
+            return [*lines, [], [(f"This version does not run {entry.kind} profiles.", "muted")]]
         profile = self._profile
         if profile is None:
             return lines + ([[("✗ ", "err"), (self._error.message, "text")]] if self._error else [])
@@ -508,9 +492,7 @@ class Profiles(Mode):
         plan, command = self._plan, self._plan.command if self._plan is not None else self._known
         if command is not None:
             lines += [*blank, *self._command_lines(command, width, plan.findings if plan else ())]
-        head = title_line(
-            f"Pre-flight on {self.board.host}", width, finding_counts(plan.findings) if plan else ()
-        )
+        head = title_line(f"Pre-flight on {self.board.host}", width, finding_counts(plan.findings) if plan else ())
         lines += [*blank, head]
         if plan is None:
             if self._error is None:
@@ -522,9 +504,7 @@ class Profiles(Mode):
         lines += finding_lines(plan.findings, width)
         return [*lines, *blank, *self._outlook(plan, width, airy=airy)]
 
-    def _command_lines(
-        self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]"
-    ) -> list[Line]:
+    def _command_lines(self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]") -> list[Line]:
         from tui.core.profiles.profiles import render_command
 
         hint: list[Run] = [
@@ -550,9 +530,7 @@ class Profiles(Mode):
                 if usual.n > 1
                 else " (n = 1)"
             )
-            lines.append(
-                [("ready in about ", "muted"), (fmt.duration(usual.median_s), "strong!"), (span, "muted")]
-            )
+            lines.append([("ready in about ", "muted"), (fmt.duration(usual.median_s), "strong!"), (span, "muted")])
         lines += [[]] if airy else []
         other: list[Run] = [(" o ", "accent!/accbg"), (" with other values", "text")]
         if plan.blocked_without(run.run_id for run in self._replaced):
@@ -564,10 +542,7 @@ class Profiles(Mode):
         return [*lines, [(" l ", "accent!/accbg"), (" launch   ", "text"), *other]]
 
     def _broken_lines(self, entry: "ProfileEntry", width: int) -> list[Line]:
-        lines: list[Line] = [
-            [],
-            title_line("Broken", width, [(fmt.plural(len(entry.errors), "error"), "err")]),
-        ]
+        lines: list[Line] = [[], title_line("Broken", width, [(fmt.plural(len(entry.errors), "error"), "err")])]
         for error in entry.errors:
             mark = "✗ "
             for line in _error_lines(error, entry):

@@ -110,10 +110,7 @@ class CrashCard(Painted):
             facts.append([("GPU memory now ", "muted/errbg"), (f"{fmt.gib(max(used))} GiB", "text/errbg")])
         runs = [(text, spec if "/" in spec else f"{spec}/errbg") for text, spec in join(facts)]
         canvas.runs(
-            15,
-            y + len(lines),
-            runs,
-            canvas.width - 17 - (30 if canvas.width >= 100 and len(lines) == 1 else 0),
+            15, y + len(lines), runs, canvas.width - 17 - (30 if canvas.width >= 100 and len(lines) == 1 else 0)
         )
         return height
 
@@ -124,14 +121,9 @@ class CrashCard(Painted):
             return []
         return [row for row in state.startup.ledger if row.weights_gib is not None]
 
-    def _ledger(
-        self, canvas: Canvas, x: int, y: int, width: int, rows: "list[LedgerRow]", state: "ServerState"
-    ) -> int:
+    def _ledger(self, canvas: Canvas, x: int, y: int, width: int, rows: "list[LedgerRow]", state: "ServerState") -> int:
         fraction = self.board.budget_fraction()
-        total = (
-            max((gpu.memory_total_mib or 0.0 for _, gpu in self.board.own_gpus()), default=0.0)
-            / fmt.MIB_PER_GIB
-        )
+        total = max((gpu.memory_total_mib or 0.0 for _, gpu in self.board.own_gpus()), default=0.0) / fmt.MIB_PER_GIB
         total = total or max((row.before_gib or 0.0) for row in rows)
         canvas.title(x, y, width, "Memory ledger", [("GiB per rank at the crash", "muted")])
         ends = (x + 14, x + 21, x + 29, x + 37)
@@ -148,9 +140,7 @@ class CrashCard(Painted):
         def column(value: float) -> int:
             return min(bar, max(0, round((value - start) / (total - start) * bar))) if total > start else 0
 
-        budgets = [
-            fraction * row.before_gib for row in rows if fraction is not None and row.before_gib is not None
-        ]
+        budgets = [fraction * row.before_gib for row in rows if fraction is not None and row.before_gib is not None]
         if budgets:
             mark = column(min(budgets))
             canvas.right(bar_at + mark, y + 1, "budget", "text")
@@ -161,9 +151,7 @@ class CrashCard(Painted):
             canvas.put(x, line, row.rank or "server", "err!" if first else "muted", 8)
             if first:
                 canvas.put(x + len(row.rank) + 1, line, "✗", "err!")
-            budget = (
-                fraction * row.before_gib if fraction is not None and row.before_gib is not None else None
-            )
+            budget = fraction * row.before_gib if fraction is not None and row.before_gib is not None else None
             spent = (row.weights_gib or 0.0) + (row.draft_gib or 0.0)
             left = budget - spent - (row.kv_pool_gib or 0.0) if budget is not None else None
             canvas.right(ends[0], line, fmt.gib_of(row.weights_gib), "text")
@@ -183,9 +171,7 @@ class CrashCard(Painted):
                     continue
                 at += value
                 stop = max(done + 1, column(at)) if at > start else done
-                canvas.put(
-                    bar_at + done, line, glyph * (stop - done), f"{spec}/track" if glyph == "▄" else spec
-                )
+                canvas.put(bar_at + done, line, glyph * (stop - done), f"{spec}/track" if glyph == "▄" else spec)
                 done = stop
             if budget is not None and spent > budget:
                 over = column(budget)
@@ -193,9 +179,7 @@ class CrashCard(Painted):
             line += 1
         if budgets and fraction is not None:
             before = min(row.before_gib for row in rows if row.before_gib is not None)
-            canvas.put(
-                x, line + 1, f"budget = {fraction:g} × {fmt.gib_of(before)} GiB free before load", "muted", 48
-            )
+            canvas.put(x, line + 1, f"budget = {fraction:g} × {fmt.gib_of(before)} GiB free before load", "muted", 48)
             legend: list[Run] = [("▆", "data"), (" weights  ", "muted"), ("▄", "violet"), (" draft  ", "muted"),
                                  ("▞", "err"), (" over the budget", "muted")]  # fmt: skip
             canvas.right_runs(x + width, line + 1, legend)
@@ -331,15 +315,7 @@ class CrashCard(Painted):
         return pieces[begin : begin + rows]
 
     def _quote(
-        self,
-        canvas: Canvas,
-        y: int,
-        end: int,
-        x: int,
-        number: int,
-        text: str,
-        time: str | None = None,
-        rank: str = "",
+        self, canvas: Canvas, y: int, end: int, x: int, number: int, text: str, time: str | None = None, rank: str = ""
     ) -> int:
         """The evidence itself: wrapped, never cut as long as there are rows."""
         for offset, part in enumerate(wrap(text.expandtabs(4), canvas.width - x - 1)[: max(1, end - y)]):
@@ -400,9 +376,7 @@ def _pieces(rows: "Sequence[Row]") -> list[_Piece]:
 
     def put(row: "Row") -> None:
         item = line_of(row)
-        pieces.append(
-            _Piece(row.record.number, item.mark, item.time, item.rank, item.text, item.spec, item.note)
-        )
+        pieces.append(_Piece(row.record.number, item.mark, item.time, item.rank, item.text, item.spec, item.note))
 
     def close() -> None:
         raising = max((i for i, row in enumerate(frames) if _SOURCE.match(row.record.text)), default=None)

@@ -45,9 +45,7 @@ class GpuPanel(Painted):
             canvas.title(0, 0, width, "GPUs", self._facts(), focus=self.has_focus)
             y = 1
         if sample is None:
-            canvas.put(
-                0, y, "not connected" if not board.connected else "waiting for the first sample", "muted"
-            )
+            canvas.put(0, y, "not connected" if not board.connected else "waiting for the first sample", "muted")
             return
         if sample.error is not None:
             canvas.put(0, y, "✗", "err")
@@ -159,11 +157,7 @@ def bins(points: list[GpuPoint], count: int, now: float, *, power: bool) -> list
     # Sampled once a second, a narrow cell may fall between two samples: that is no gap.
     if step < 1.5:
         for position in range(1, count - 1):
-            if (
-                values[position] is None
-                and values[position - 1] is not None
-                and values[position + 1] is not None
-            ):
+            if values[position] is None and values[position - 1] is not None and values[position + 1] is not None:
                 values[position] = values[position - 1]
         if count > 1 and values[-1] is None:
             values[-1] = values[-2]

@@ -92,11 +92,7 @@ class Header(Painted):
         now = time.monotonic()
         if link is None or link.state is LinkState.CONNECTING:
             since = now - link.since if link else now - self.board.started_at
-            return [
-                ("◐ ", "accent"),
-                (" connecting " if short else "connecting, ", "muted"),
-                (fmt.age(since), "text"),
-            ]
+            return [("◐ ", "accent"), (" connecting " if short else "connecting, ", "muted"), (fmt.age(since), "text")]
         if link.state is LinkState.UP:
             if self.board.host == "local":  # no link, so it has no age
                 return [("● ", "ok"), ("" if short else "this machine", "muted")]

@@ -28,17 +28,9 @@ class HostLine(Painted):
         if not names and facts is not None:
             names = list(facts.gpu_names)
         for name, count in Counter(names).most_common(2):
-            short = (
-                name.removeprefix("NVIDIA ")
-                .removesuffix(" Workstation Edition")
-                .removesuffix(" Server Edition")
-            )
+            short = name.removeprefix("NVIDIA ").removesuffix(" Workstation Edition").removesuffix(" Server Edition")
             part: list[Run] = [(f"{count} × ", "muted"), (short, "text")]
-            totals = (
-                {gpu.memory_total_mib for gpu in board.sample.gpus if gpu.name == name}
-                if board.sample
-                else set()
-            )
+            totals = {gpu.memory_total_mib for gpu in board.sample.gpus if gpu.name == name} if board.sample else set()
             if width >= 100 and len(totals) == 1 and (total := next(iter(totals))):
                 part.append((f" {fmt.gib(total)} GiB", "muted"))
             parts.append(part)
@@ -75,7 +67,5 @@ class HostLine(Painted):
             parts.insert(0, [("no GPU that can be read", "muted")])
         if not parts:
             waited = time.monotonic() - board.started_at
-            return (
-                [(f"asking {board.host} about itself, {fmt.age(waited)}", "muted")] if board.connected else []
-            )
+            return [(f"asking {board.host} about itself, {fmt.age(waited)}", "muted")] if board.connected else []
         return join(parts)

@@ -46,11 +46,7 @@ def plain_terminal() -> bool:
 
 def cells(text: str) -> int:
     """Width of a text in cells."""
-    return (
-        len(text)
-        if text.isascii()
-        else sum(get_character_cell_size(char) for char in text if char not in _JOINERS)
-    )
+    return len(text) if text.isascii() else sum(get_character_cell_size(char) for char in text if char not in _JOINERS)
 
 
 def width_of(runs: Iterable[Run]) -> int:
@@ -229,9 +225,7 @@ class Canvas:
                 self.chars[row][first:last] = [" "] * (last - first)
                 self.specs[row][first:last] = [spec] * (last - first)
 
-    def title(
-        self, x: int, y: int, width: int, title: str, facts: Sequence[Run] = (), *, focus: bool = False
-    ) -> None:
+    def title(self, x: int, y: int, width: int, title: str, facts: Sequence[Run] = (), *, focus: bool = False) -> None:
         """A section: bold title on a hairline, facts at its right end."""
         facts = clip_runs(facts, max(0, width - cells(title) - 4))
         end = x + width
@@ -254,9 +248,7 @@ class Canvas:
 
     def history(self, x: int, y: int, values: Sequence[float | None], spec: str = "hist") -> None:
         """Cells of a history on 0 to 1, newest last; a missing sample is a blank."""
-        text = "".join(
-            " " if value is None else "▁▂▃▄▅▆▇"[min(6, max(0, int(value * 6.999)))] for value in values
-        )
+        text = "".join(" " if value is None else "▁▂▃▄▅▆▇"[min(6, max(0, int(value * 6.999)))] for value in values)
         self.put(x, y, text, f"{spec}/surface")
 
     def figure(self, x: int, y: int, text: str, spec: str = "strong") -> int:
@@ -310,9 +302,7 @@ class Canvas:
                 continue
             row = level(value)
             # A jump is joined, so that the line stays a line.
-            first = (
-                row if before is None else (before + (1 if row > before else -1) if row != before else row)
-            )
+            first = row if before is None else (before + (1 if row > before else -1) if row != before else row)
             for step in range(min(first, row), max(first, row) + 1):
                 masks[step // 4][column // 2] |= _DOTS[step % 4][column % 2]
             before = row
@@ -379,11 +369,7 @@ class Painted(Widget):
             canvas = Canvas(self.size.width, self.size.height, self.GROUND)
             canvas.put(1, 0, f"✗ not drawn: {told.message}; {told.hint}", "err")
         self._canvas = canvas
-        if (
-            old is None
-            or tokens is not self._tokens
-            or (old.width, old.height) != (canvas.width, canvas.height)
-        ):
+        if old is None or tokens is not self._tokens or (old.width, old.height) != (canvas.width, canvas.height):
             self._tokens = tokens
             self._strips.clear()
             self.refresh()

@@ -47,9 +47,7 @@ class RanksPanel(Painted):
         loading = state.phase is Phase.LOAD_WEIGHTS
         loaded = self.board.loaded_mib() if loading else []
         facts: list[Run] = (
-            [("weights loaded, GiB, by GPU memory", "muted")]
-            if loading
-            else [("free, GiB, from the log", "muted")]
+            [("weights loaded, GiB, by GPU memory", "muted")] if loading else [("free, GiB, from the log", "muted")]
         )
         canvas.title(0, 0, canvas.width, "Ranks", facts)
         if not ranks:
@@ -81,14 +79,9 @@ class RanksPanel(Painted):
         if not rows:
             return y
         row = max(rows, key=lambda r: (r.weights_gib or 0.0) + (r.kv_pool_gib or 0.0))
-        total = (
-            max((gpu.memory_total_mib or 0.0 for _, gpu in self.board.own_gpus()), default=0.0)
-            / fmt.MIB_PER_GIB
-        )
+        total = max((gpu.memory_total_mib or 0.0 for _, gpu in self.board.own_gpus()), default=0.0) / fmt.MIB_PER_GIB
         parts = ledger_parts(row, total or None)
-        canvas.title(
-            0, y, canvas.width, "Memory per rank", [(f"GiB · largest rank {row.rank or 'server'}", "muted")]
-        )
+        canvas.title(0, y, canvas.width, "Memory per rank", [(f"GiB · largest rank {row.rank or 'server'}", "muted")])
         draw_ledger(canvas, 0, y + 2, canvas.width, parts, total or sum(value for _, value in parts))
         x = 0
         for name, value in parts:
@@ -114,9 +107,7 @@ class RanksPanel(Painted):
         usual = state.usual_total
         facts: list[Run] = [(fmt.duration(state.ready_after_s), "muted")]
         if usual is not None:
-            facts.append(
-                (f" · usual {fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)}", "muted")
-            )
+            facts.append((f" · usual {fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)}", "muted"))
         canvas.title(0, y, canvas.width, "Start-up", facts)
         done = [row for row in phase_rows(state, self.board.sglang_version()) if row.mark != "·"]
         names = [LONG[row.phase] for row in done]
@@ -169,9 +160,7 @@ def ledger_parts(row: "LedgerRow", total_gib: float | None) -> list[tuple[str, f
     return parts
 
 
-def draw_ledger(
-    canvas: Canvas, x: int, y: int, width: int, parts: list[tuple[str, float]], total_gib: float
-) -> None:
+def draw_ledger(canvas: Canvas, x: int, y: int, width: int, parts: list[tuple[str, float]], total_gib: float) -> None:
     """One bar of the parts, each at least a cell."""
     if total_gib <= 0:
         return

@@ -98,9 +98,7 @@ def expected_order(version: str | None) -> tuple[Phase, ...]:
 
     order: list[Phase] = [phase for phase in _STARTUP if phase is not Phase.DRAFT_MODEL]
     earlier = version is not None and not version_at_least(version, "0.5.14")
-    order.insert(
-        order.index(Phase.CUDA_GRAPH) + 1 if earlier else order.index(Phase.MEMORY_POOL), Phase.DRAFT_MODEL
-    )
+    order.insert(order.index(Phase.CUDA_GRAPH) + 1 if earlier else order.index(Phase.MEMORY_POOL), Phase.DRAFT_MODEL)
     return tuple(order)
 
 
@@ -142,8 +140,7 @@ def phase_rows(state: "ServerState", version: str | None = None) -> list[PhaseRo
 def _speculative(state: "ServerState") -> bool:
     arguments = state.startup.server_args or {}
     return bool(
-        arguments.get("speculative_algorithm")
-        or argument(state.run.argv, "--speculative-algorithm") is not None
+        arguments.get("speculative_algorithm") or argument(state.run.argv, "--speculative-algorithm") is not None
     )
 
 
@@ -265,9 +262,7 @@ class ServerCard(Painted):
         if state.outcome is Outcome.STARTING:
             if short:
                 usual = state.usual_total
-                tail = (
-                    f" (usual {fmt.duration(usual.median_s)})" if usual else " since launch, no history yet"
-                )
+                tail = f" (usual {fmt.duration(usual.median_s)})" if usual else " since launch, no history yet"
                 figure = state.eta_s if state.eta_s is not None else elapsed
                 word = " to ready" if state.eta_s is not None else ""
                 if least:
@@ -279,10 +274,7 @@ class ServerCard(Painted):
             if state.started_s is not None and state.ready_after_s is not None:
                 since = state.started_s + state.ready_after_s
             up = time.time() - since if since is not None else None
-            took = [
-                ("start took ", "muted"),
-                (fmt.duration(state.ready_after_s), "text"),
-            ]
+            took = [("start took ", "muted"), (fmt.duration(state.ready_after_s), "text")]
             if short:
                 since_ready: list[Run] = [("ready ", "muted"), (fmt.duration(up), "text")]
                 return since_ready if least else [*since_ready, (", ", "muted"), *took]
@@ -314,10 +306,7 @@ class ServerCard(Painted):
             worst = max(late, key=lambda straggler: straggler.behind_s or 0.0)
             first = next((p for p in range(len(late) + 1) if p not in {s.position for s in late}), 0)
             amount = f"about {fmt.duration(worst.behind_s)} " if worst.behind_s is not None else ""
-            return [
-                ("▲ ", "warn"),
-                (f"TP{worst.position} is {amount}behind TP{first}; all ranks wait for it", "text"),
-            ]
+            return [("▲ ", "warn"), (f"TP{worst.position} is {amount}behind TP{first}; all ranks wait for it", "text")]
         payoff = self._payoff(state)
         if state.observations and state.outcome is Outcome.READY:
             seen = state.observations[0]
@@ -356,9 +345,7 @@ class ServerCard(Painted):
         alerts = self._alerts(state)
         if alerts and state.suspected is not None and self.board.stop is None:
             return join(
-                [alerts, [(", ".join(state.suspected.evidence), "muted")]]
-                if state.suspected.evidence
-                else [alerts]
+                [alerts, [(", ".join(state.suspected.evidence), "muted")]] if state.suspected.evidence else [alerts]
             )
         alive = self._alive(state, short=True)
         return join([alerts, alive]) if both else alerts or alive
@@ -381,22 +368,14 @@ class ServerCard(Painted):
         if progress is not None and state.last_progress_age_s is not None:
             what = "shard" if progress.what == "shards" else "graph"
             facts.append(
-                [
-                    (f"{what} ", "muted"),
-                    (fmt.age(state.last_progress_age_s + delay), "text"),
-                    (" ago", "muted"),
-                ]
+                [(f"{what} ", "muted"), (fmt.age(state.last_progress_age_s + delay), "text"), (" ago", "muted")]
             )
         if state.last_line_age_s is not None and not (short and facts):
-            facts.append(
-                [("log line ", "muted"), (fmt.age(state.last_line_age_s + delay), "text"), (" ago", "muted")]
-            )
+            facts.append([("log line ", "muted"), (fmt.age(state.last_line_age_s + delay), "text"), (" ago", "muted")])
         rate = board.memory_rate([key for key, _ in board.own_gpus()])
         if rate is not None and abs(rate) >= 51:
             sign = "+" if rate > 0 else ""
-            facts.append(
-                [("memory " if short else "GPU memory ", "muted"), (f"{sign}{fmt.gib(rate)} GiB/s", "text")]
-            )
+            facts.append([("memory " if short else "GPU memory ", "muted"), (f"{sign}{fmt.gib(rate)} GiB/s", "text")])
         return runs + join(facts, ", " if short else " · ")
 
     def _bar_left(self, state: "ServerState") -> float | None:
@@ -429,16 +408,7 @@ class ServerCard(Painted):
         return runs
 
     def _waterfall(
-        self,
-        canvas: Canvas,
-        y: int,
-        state: "ServerState",
-        *,
-        name: int,
-        took: int,
-        usual: int,
-        begin: int,
-        head: str,
+        self, canvas: Canvas, y: int, state: "ServerState", *, name: int, took: int, usual: int, begin: int, head: str
     ) -> None:
         """Rows of phases from row y on: mark, name, time taken, usual time, and where it lies in the start."""
         rows = self._phases(state)
@@ -466,12 +436,8 @@ class ServerCard(Painted):
             line = y + 1 + offset
             now = row.mark == "◐"
             canvas.put(name, line, row.mark, _MARK[row.mark])
-            canvas.put(
-                name + 2, line, LONG[row.phase], "strong!" if now else "text" if row.mark == "✓" else "muted"
-            )
-            canvas.right(
-                took, line, fmt.duration(row.took_s), "strong!" if now else "text" if row.took_s else "muted"
-            )
+            canvas.put(name + 2, line, LONG[row.phase], "strong!" if now else "text" if row.mark == "✓" else "muted")
+            canvas.right(took, line, fmt.duration(row.took_s), "strong!" if now else "text" if row.took_s else "muted")
             if state.usual:
                 canvas.right(usual, line, fmt.duration(row.usual_s), "muted")
             first = min(width - 1, int(at * scale)) if width > 0 else 0
@@ -510,9 +476,7 @@ class ServerCard(Painted):
     def _starting_wide(self, canvas: Canvas, state: "ServerState") -> None:
         spec = "muted" if self.board.stale else "strong"
         figure = self._figure(state)
-        after = (
-            canvas.figure(0, 4, figure, spec) if "h" not in figure else canvas.put(0, 5, figure, "strong!")
-        )
+        after = canvas.figure(0, 4, figure, spec) if "h" not in figure else canvas.put(0, 5, figure, "strong!")
         x = max(17, after + 4)
         room = canvas.width - x
         lines = [*self._eta_lines(state)]
@@ -541,9 +505,7 @@ class ServerCard(Painted):
     def _eta_lines(self, state: "ServerState") -> tuple[list[Run], list[Run]]:
         usual = state.usual_total
         if state.eta_s is None or usual is None:
-            return [("since the launch", "strong!")], [
-                ("no history yet: no earlier start here reached ready", "muted")
-            ]
+            return [("since the launch", "strong!")], [("no history yet: no earlier start here reached ready", "muted")]
         clock = fmt.clock(time.time() + state.eta_s, self.board.utc_offset_s, seconds=False)
         spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
         return [(f"to ready, at about {clock}", "strong!")], [
@@ -564,9 +526,7 @@ class ServerCard(Painted):
             canvas.put(0, 7, f"about {clock}", "muted")
             canvas.put(0, 8, f"usual {fmt.duration(usual.median_s)}", "muted")
             half = (usual.high_s - usual.low_s) / 2
-            canvas.put(
-                0, 9, f"± {fmt.duration(half)} (n = {usual.n})" if usual.n > 1 else "(n = 1)", "muted", 17
-            )
+            canvas.put(0, 9, f"± {fmt.duration(half)} (n = {usual.n})" if usual.n > 1 else "(n = 1)", "muted", 17)
         else:
             canvas.put(0, 6, "since launch", "strong!")
             canvas.put(0, 7, "no history yet", "muted")
@@ -715,11 +675,7 @@ class ServerCard(Painted):
         if found is not None:
             economics, base = found
             reference = base.tok_s * base.concurrency if what == "tok/s" else economics.breakeven_tau
-            word = (
-                f"baseline {fmt.tok_s(reference)}"
-                if what == "tok/s"
-                else f"break-even {fmt.accept(reference)}"
-            )
+            word = f"baseline {fmt.tok_s(reference)}" if what == "tok/s" else f"break-even {fmt.accept(reference)}"
             facts = [[("⠒⠒ ", "warn"), (word, "muted")]]
         canvas.title(x, y, width, what, join([*facts, [("last 5 min", "muted")]]))
         now = time.monotonic()
@@ -749,15 +705,8 @@ class ServerCard(Painted):
     def _ready_mid(self, canvas: Canvas, state: "ServerState") -> None:
         self._figures(canvas, 3, state)
         facts = dict(self._facts(state))
-        canvas.runs(
-            0, 8, [("running ", "muted"), *facts["running"], ("   queued ", "muted"), *facts["queued"]], 37
-        )
-        line: list[Run] = [
-            ("KV ", "muted"),
-            facts["KV pool"][0],
-            ("  in graph ", "muted"),
-            *facts["in graph"],
-        ]
+        canvas.runs(0, 8, [("running ", "muted"), *facts["running"], ("   queued ", "muted"), *facts["queued"]], 37)
+        line: list[Run] = [("KV ", "muted"), facts["KV pool"][0], ("  in graph ", "muted"), *facts["in graph"]]
         if facts["cycle"]:
             line += [("  cycle ", "muted"), *facts["cycle"]]
         canvas.runs(0, 9, line, 37)
@@ -796,10 +745,7 @@ class ServerCard(Painted):
             facts.append([("exit code ", "muted"), (str(run.exit_code), "text")])
         if run.ended_at:
             facts.append(
-                [
-                    ("ended ", "muted"),
-                    (fmt.clock(fmt.epoch_of(run.ended_at), self.board.utc_offset_s), "text"),
-                ]
+                [("ended ", "muted"), (fmt.clock(fmt.epoch_of(run.ended_at), self.board.utc_offset_s), "text")]
             )
         if run.why:
             facts.append([(run.why, "text")])
@@ -807,10 +753,7 @@ class ServerCard(Painted):
             facts.append(
                 [
                     ("▲ ", "warn"),
-                    (
-                        f"{len(run.orphans)} processes are left: PID {', '.join(map(str, run.orphans[:4]))}",
-                        "text",
-                    ),
+                    (f"{len(run.orphans)} processes are left: PID {', '.join(map(str, run.orphans[:4]))}", "text"),
                 ]
             )
         canvas.runs(0, y, join(facts), canvas.width)
@@ -842,9 +785,7 @@ def scale(values: Sequence[float | None]) -> tuple[float, float]:
     low, high = min(known), max(known)
     span = max(high - low, 0.4 * abs(high), 0.5)
     power = 10.0 ** len(str(int(span))) / 10
-    step = next(
-        (factor * power for factor in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if factor * power * 4 >= span), span
-    )
+    step = next((factor * power for factor in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if factor * power * 4 >= span), span)
     middle = (low + high) / 2
     bottom = max(0.0, int((middle - span / 2) / step) * step)
     top = bottom

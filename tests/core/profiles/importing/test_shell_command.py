@@ -85,9 +85,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
     """The real bash with a recording program is the judge."""
     record = tmp_path / "record"
     stub = tmp_path / "cmd"
-    stub.write_text(
-        f'#!/bin/sh\n{{ for a in "$@"; do printf "%s\\0" "$a"; done; printf "\\1\\0"; }} >> {record}\n'
-    )
+    stub.write_text(f'#!/bin/sh\n{{ for a in "$@"; do printf "%s\\0" "$a"; done; printf "\\1\\0"; }} >> {record}\n')
     stub.chmod(0o755)
     (tmp_path / "in.txt").touch()
     record.touch()
@@ -162,14 +160,7 @@ def test_the_container_has_only_its_own_environment():
 
 def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
     found = imported(f"X=$(hostname)\n{CALL} --host $X --dist-init-addr ${{MASTER}}:1 --node-rank <rank>")
-    assert found.argv[5:] == (
-        "--host",
-        "$(hostname)",
-        "--dist-init-addr",
-        "${MASTER}:1",
-        "--node-rank",
-        "<rank>",
-    )
+    assert found.argv[5:] == ("--host", "$(hostname)", "--dist-init-addr", "${MASTER}:1", "--node-rank", "<rank>")
     said = " ".join(found.warnings)
     assert "$(hostname) is not run" in said
     assert "${MASTER} is not set" in said
@@ -178,9 +169,7 @@ def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
 
 def test_nothing_is_executed(tmp_path):
     mark = tmp_path / "mark"
-    imported(
-        f"X=$(touch {mark}); touch {mark}; {CALL} --host `touch {mark}` $(touch {mark}) ${{Y:=$(touch {mark})}}"
-    )
+    imported(f"X=$(touch {mark}); touch {mark}; {CALL} --host `touch {mark}` $(touch {mark}) ${{Y:=$(touch {mark})}}")
     assert not mark.exists()
 
 

@@ -69,9 +69,7 @@ def test_a_finished_pair_is_a_record_in_its_place():
 TEXTS = [
     case
     for case in CASES
-    if case["file"].endswith((".txt", ".stdout"))
-    and "utf16" not in case["id"]
-    and "error" not in case["truth"]
+    if case["file"].endswith((".txt", ".stdout")) and "utf16" not in case["id"] and "error" not in case["truth"]
 ]
 WRAPPINGS = {
     "crlf": lambda line: line + "\r",
@@ -94,9 +92,7 @@ def test_how_it_was_pasted_changes_no_figure(case, wrapping):
     assert again == plain
 
 
-BLOCKS = [
-    case for case in TEXTS if "Serving Benchmark Result" in (DATA / case["file"]).read_text(encoding="utf-8")
-]
+BLOCKS = [case for case in TEXTS if "Serving Benchmark Result" in (DATA / case["file"]).read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("case", BLOCKS, ids=lambda case: case["id"])
@@ -138,9 +134,7 @@ KEYS = (
         st.sampled_from(KEYS.split()),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-            lambda inner: (
-                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-            ),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
             max_leaves=6,
         ),
     )
@@ -197,9 +191,7 @@ def test_a_form_is_known_by_each_of_its_examples_and_has_one_for_each_pattern(fo
     assert [foreign.of_line(line) for line in lines] == [form] * len(lines)
     assert len(objects) == len(form.objects)
     for word, pattern in form.lines.items():
-        assert any(
-            word in line and re.search(pattern, line.replace("┃", "|").replace("│", "|")) for line in lines
-        )
+        assert any(word in line and re.search(pattern, line.replace("┃", "|").replace("│", "|")) for line in lines)
     for example in form.examples:
         assert form.what in refusal(example).message
 
@@ -237,9 +229,7 @@ def test_a_known_result_beside_another_tools_is_read_alone_and_whole(name, known
 @pytest.mark.parametrize("name", ["genai-perf.txt", "columns.md", "k6.txt", "locust.csv"])
 def test_figures_without_a_title_are_ours_only_apart_from_another_tools(name):
     assert refusal(f"{UNTITLED}\n{strange(name)}").message == f"it is {NAMES[name]}"
-    assert [record.result for record in read_posted(f"{UNTITLED}\n\n{strange(name)}").records] == parse(
-        UNTITLED
-    )
+    assert [record.result for record in read_posted(f"{UNTITLED}\n\n{strange(name)}").records] == parse(UNTITLED)
     assert refusal(f"{strange(name)}\n\n{UNTITLED}").message == f"it is {NAMES[name]}"
 
 
@@ -322,18 +312,14 @@ def test_a_cut_record_is_said():
 
 
 def test_escape_sequences_of_a_record_reach_nobody():
-    text = json.dumps(
-        {"completed": 1, "duration": 1.0, "backend": "sg\x1b]0;x\x07lang", "tag": "\x1b[31mred"}
-    )
+    text = json.dumps({"completed": 1, "duration": 1.0, "backend": "sg\x1b]0;x\x07lang", "tag": "\x1b[31mred"})
     record = flat(parse(text)[0])
     assert "\x1b" not in json.dumps(record)
     assert record["bench"] == "red"
 
 
 def test_secrets_of_a_server_stay_out_of_the_store():
-    text = json.dumps(
-        {"completed": 1, "duration": 1.0, "server_info": {"api_key": "sk-very-secret", "version": "1"}}
-    )
+    text = json.dumps({"completed": 1, "duration": 1.0, "server_info": {"api_key": "sk-very-secret", "version": "1"}})
     result = parse(text)[0]
     store.write(result)
     stored = (store.results_dir() / f"{result.result_id}.json").read_text()
@@ -393,9 +379,7 @@ def test_many_openings_of_nothing_cost_no_more_than_their_length(monkeypatch):
     read = []
     decode_piece = json.JSONDecoder.raw_decode
     monkeypatch.setattr(
-        json.JSONDecoder,
-        "raw_decode",
-        lambda self, text, at=0: read.append(len(text)) or decode_piece(self, text, at),
+        json.JSONDecoder, "raw_decode", lambda self, text, at=0: read.append(len(text)) or decode_piece(self, text, at)
     )
     with pytest.raises(UsageError):
         parse('{"a": [1, 2, 3\n' * 3000)
@@ -403,12 +387,7 @@ def test_many_openings_of_nothing_cost_no_more_than_their_length(monkeypatch):
 
 
 def test_an_object_of_any_length_and_layout_is_read_whole():
-    record = {
-        "completed": 1,
-        "duration": 1.0,
-        "tag": "ä" * 5000,
-        "errors": ["x" * 4097, "\ud83d\ude00" * 4000],
-    }
+    record = {"completed": 1, "duration": 1.0, "tag": "ä" * 5000, "errors": ["x" * 4097, "\ud83d\ude00" * 4000]}
     for indent in (None, 1):
         for shift in range(20):
             text = json.dumps(record | {"label": "y" * shift}, indent=indent)

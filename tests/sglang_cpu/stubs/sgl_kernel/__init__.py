@@ -19,25 +19,17 @@ __version__ = "0.0.0+purepython"
 
 
 # ---------------------------------------------------------------- KV bookkeeping
-def assign_req_to_token_pool_cpu(
-    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len
-):
+def assign_req_to_token_pool_cpu(req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len):
     pos = 0
-    for row, start, end in zip(
-        req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=False
-    ):
+    for row, start, end in zip(req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=False):
         n = end - start
         req_to_token[row, start:end] = out_cache_loc[pos : pos + n].to(req_to_token.dtype)
         pos += n
 
 
-def assign_extend_cache_locs_cpu(
-    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len
-):
+def assign_extend_cache_locs_cpu(req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len):
     pos = 0
-    for row, start, end in zip(
-        req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=False
-    ):
+    for row, start, end in zip(req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=False):
         n = end - start
         out_cache_loc[pos : pos + n] = req_to_token[row, start:end].to(out_cache_loc.dtype)
         pos += n
@@ -73,9 +65,7 @@ def build_draft_decode_metadata_cpu(req_to_token, req_pool_indices, seq_lens, to
 
 def fill_bonus_tokens_cpu(accept_tokens, accept_lens, bonus_tokens, accept_stride):
     rows = torch.arange(accept_lens.numel())
-    bonus_tokens.copy_(
-        accept_tokens.view(-1)[rows * accept_stride + accept_lens.long() - 1].to(bonus_tokens.dtype)
-    )
+    bonus_tokens.copy_(accept_tokens.view(-1)[rows * accept_stride + accept_lens.long() - 1].to(bonus_tokens.dtype))
 
 
 def fill_accept_out_cache_loc_cpu(accept_index, out_cache_loc, accept_out_cache_loc, *_):
@@ -184,9 +174,7 @@ def _attend(q, k, v, scale, cap, mask, sinks=None):
     """q [T,Hq,D], k/v [S,Hkv,D], mask [T,S] bool -> [T,Hq,Dv]."""
     q, k, v = (t.transpose(0, 1).unsqueeze(0) for t in (q, k.to(q.dtype), v.to(q.dtype)))
     if not cap and sinks is None:
-        out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=scale, enable_gqa=True
-        )
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
         return out[0].transpose(0, 1)
     group = q.shape[1] // k.shape[1]
     k, v = (t.repeat_interleave(group, dim=1).float() for t in (k, v))
@@ -261,11 +249,7 @@ def _extend_attention(
 ):
     mask_at = 0
     for row, n, m, start in zip(
-        req_pool_indices.tolist(),
-        seq_lens.tolist(),
-        extend_seq_lens.tolist(),
-        extend_start_loc.tolist(),
-        strict=False,
+        req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(), extend_start_loc.tolist(), strict=False
     ):
         prefix = n - m
         slots = req_to_token[row, :n].long()

@@ -23,6 +23,4 @@ def reconstruct_indices_from_tree_mask(
             parent.append(above[-1] if above else -1)
         for i in range(n):
             nxt[b, i] = next((k for k in range(i + 1, n) if bool(masks[b, k, i])), -1)
-            sib[b, i] = (
-                next((k for k in range(i + 1, n) if parent[k] == parent[i]), -1) if parent[i] >= 0 else -1
-            )
+            sib[b, i] = next((k for k in range(i + 1, n) if parent[k] == parent[i]), -1) if parent[i] >= 0 else -1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.profiles.importing.shell_words import Command, Shell
 from tui.core.profiles.importing.yaml_commands import yaml_calls
 from tui.core.profiles.profiles import flag_words, is_secret_env, toml_value
@@ -22,9 +22,7 @@ from tui.core.text import one_line, sanitize
 
 _MODULE = "sglang.launch_server"
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
-_QUOTES = str.maketrans(
-    {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "}
-)
+_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "})
 _PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)")
 
 
@@ -82,24 +80,16 @@ def import_command(text: str, home: str) -> ImportedCommand:
         raise UsageError(
             "there is no SGLang launch command in this text",
             "it must call python -m sglang.launch_server or sglang serve",
-            slug="no_command",
+            slug=Slug.NO_COMMAND,
         )
     warnings += call.warnings
     if others:
-        warnings.append(
-            f"the text has {others + 1} server calls; the first one, in line {call.line}, was taken"
-        )
+        warnings.append(f"the text has {others + 1} server calls; the first one, in line {call.line}, was taken")
     names = (name for name in call.env if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name != "PATH")
     env = {name: call.env[name] for name in names}
     profile = _profile(call, env, warnings)
     return ImportedCommand(
-        env,
-        call.argv,
-        profile,
-        tuple(dict.fromkeys(one_line(w) for w in warnings)),
-        call.wrapper,
-        call.cwd,
-        call.line,
+        env, call.argv, profile, tuple(dict.fromkeys(one_line(w) for w in warnings)), call.wrapper, call.cwd, call.line
     )
 
 
@@ -202,17 +192,7 @@ def _in_here(command: Command, shell: Shell) -> _Call | None:
     """A call inside a here-document, of `bash <<EOF` or `cat > run.sh <<EOF`."""
     if command.here is None or "sglang" not in command.here:
         return None
-    if PurePosixPath(command.argv[0]).name not in (
-        "bash",
-        "sh",
-        "zsh",
-        "dash",
-        "ssh",
-        "cat",
-        "tee",
-        "sudo",
-        "docker",
-    ):
+    if PurePosixPath(command.argv[0]).name not in ("bash", "sh", "zsh", "dash", "ssh", "cat", "tee", "sudo", "docker"):
         return None
     inner = Shell(shell.home, dict(command.env))
     found = _in_shell(command.here, inner)
@@ -325,12 +305,8 @@ def _assignments(call: _Call, at: int) -> _Call:
 
 
 def _sudo(call: _Call) -> _Call:
-    at = _options(
-        call.argv, "ugpChrtTUDR", ("--user", "--group", "--prompt", "--chdir", "--host", "--role", "--type")
-    )
-    return _assignments(call, at).warn(
-        'sudo was taken off: where the server needs it, write wrapper = ["sudo", "-n"]'
-    )
+    at = _options(call.argv, "ugpChrtTUDR", ("--user", "--group", "--prompt", "--chdir", "--host", "--role", "--type"))
+    return _assignments(call, at).warn('sudo was taken off: where the server needs it, write wrapper = ["sudo", "-n"]')
 
 
 def _env(call: _Call) -> _Call | None:
@@ -364,9 +340,7 @@ def _plain(
     return take
 
 
-def _runner(
-    *subcommands: str, valued: str = "", long_valued: Sequence[str] = ()
-) -> Callable[[_Call], _Call | None]:
+def _runner(*subcommands: str, valued: str = "", long_valued: Sequence[str] = ()) -> Callable[[_Call], _Call | None]:
     """conda run, uv run and the like."""
 
     def take(call: _Call) -> _Call | None:
@@ -464,18 +438,14 @@ def _apptainer(call: _Call) -> _Call | None:
     end = (
         at
         - 1
-        + _options(
-            call.argv[at - 1 :], "BHWSo", ("--bind", "--env", "--pwd", "--home", "--workdir", "--overlay")
-        )
+        + _options(call.argv[at - 1 :], "BHWSo", ("--bind", "--env", "--pwd", "--home", "--workdir", "--overlay"))
     )
     env = dict(call.env)
     for word, following in zip(call.argv[at:end], [*call.argv[at + 1 : end], ""], strict=False):
         if word == "--env" or word.startswith("--env="):
             text = following if word == "--env" else word.partition("=")[2]
             env |= dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    return call.without(end + 1, env=env, inside=True).warn(
-        "the container was taken off: paths are the container's"
-    )
+    return call.without(end + 1, env=env, inside=True).warn("the container was taken off: paths are the container's")
 
 
 def _tmux(call: _Call) -> _Call | None:
@@ -519,14 +489,7 @@ _WRAPPERS: dict[str, Callable[[_Call], _Call | None]] = {
     "taskset": _plain(operands=1, keep=True),
     "numactl": _plain(
         "iNmClpP",
-        (
-            "--interleave",
-            "--cpunodebind",
-            "--membind",
-            "--physcpubind",
-            "--preferred",
-            "--weighted-interleave",
-        ),
+        ("--interleave", "--cpunodebind", "--membind", "--physcpubind", "--preferred", "--weighted-interleave"),
         keep=True,
     ),
     "timeout": _plain("ks", ("--kill-after", "--signal"), operands=1),
@@ -536,16 +499,7 @@ _WRAPPERS: dict[str, Callable[[_Call], _Call | None]] = {
     "prlimit": _plain(),
     "systemd-run": _plain(
         "pEuM",
-        (
-            "--unit",
-            "--property",
-            "--setenv",
-            "--slice",
-            "--description",
-            "--working-directory",
-            "--uid",
-            "--gid",
-        ),
+        ("--unit", "--property", "--setenv", "--slice", "--description", "--working-directory", "--uid", "--gid"),
     ),
     "systemd-inhibit": _plain(),
     "caffeinate": _plain("tw"),
@@ -682,11 +636,7 @@ def parse_flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
             values.append(words[at])
             at += 1
         value: object = (
-            True
-            if not values
-            else [_value(kind, text) for text in values]
-            if many
-            else _value(kind, values[0])
+            True if not values else [_value(kind, text) for text in values] if many else _value(kind, values[0])
         )
         if name in args and args[name] != value:
             warnings.append(f"{name} is given twice; the last value holds")
@@ -704,9 +654,7 @@ def _whole_name(typed: str, warnings: list[str]) -> str:
     canonical = table.canonical(name)
     if canonical in table.types:
         if canonical != name and name not in table.first_names:
-            warnings.append(
-                f"{one_line(typed, 60)} is called --{canonical} now: the profile writes {canonical}"
-            )
+            warnings.append(f"{one_line(typed, 60)} is called --{canonical} now: the profile writes {canonical}")
         return canonical
     if table.known(name):
         return name
@@ -715,8 +663,7 @@ def _whole_name(typed: str, warnings: list[str]) -> str:
         return table.canonical(whole)
     near = table.suggest(name)
     warnings.append(
-        f"{one_line(typed, 60)} is no flag of SGLang {table.newest}"
-        + (f": did you mean --{near}?" if near else "")
+        f"{one_line(typed, 60)} is no flag of SGLang {table.newest}" + (f": did you mean --{near}?" if near else "")
     )
     return name
 

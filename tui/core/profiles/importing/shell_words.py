@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
@@ -92,9 +92,7 @@ class Command:
     """One simple command as a shell would start it."""
 
     argv: tuple[str, ...]
-    env: dict[
-        str, str
-    ]  # exported before it, and the assignments in front of it; only what the text itself sets
+    env: dict[str, str]  # exported before it, and the assignments in front of it; only what the text itself sets
     line: int  # 1-based, of its first word
     source: str  # its words as written
     cwd: str | None = None
@@ -104,7 +102,7 @@ class Command:
 
 
 def _unreadable(what: str, line: int) -> UsageError:
-    return UsageError(f"line {line}: {what}", "complete the command", slug="unreadable_command")
+    return UsageError(f"line {line}: {what}", "complete the command", slug=Slug.UNREADABLE_COMMAND)
 
 
 class _Lexer:
@@ -318,11 +316,7 @@ class _Lexer:
             return _Raw(source, quoted)
         if rest.startswith("$(("):
             raw = self._raw_parens(2, quoted)
-            return (
-                _Var("", quoted, raw.source, op="((", arg=raw.source[3:-2])
-                if raw.source.endswith("))")
-                else raw
-            )
+            return _Var("", quoted, raw.source, op="((", arg=raw.source[3:-2]) if raw.source.endswith("))") else raw
         if rest.startswith("$("):
             return self._raw_parens(2, quoted)
         if rest.startswith("$'") and not quoted:
@@ -366,9 +360,7 @@ class _Lexer:
             self.at += 1
         source = self.text[start : self.at]
         match = re.fullmatch(
-            r"\$\{([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([@*]|\d+)\])?(?:(:?[-=+?]|##?|%%?)(.*))?\}",
-            source,
-            re.DOTALL,
+            r"\$\{([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([@*]|\d+)\])?(?:(:?[-=+?]|##?|%%?)(.*))?\}", source, re.DOTALL
         )
         if not match:
             return _Raw(source, quoted)
@@ -469,9 +461,7 @@ class _Flow:
         if self._negate and self.status is not None:
             self.status = not self.status
         self._negate = False
-        self._skip = (operator_text == "&&" and self.status is False) or (
-            operator_text == "||" and self.status is True
-        )
+        self._skip = (operator_text == "&&" and self.status is False) or (operator_text == "||" and self.status is True)
 
 
 class Shell:
@@ -570,9 +560,7 @@ class Shell:
                 if len(values) > 1:
                     self._remark(values[0], f"of the loop over {words[1].text} only {values[0]} was taken")
 
-    def _simple(
-        self, words: list[_Token], redirects: list[tuple[str, _Token]], background: bool
-    ) -> Command | None:
+    def _simple(self, words: list[_Token], redirects: list[tuple[str, _Token]], background: bool) -> Command | None:
         assigned: list[tuple[str, str | list[str]]] = []
         at = 0
         while at < len(words) and (match := self._assignment(words[at])):
@@ -601,17 +589,11 @@ class Shell:
                 self._export_all = "+o" not in argv
             return None
         if argv[0] in ("cd", "pushd") and len(argv) > 1:
-            self.cwd = (
-                argv[-1] if argv[-1].startswith(("/", "~", "$")) or not self.cwd else f"{self.cwd}/{argv[-1]}"
-            )
+            self.cwd = argv[-1] if argv[-1].startswith(("/", "~", "$")) or not self.cwd else f"{self.cwd}/{argv[-1]}"
             return None
         if argv[0] in ("source", "."):
             return None
-        env = {
-            name: text
-            for name, text in self.variables.items()
-            if name in self.exported and isinstance(text, str)
-        }
+        env = {name: text for name, text in self.variables.items() if name in self.exported and isinstance(text, str)}
         env |= {name: value for name, value in assigned if isinstance(value, str)}
         here = next((token.body for op, token in redirects if token.body is not None), None)
         quoted = any(token.body_quoted for _, token in redirects)
@@ -666,12 +648,7 @@ class Shell:
     def _assignment(self, token: _Token) -> tuple[str, str | list[str]] | None:
         match = _ASSIGNMENT.match(token.text)
         first = token.parts[0] if token.parts else None
-        if (
-            not match
-            or not isinstance(first, _Lit)
-            or first.quoted
-            or not first.text.startswith(match.group())
-        ):
+        if not match or not isinstance(first, _Lit) or first.quoted or not first.text.startswith(match.group()):
             return None
         name, append = match.group(1), bool(match.group(2))
         old = self.variables.get(name)
@@ -690,9 +667,7 @@ class Shell:
                 piece = part.text
                 if not part.quoted:
                     piece = re.sub(
-                        r"(?:(?<=:)|^)~(?=/|:|$)" if number == 0 else r"(?<=:)~(?=/|:|$)",
-                        lambda _: self.home,
-                        piece,
+                        r"(?:(?<=:)|^)~(?=/|:|$)" if number == 0 else r"(?<=:)~(?=/|:|$)", lambda _: self.home, piece
                     )
                 text += piece
             elif isinstance(part, _Var) and part.name == name and name not in self.variables and not part.op:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 _KEY = re.compile(r"^(?P<indent>\s*(?:-\s+)?)(?P<key>command|args|entrypoint)\s*:\s*(?P<rest>.*)$")
 _ITEM = re.compile(r"^(?P<indent>\s*)-\s+(?P<rest>.*)$")
-_SCALAR = re.compile(
-    r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:''|[^'])*)'|([^,\[\]"'][^,\]]*))\s*(?:,|$)""", re.DOTALL
-)
+_SCALAR = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:''|[^'])*)'|([^,\[\]"'][^,\]]*))\s*(?:,|$)""", re.DOTALL)
 
 
 def yaml_calls(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
@@ -24,9 +22,7 @@ def yaml_calls(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
             at += 1
             continue
         words, at = _value(lines, at, len(match["indent"]), match["rest"])
-        words = [
-            re.sub(r"\$\((\w+)\)", lambda name: env.get(name.group(1), name.group()), word) for word in words
-        ]
+        words = [re.sub(r"\$\((\w+)\)", lambda name: env.get(name.group(1), name.group()), word) for word in words]
         if match["key"] == "args" or (match["key"] == "command" and pending and pending[0] != "-"):
             yield [*pending, *words], env
             pending = []

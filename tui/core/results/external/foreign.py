@@ -46,10 +46,7 @@ EVALSCOPE_PERCENTILES = Foreign(
 FOREIGN = (
     Foreign(
         "AIPerf's console table",
-        lines={
-            "NVIDIA AIPerf": r"\bNVIDIA AIPerf(?: \||\s*$)",
-            "Metric": r"\| *Metric *\| *avg *\| *min *\|",
-        },
+        lines={"NVIDIA AIPerf": r"\bNVIDIA AIPerf(?: \||\s*$)", "Metric": r"\| *Metric *\| *avg *\| *min *\|"},
         examples=("   NVIDIA AIPerf | LLM Metrics", "┃        Metric ┃    avg ┃    min ┃    max ┃    p99 ┃"),
     ),
     Foreign(
@@ -72,14 +69,8 @@ FOREIGN = (
     ),
     Foreign(
         "GenAI-Perf's console table",
-        lines={
-            "NVIDIA GenAI-Perf": r"\bNVIDIA GenAI-Perf \|",
-            "Statistic": r"\| *Statistic *\| *avg *\| *min *\|",
-        },
-        examples=(
-            "   NVIDIA GenAI-Perf | LLM Metrics",
-            "┃     Statistic ┃    avg ┃    min ┃    max ┃    p99 ┃",
-        ),
+        lines={"NVIDIA GenAI-Perf": r"\bNVIDIA GenAI-Perf \|", "Statistic": r"\| *Statistic *\| *avg *\| *min *\|"},
+        examples=("   NVIDIA GenAI-Perf | LLM Metrics", "┃     Statistic ┃    avg ┃    min ┃    max ┃    p99 ┃"),
     ),
     Foreign(
         "GenAI-Perf's CSV",
@@ -119,19 +110,12 @@ FOREIGN = (
             "Run Summary Info": r"\bRun Summary Info\s*$",
             "Statistics": r"\bStatistics \((?:Completed|All) Requests\)",
         },
-        examples=(
-            "Benchmarks Stats:",
-            "ℹ Run Summary Info",
-            "ℹ Request Latency Statistics (Completed Requests)",
-        ),
+        examples=("Benchmarks Stats:", "ℹ Run Summary Info", "ℹ Request Latency Statistics (Completed Requests)"),
     ),
     Foreign(
         "GuideLLM's CSV",
         lines={"Run Info": r"\bRun Info\W*,\W*Run Info\b", "Type,Run Id": r"\bType,Run Id,Id,Name,"},
-        examples=(
-            "Run Info,Run Info,Run Info,Benchmark,Benchmark",
-            "Type,Run Id,Id,Name,Start Time,End Time",
-        ),
+        examples=("Run Info,Run Info,Run Info,Benchmark,Benchmark", "Type,Run Id,Id,Name,Start Time,End Time"),
     ),
     Foreign(
         "GuideLLM's JSON or YAML",
@@ -184,10 +168,7 @@ FOREIGN = (
         "vLLM's latency benchmark",
         lines={"Avg latency": r"\bAvg latency: [\d.]+ seconds\s*$"},
         objects=(("avg_latency", "latencies", "percentiles"),),
-        examples=(
-            "Avg latency: 2.31 seconds",
-            '{"avg_latency": 2.3, "latencies": [2.3], "percentiles": {"50": 2.3}}',
-        ),
+        examples=("Avg latency: 2.31 seconds", '{"avg_latency": 2.3, "latencies": [2.3], "percentiles": {"50": 2.3}}'),
         advice="it measures one batch without streaming: vllm bench serve and vllm bench throughput are read",
     ),
     Foreign(

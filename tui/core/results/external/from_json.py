@@ -11,9 +11,7 @@ from tui.core.results.external.found import JSON_KEYS, UNLIMITED, Posted, measur
 from tui.core.text import one_line
 
 # Without the unit in SGLang of 2024; milliseconds all the same.
-_LATENCY = re.compile(
-    r"(mean|median|std|max|min|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|e2e)(?:_ms)?"
-)
+_LATENCY = re.compile(r"(mean|median|std|max|min|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|e2e)(?:_ms)?")
 EVALSCOPE_FIRST = "Time taken for tests (s)"
 _EVALSCOPE = {  # labels of evalscope's versions before 2026: our key, and the factor to its unit
     EVALSCOPE_FIRST: ("duration_s", 1),

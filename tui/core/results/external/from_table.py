@@ -62,9 +62,7 @@ def _reader(head: Sequence[str]) -> _Reader | None:
 def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Posted]:
     records = []
     for row in rows:
-        raw: dict[str, Any] = {
-            key: number_of(cell) for key, cell in zip(head, row, strict=True) if _KEY.fullmatch(key)
-        }
+        raw: dict[str, Any] = {key: number_of(cell) for key, cell in zip(head, row, strict=True) if _KEY.fullmatch(key)}
         if all(raw.get(key) is None for key in _RATES):
             continue
         posted = serving(raw)

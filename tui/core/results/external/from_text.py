@@ -13,9 +13,7 @@ _BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
 _END = re.compile(r"={20,}\s*$")
 _SECTION = re.compile(r"-{3,}\s*([A-Za-z][^-]*(?:-[A-Za-z][^-]*)*?)\s*-{3,}")
 # A label, its value, and perhaps the value's unit; between them a colon, or the bar of a table.
-_PAIR = re.compile(
-    r"^(?P<label>.*[\w)%])\s*(?::|\|)\s*(?P<value>[^\s|](?:[^|]*[^\s|])?)\s*\|?\s*$",
-)
+_PAIR = re.compile(r"^(?P<label>.*[\w)%])\s*(?::|\|)\s*(?P<value>[^\s|](?:[^|]*[^\s|])?)\s*\|?\s*$")
 _VALUE = re.compile(
     r"(?P<number>[-+]?(?:\d[\d,_]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
     r"\s*(?P<unit>%|ms|s|seconds|tok/s|tokens?/s|req/s|requests?/s)?",
@@ -78,9 +76,7 @@ _BEFORE_A_BLOCK = frozenset(  # lines that only these tools print, before the ti
 )
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
 _LINE_LIMIT = 2000  # characters; no line of ours is longer
-_RATES = frozenset(
-    ["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"]
-)
+_RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"])
 _CONTEXT = frozenset(["request_rate", "max_concurrency", "backend", "num_prompts"])
 
 
@@ -236,9 +232,7 @@ class TextReader:
             return posted if "speed" in posted.figures or "speed" in posted.broken else None
         if (throughput := _THROUGHPUT.search(line)) is not None:
             posted = Posted("vllm", "throughput")
-            for key, value in zip(
-                ("req_per_s", "total_tok_s", "output_tok_s"), throughput.groups(), strict=True
-            ):
+            for key, value in zip(("req_per_s", "total_tok_s", "output_tok_s"), throughput.groups(), strict=True):
                 posted.put(key, value)
             return posted
         return None

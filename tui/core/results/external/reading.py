@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.core.bench.collect import args_sha
-from tui.core.errors import UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.model.measured import (
     SCHEMA,
     Counts,
@@ -89,9 +89,7 @@ class Imported:
     """One record of a text."""
 
     result: Result
-    rows: tuple[
-        dict[str, object], ...
-    ] = ()  # one a request where it holds them: i, in, out, ttft_s, gaps_us, err
+    rows: tuple[dict[str, object], ...] = ()  # one a request where it holds them: i, in, out, ttft_s, gaps_us, err
 
 
 @dataclass(frozen=True)
@@ -128,17 +126,15 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
             times[result.result_id] += 1
             if (nth := times[result.result_id]) > 1:  # the very same figures twice are two runs
                 result = replace(result, result_id=f"{result.result_id}-{nth}")
-        server = replace(
-            result.server, host=host or result.server.host, profile=profile or result.server.profile
-        )
+        server = replace(result.server, host=host or result.server.host, profile=profile or result.server.profile)
         found.append(Imported(replace(result, server=server), rows))
     if not found and left_out.others:
         names = list(left_out.others)
         many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
-        raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug="foreign_benchmark")
+        raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug=Slug.FOREIGN_BENCHMARK)
     if not found:
         why = f": {left_out.problems[0]}" if left_out.problems else ""
-        raise UsageError(f"no benchmark result is in it{why}", _EXPECTED, slug="nothing_recognised")
+        raise UsageError(f"no benchmark result is in it{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
     return Import(tuple(found), tuple(left_out.problems))
 
 
@@ -312,9 +308,7 @@ def _result(posted: Posted) -> Result:
         ),
         throughput=Throughput(
             per_user_tok_s=_per_user(posted),
-            output_tok_s_full=posted.number("output_tok_s")
-            if "tok_s" not in figures
-            else posted.number("tok_s"),
+            output_tok_s_full=posted.number("output_tok_s") if "tok_s" not in figures else posted.number("tok_s"),
             input_tok_s=posted.number("input_tok_s"),
             total_tok_s=posted.number("total_tok_s"),
             req_s=posted.number("req_per_s"),
@@ -371,9 +365,7 @@ def _sets(posted: Posted) -> dict[str, object]:
 def _spec(posted: Posted) -> SpecConfig | None:
     if not posted.count("steps"):
         return None  # not said, or 0: without speculation
-    return SpecConfig(
-        "", posted.count("steps"), posted.count("topk"), draft_tokens=posted.count("num_draft_tokens")
-    )
+    return SpecConfig("", posted.count("steps"), posted.count("topk"), draft_tokens=posted.count("num_draft_tokens"))
 
 
 def _speculation(posted: Posted) -> Speculation | None:
@@ -411,10 +403,7 @@ def _no_latencies(posted: Posted) -> bool:
 def _distribution(posted: Posted, name: str) -> Distribution | None:
     if posted.count("successful") is None or _no_latencies(posted):
         return None
-    values = {
-        point: posted.number(f"{'median' if point == 'p50' else point}_{name}_ms")
-        for point in _LATENCY_POINTS
-    }
+    values = {point: posted.number(f"{'median' if point == 'p50' else point}_{name}_ms") for point in _LATENCY_POINTS}
     if all(value is None for value in values.values()):
         return None
     return Distribution(posted.count("successful") or 0, **values)
@@ -586,14 +575,10 @@ def _notes(posted: Posted) -> tuple[str, ...]:
         notes.append("its accept length is the server's average since the last flush of its cache")
     peak, mean = posted.number("peak_output_tok_s"), posted.number("output_tok_s")
     if peak is not None and mean is not None and peak < mean * 0.99:
-        notes.append(
-            f"its peak of {peak:g} tok/s is below its mean of {mean:g}: a peak counts chunks, not tokens"
-        )
+        notes.append(f"its peak of {peak:g} tok/s is below its mean of {mean:g}: a peak counts chunks, not tokens")
     limit, most = posted.count("max_concurrency"), posted.number("peak_concurrent")
     if limit and most is not None and most > limit:
-        notes.append(
-            f"its peak of {most:g} requests at once is above the limit of {limit}: it counts whole seconds"
-        )
+        notes.append(f"its peak of {most:g} requests at once is above the limit of {limit}: it counts whole seconds")
     if posted.kind == "one_batch":
         notes.append("without a server: one batch straight through the model")
     return tuple(notes)

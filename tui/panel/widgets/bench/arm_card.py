@@ -326,13 +326,7 @@ class Arms(Painted):
     )
 
     def _beside(
-        self,
-        canvas: Canvas,
-        x: int,
-        y: int,
-        width: int,
-        name: str,
-        rows: Sequence[tuple[Run, Sequence[Result]]],
+        self, canvas: Canvas, x: int, y: int, width: int, name: str, rows: Sequence[tuple[Run, Sequence[Result]]]
     ) -> None:
         """A table of means: what a row is, its figures, and whether it counts."""
         canvas.put(x, y, name, "muted")
@@ -372,13 +366,9 @@ class Arms(Painted):
         table: list[tuple[Run, list[Result]]] = []
         for point in state.bench.points[: rows - 2]:
             here = point == comparison.point
-            label = (
-                f"{'▌ ' if here else '  '}{point.concurrency if point.rate is None else f'{point.rate:g}/s'}"
-            )
+            label = f"{'▌ ' if here else '  '}{point.concurrency if point.rate is None else f'{point.rate:g}/s'}"
             table.append(((label, "strong!" if here else "text"), [r for r in results if r.point == point]))
-        self._beside(
-            canvas, x, 1, width, "  users" if state.bench.points[0].rate is None else "  rate", table
-        )
+        self._beside(canvas, x, 1, width, "  users" if state.bench.points[0].rate is None else "  rate", table)
 
     _HELD: ClassVar[tuple[tuple[str, int], ...]] = (
         ("within", 9),
@@ -456,13 +446,7 @@ class Arms(Painted):
             self._depth(canvas, 1 + len(comparison.arms), rows, selected)
 
     def _row(
-        self,
-        canvas: Canvas,
-        y: int,
-        begin: int,
-        columns: Sequence[tuple[str, int]],
-        view: ArmView,
-        ground: str,
+        self, canvas: Canvas, y: int, begin: int, columns: Sequence[tuple[str, int]], view: ArmView, ground: str
     ) -> None:
         assert self.comparison is not None
         canvas.put(1, y, view.letter, f"{view.color}!{ground}")
@@ -513,19 +497,14 @@ class Arms(Painted):
                 canvas.put(at, y, said, "muted")
         if y + 1 < rows - (1 if view.live is not None else 0):
             about = join(
-                [
-                    [(one_line(view.arm.profile, 120), "text")],
-                    [(view.changes, "muted")] if view.changes else [],
-                ]
+                [[(one_line(view.arm.profile, 120), "text")], [(view.changes, "muted")] if view.changes else []]
             )
             canvas.runs(1, y + 1, words(about, canvas.width - 2))
         if view.live is not None and rows > y + 1:
             line = rows - 1
             at = canvas.put(1, line, "now ", "muted")
             at = canvas.put(at, line, fmt.tok_s(view.live.tok_s), "strong!")
-            at = canvas.put(
-                at, line, " tok/s  " if view.live.point.concurrency == 1 else " in all  ", "muted"
-            )
+            at = canvas.put(at, line, " tok/s  " if view.live.point.concurrency == 1 else " in all  ", "muted")
             room = end - at
             facts = words(live_facts(view), 24)
             begin = canvas.right_runs(end, line, facts) - 2 if room > 50 else end

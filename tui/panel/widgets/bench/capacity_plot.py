@@ -40,9 +40,7 @@ class CapacityPlot(Painted):
         last = canvas.height - 1
         canvas.runs(0, last, words(_said(comparison), canvas.width))
         live = _now(comparison)
-        loads = sorted(
-            {one.load for view in comparison.arms for one in view.loads} | ({live} if live else set())
-        )
+        loads = sorted({one.load for view in comparison.arms for one in view.loads} | ({live} if live else set()))
         if not loads:
             canvas.put(0, 1, "no load is measured yet", "muted")
             return
@@ -50,12 +48,7 @@ class CapacityPlot(Painted):
 
     @staticmethod
     def _plot(
-        canvas: Canvas,
-        comparison: Comparison,
-        loads: Sequence[float],
-        limits: Limits,
-        live: float | None,
-        height: int,
+        canvas: Canvas, comparison: Comparison, loads: Sequence[float], limits: Limits, live: float | None, height: int
     ) -> None:
         """The curve in `height` rows below the title, the loads under it."""
         width = canvas.width - _GUTTER - 1
@@ -78,9 +71,7 @@ class CapacityPlot(Painted):
         # From the knees outward, each label where it finds room.
         knees = [view.knee for view in comparison.arms if view.knee is not None]
         taken = [False] * (canvas.width + 2)
-        nearest = sorted(
-            loads, key=lambda load: min((abs(math.log2(load / knee)) for knee in knees), default=load)
-        )
+        nearest = sorted(loads, key=lambda load: min((abs(math.log2(load / knee)) for knee in knees), default=load))
         for load in nearest:
             label = f"{load:g}"
             at = max(_GUTTER, min(canvas.width - cells(label), column(load) - cells(label) // 2))

@@ -96,11 +96,7 @@ def row(value: float, height: int, up: tuple[float, float]) -> int:
 
 @lru_cache(maxsize=32)
 def _raster(
-    width: int,
-    height: int,
-    series: tuple[Series, ...],
-    across: tuple[float, float],
-    up: tuple[float, float],
+    width: int, height: int, series: tuple[Series, ...], across: tuple[float, float], up: tuple[float, float]
 ) -> str:
     """The plot as text in which the red of a colour is the number of the series, from 1. Most plots of a tick are old.
 

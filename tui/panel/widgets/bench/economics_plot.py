@@ -80,9 +80,7 @@ class EconomicsPlot(Painted):
     def _axes(found: Sequence[ArmEconomics], room: int) -> list[Run]:
         bases = "/".join(dict.fromkeys(one.base.letter for one in found))
         tried = [f"up: speedup over {bases} · right: accept length{more}" for more in (", bonus counted", "")]
-        return [
-            (next((text for text in tried if len(text) <= room), f"over {bases}, by accept length"), "muted")
-        ]
+        return [(next((text for text in tried if len(text) <= room), f"over {bases}, by accept length"), "muted")]
 
     def _plot(self, canvas: Canvas, area: Frame, found: Sequence[ArmEconomics]) -> None:
         one = area.row(1.0)
@@ -100,9 +98,7 @@ class EconomicsPlot(Painted):
             at = max(_GUTTER, area.column(tick) - cells(label) // 2)
             canvas.put(min(canvas.width - cells(label), at), area.y + area.height, label, "muted")
         lines = [
-            chart.Series(
-                tuple((at, arm.economics.speedup_at(at)) for at in (1.0, area.end(arm))), arm.view.color
-            )
+            chart.Series(tuple((at, arm.economics.speedup_at(at)) for at in (1.0, area.end(arm))), arm.view.color)
             for arm in found
         ]
         chart.plot(canvas, _GUTTER, area.y, area.width, area.height, lines, area.across, area.up)
@@ -125,23 +121,11 @@ class EconomicsPlot(Painted):
             if e.tau is not None and e.speedup is not None:
                 here: list[Run] = [letter, (f" {fmt.ratio(arm.speedup)}", "text")]
                 size, x, y = width_of(here), area.column(e.tau), area.row(e.speedup)
-                places = (
-                    (x - size - 1, y),
-                    (x + 2, y),
-                    (x + 2, y + 1),
-                    (x - size - 1, y + 1),
-                    (x + 2, y - 1),
-                )
+                places = ((x - size - 1, y), (x + 2, y), (x + 2, y + 1), (x - size - 1, y + 1), (x + 2, y - 1))
                 _place(canvas, area, here, places)
             start: list[Run] = [letter, (f" from {fmt.accept(e.breakeven_tau)}", "text")]
             size, x = width_of(start), area.column(e.breakeven_tau)
-            places = (
-                (x - size + 2, one - 1),
-                (x + 1, one + 1),
-                (x - size, one - 1),
-                (x, one + 2),
-                (x - size, one - 2),
-            )
+            places = ((x - size + 2, one - 1), (x + 1, one + 1), (x - size, one - 1), (x, one + 2), (x - size, one - 2))
             _place(canvas, area, start, places)
         for arm in found:
             if arm.economics.ceiling is not None:
@@ -202,7 +186,9 @@ def summary(found: Sequence[ArmEconomics], width: int) -> list[Run]:
         who = f"{', '.join(gains)} {'pays' if len(gains) == 1 else 'pay'}, {', '.join(loses)} {'loses' if len(loses) == 1 else 'lose'}."
     e, letter = best.economics, best.view.letter
     if e.alpha is not None and e.alpha_needed is not None:
-        need = f"{letter} pays at {e.alpha_needed * 100:.0f} % acceptance per draft token; it has {e.alpha * 100:.0f} %."
+        need = (
+            f"{letter} pays at {e.alpha_needed * 100:.0f} % acceptance per draft token; it has {e.alpha * 100:.0f} %."
+        )
     else:
         need = f"{letter} pays from accept length {fmt.accept(e.breakeven_tau)}; it has {fmt.accept(e.tau)}."
     return words([glyph, (f"{who} {need}", "text")], width)

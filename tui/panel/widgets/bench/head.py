@@ -70,9 +70,7 @@ class BenchHead(Painted):
         """What it waits for, or how it ended, where that says more than that it is done."""
         if not state.message or (state.finished and state.message == "done"):
             return []
-        glyph: Run = (
-            ("■ ", "warn") if state.paused else ("· ", "muted") if state.finished else ("◐ ", "accent")
-        )
+        glyph: Run = ("■ ", "warn") if state.paused else ("· ", "muted") if state.finished else ("◐ ", "accent")
         return [glyph, (one_line(state.message), "text")]
 
     @staticmethod
@@ -108,10 +106,7 @@ class BenchHead(Painted):
         if len(bench.points) > 1:
             for number, point in enumerate(bench.points):
                 here = point == comparison.point
-                load += [
-                    (" " if number else "", "text"),
-                    (load_words(point)[1], "accent!" if here else "muted"),
-                ]
+                load += [(" " if number else "", "text"), (load_words(point)[1], "accent!" if here else "muted")]
             load += [(" ", "text"), ("[ ]", "accent!")]
         elif bench.search is not None:
             load.append((f"{bench.search.low:g} … {bench.search.high:g}", "text"))
@@ -136,9 +131,7 @@ class BenchHead(Painted):
             if len(rounds) > 6:
                 rounds = [*rounds[:5], "…"]
             facts.append([("order ", "muted"), (" ".join(rounds), "text")])
-        facts.append(
-            [("workload ", "muted"), (one_line(bench.dataset, 60), "text"), *_temperature(comparison)]
-        )
+        facts.append([("workload ", "muted"), (one_line(bench.dataset, 60), "text"), *_temperature(comparison)])
         return facts
 
 

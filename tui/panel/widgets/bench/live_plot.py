@@ -31,9 +31,7 @@ class LivePlot(Painted):
             return
         before = self._before(view)
         one = live.point.concurrency == 1
-        canvas.title(
-            0, 0, canvas.width, "Now, tok/s" if one else "Now, tok/s in all", self._facts(view, before)
-        )
+        canvas.title(0, 0, canvas.width, "Now, tok/s" if one else "Now, tok/s in all", self._facts(view, before))
         values = list(live.series)
         known = [value for value in values if value is not None]
         if not known or canvas.height < 4:

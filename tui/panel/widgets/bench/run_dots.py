@@ -25,10 +25,7 @@ def spread(launches: Sequence[Launch], yardstick: Metric) -> tuple[float | None,
     freedom = sum(len(values) - 1 for values in repeated)
     within = sum(statistics.variance(values) * (len(values) - 1) for values in repeated)
     means = launch_means(launches, yardstick)
-    return (
-        math.sqrt(within / freedom) if freedom else None,
-        statistics.stdev(means) if len(means) > 1 else None,
-    )
+    return (math.sqrt(within / freedom) if freedom else None, statistics.stdev(means) if len(means) > 1 else None)
 
 
 class RunDots(Painted):
@@ -66,9 +63,7 @@ class RunDots(Painted):
             for y in range(1, 1 + height):
                 canvas.put(at, y, "┊", "line")
             label = fmt.decimals(tick, places)
-            canvas.put(
-                max(0, min(canvas.width - len(label), at - len(label) // 2)), 1 + height, label, "muted"
-            )
+            canvas.put(max(0, min(canvas.width - len(label), at - len(label) // 2)), 1 + height, label, "muted")
         y = 1
         before: ArmView | None = None
         points: dict[tuple[str, str], list[chart.Point]] = {}
@@ -84,22 +79,16 @@ class RunDots(Painted):
                 stacked = place is _stacked and run.mark is Mark.MEASURED
                 glyph = chart.LINE if stacked else _GLYPHS[run.mark]
                 # four rows of dots a cell, from the top
-                points.setdefault((glyph, _color(view, run.mark)), []).append(
-                    (column, -(4.0 * (y - 1) + dot))
-                )
+                points.setdefault((glyph, _color(view, run.mark)), []).append((column, -(4.0 * (y - 1) + dot)))
             before = view
             y += 1
-        series = [
-            chart.Series(tuple(own), color, glyph, joined=False) for (glyph, color), own in points.items()
-        ]
+        series = [chart.Series(tuple(own), color, glyph, joined=False) for (glyph, color), own in points.items()]
         chart.plot(canvas, _GUTTER, 1, width, height, series, (0.0, 2 * width - 1.0), (1.0 - 4 * height, 0.0))
         if y + 1 < canvas.height - 1:
             self._words(canvas, height + 3, comparison)
 
     @staticmethod
-    def _rows(
-        comparison: Comparison, room: int
-    ) -> tuple[list[tuple[ArmView, list[tuple[int, Launch]]]], int]:
+    def _rows(comparison: Comparison, room: int) -> tuple[list[tuple[ArmView, list[tuple[int, Launch]]]], int]:
         """What each row holds, and blank rows between arms."""
         single = [
             (view, [(number, launch)])
@@ -115,9 +104,7 @@ class RunDots(Painted):
         return merged, 0
 
     @staticmethod
-    def _label(
-        canvas: Canvas, y: int, view: ArmView, launches: list[tuple[int, Launch]], *, first: bool
-    ) -> None:
+    def _label(canvas: Canvas, y: int, view: ArmView, launches: list[tuple[int, Launch]], *, first: bool) -> None:
         if first:
             canvas.put(0, y, view.letter, f"{view.color}!")
         if len(launches) == 1:
@@ -143,9 +130,7 @@ def _color(view: ArmView, mark: Mark) -> str:
     return {Mark.INVALID: "err", Mark.LIVE: "accent"}.get(mark, view.ink)
 
 
-def _apart(
-    runs: Sequence[RunMark], width: int, across: tuple[float, float]
-) -> Iterator[tuple[RunMark, float, float]]:
+def _apart(runs: Sequence[RunMark], width: int, across: tuple[float, float]) -> Iterator[tuple[RunMark, float, float]]:
     """A cell a run: its column in dots, and its row of dots in the cell.
 
     Runs that would share a cell stand side by side, less than the width of a glyph from their place.

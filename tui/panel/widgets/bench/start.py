@@ -18,9 +18,7 @@ class BenchStart(Painted):
 
     def draw(self, canvas: Canvas) -> None:
         board = self.board
-        canvas.title(
-            1, 1, canvas.width - 2, "Bench", [("nothing was measured on ", "muted"), (board.host, "text")]
-        )
+        canvas.title(1, 1, canvas.width - 2, "Bench", [("nothing was measured on ", "muted"), (board.host, "text")])
         state = board.state
         ready = state is not None and state.outcome is Outcome.READY and board.connected
         first: list[Run]
@@ -42,10 +40,7 @@ class BenchStart(Painted):
             first,
             [
                 ("E", "accent!"),
-                (
-                    "  opens an experiment: configurations launched and measured by turns, with a verdict",
-                    "muted",
-                ),
+                ("  opens an experiment: configurations launched and measured by turns, with a verdict", "muted"),
             ],
         ]
         for y, line in enumerate(lines, 3):

@@ -79,11 +79,7 @@ def alone(view: ArmView) -> list[Run]:
     answered = next((r.capacity for r in reversed(view.results) if r.capacity is not None), None)
     if answered is not None:
         said = f"{view.letter} {answer_words(answered)}"
-        return [
-            ("· ", "muted"),
-            (said, "strong!"),
-            (f", with {limits_words(answered.search.limits)}", "text"),
-        ]
+        return [("· ", "muted"), (said, "strong!"), (f", with {limits_words(answered.search.limits)}", "text")]
     level = view.level
     if level == "L0":
         said = "a single run has no error bar"
@@ -93,11 +89,7 @@ def alone(view: ArmView) -> list[Run]:
         said = f"{len(view.launches)} launches"
     else:
         said = "no run is done yet" if not view.valid else f"{fmt.plural(view.valid, 'run')} so far"
-    return [
-        ("· ", "muted"),
-        ("One configuration, nothing to compare it with", "strong!"),
-        (f": {said}", "text"),
-    ]
+    return [("· ", "muted"), ("One configuration, nothing to compare it with", "strong!"), (f": {said}", "text")]
 
 
 class VerdictStrip(Painted):

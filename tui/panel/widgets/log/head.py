@@ -56,11 +56,7 @@ class LogState(_Head):
         if state is not None:
             mark = badge(state, stale=board.stale, stopping=board.stopping)
             parts += [
-                [
-                    (f"{mark.glyph} ", mark.color),
-                    (mark.word, "strong!"),
-                    (f"  {run_name(state.run)}", "muted"),
-                ],
+                [(f"{mark.glyph} ", mark.color), (mark.word, "strong!"), (f"  {run_name(state.run)}", "muted")],
                 [("run ", "muted"), (state.run.short_id, "text")],
             ]
             lines = state.startup.lines
@@ -95,9 +91,7 @@ class LogState(_Head):
         parts: list[list[Run]] = []
         hidden = f"{lens.hidden:,} lines hidden"
         if filter.ranks is not None and len(filter.ranks) == 1:
-            parts.append(
-                [(f"{next(iter(filter.ranks)) or fmt.NONE} only", "accent"), (f", {hidden}", "muted")]
-            )
+            parts.append([(f"{next(iter(filter.ranks)) or fmt.NONE} only", "accent"), (f", {hidden}", "muted")])
         elif filter.ranks is not None:
             parts.append([(f"{len(filter.ranks)} ranks", "accent"), (f", {hidden}", "muted")])
         elif filter.text and filter.only_hits:

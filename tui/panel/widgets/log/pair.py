@@ -52,9 +52,7 @@ class LogPair(Scrolled):
         Binding("t", "clock", "time", show=False),
     ]
 
-    def __init__(
-        self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool
-    ) -> None:
+    def __init__(self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool) -> None:
         """`relative`: the axis is time since either log's start, else the time of day."""
         from tui.core.logs.rows import Lens
 
@@ -309,9 +307,7 @@ class LogPair(Scrolled):
             for at, (lens, index) in enumerate(zip(self.lenses, (pair.left, pair.right), strict=True)):
                 if index is not None:
                     strong = here and at == self.side
-                    self._cell(
-                        canvas, columns[at], y, half - 2, lens.row(index), at, strong=strong, ground=ground
-                    )
+                    self._cell(canvas, columns[at], y, half - 2, lens.row(index), at, strong=strong, ground=ground)
             if here:
                 canvas.put(columns[self.side] - 1, y, "▌", ("accent" if self.has_focus else "muted") + ground)
 
@@ -339,9 +335,7 @@ class LogPair(Scrolled):
             first = max(first, begin)
             if first < last:
                 column = x + width_of(line.text[begin:first])
-                canvas.put(
-                    column, y, line.text[first:last], "bg!/warn" if strong else "hittext/hit", end - column
-                )
+                canvas.put(column, y, line.text[first:last], "bg!/warn" if strong else "hittext/hit", end - column)
 
     def _clock(self, time_s: float) -> str:
         if self.relative:

@@ -82,18 +82,10 @@ class DecodePlot(Painted):
         if not two:
             return
         if accept.count:
-            facts = [
-                [
-                    ("mean ", "muted"),
-                    (fmt.accept(accept.mean), "strong!"),
-                    (f", n = {accept.count:,}", "muted"),
-                ]
-            ]
+            facts = [[("mean ", "muted"), (fmt.accept(accept.mean), "strong!"), (f", n = {accept.count:,}", "muted")]]
             if self.break_even is not None:
                 facts.append([("⠒⠒ ", "warn"), (f"break-even {fmt.accept(self.break_even)}", "muted")])
-            self._one(
-                canvas, at, canvas.width - at - 1, "accept length", facts, accept, "violet", self.break_even
-            )
+            self._one(canvas, at, canvas.width - at - 1, "accept length", facts, accept, "violet", self.break_even)
         else:  # no speculation: how many are served at once
             running = self._line("running", canvas.width - at - 1 - _LABELS)
             facts = [[("most ", "muted"), (fmt.whole(running.high), "strong!")]]
@@ -169,9 +161,7 @@ def _dot(time_s: float, begin: float, end: float, dots: int) -> int:
     return min(dots - 1, max(0, round((time_s - begin) / max(end - begin, 1e-9) * (dots - 1))))
 
 
-def _line_of(
-    points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], float | None]", dots: int
-) -> _Line:
+def _line_of(points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], float | None]", dots: int) -> _Line:
     """One value a column of dots: the mean of its points, drawn on between columns where they are sparse; none in a gap."""
     begin, end = points[0].time_s, points[-1].time_s
     sums, counts = [0.0] * dots, [0] * dots

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from tui.panel.open_log import Reading
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
-_MARKS = {
-    "phase": ("▸", "accent"),
-    "marker": ("▸", "accent"),
-    "warning": ("▲", "warn"),
-    "error": ("✗", "err"),
-}
+_MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}
 _SHOWN = 4000  # characters of a line that a wrapped row may take
 _LONG = 1000  # from here on the length is told
 
@@ -270,11 +265,7 @@ class LogView(Scrolled):
         if repeated or (row.lines > 1 and not lens.spans(flat(row.shown.text))):
             end = self._window.index_of(row.last) if row.last is not None else None
             lens.toggle(row.index)
-            at = (
-                bisect_left(lens.hits, row.index)
-                if step > 0 or end is None
-                else bisect_right(lens.hits, end) - 1
-            )
+            at = bisect_left(lens.hits, row.index) if step > 0 or end is None else bisect_right(lens.hits, end) - 1
             if 0 <= at < len(lens.hits):
                 self.show_key(lens.hits[at])
         self._show_sideways()
@@ -468,9 +459,7 @@ class LogView(Scrolled):
                 canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
                 stop = end
                 if line.note:
-                    stop = (
-                        canvas.right_runs(end, row, [(part, spec + ground) for part, spec in line.note]) - 2
-                    )
+                    stop = canvas.right_runs(end, row, [(part, spec + ground) for part, spec in line.note]) - 2
                 self._text(canvas, row, line, at, text, text_at, stop, here=here, ground=ground)
             if here:
                 canvas.put(0, y, "▌", "accent" if self.has_focus else "muted")
@@ -497,17 +486,7 @@ class LogView(Scrolled):
         return since(stamp - start) if stamp is not None else ""
 
     def _text(
-        self,
-        canvas: Canvas,
-        y: int,
-        line: LogLine,
-        at: int,
-        text: str,
-        x: int,
-        end: int,
-        *,
-        here: bool,
-        ground: str,
+        self, canvas: Canvas, y: int, line: LogLine, at: int, text: str, x: int, end: int, *, here: bool, ground: str
     ) -> None:
         room = end - x
         if room <= 0:
@@ -581,9 +560,7 @@ class LogView(Scrolled):
         if reading is not None and self.lens is not None and self.lens.hidden:
             return "no line passes the filter"
         if reading is not None and reading.file is not None:
-            return reading.state() or (
-                "the file is empty" if reading.window.serial or reading.ended else "reading…"
-            )
+            return reading.state() or ("the file is empty" if reading.window.serial or reading.ended else "reading…")
         if board.run is None:
             return "no server, no log" if board.connected else "not connected"
         if board.run.log_path is None and board.state is not None:
