@@ -569,7 +569,12 @@ def paths(as_json: bool) -> int:
 
 def _fail(error: EagletuiError, as_json: bool) -> int:
     if as_json:
-        document = {"error": error.slug, "message": error.message, "hint": error.hint, **error.details}
+        document = {
+            "error": error.slug,
+            "message": error.message,
+            "hint": str(error.hint) if error.hint else None,
+            **error.details,
+        }
         with contextlib.suppress(OSError):  # stdout itself may be what failed; then stderr says so
             emit(document)
             return error.exit_code

@@ -783,9 +783,9 @@ def test_the_panel_needs_all_of_a_terminal(shell: Shell, tmp_path: Path) -> None
 async def test_a_command_outlasts_a_connection_that_sshd_drops(
     sshd, make_tcp_proxy, make_ssh_transport, monkeypatch
 ) -> None:
+    from tui.commands import servers
     from tui.core.config import HostEntry
     from tui.core.server.session import HostSession
-    from tui.panel.keys import servers
 
     proxy = await make_tcp_proxy(sshd.port)
     proxy.cut_after(1500)  # in the middle of the first login

@@ -11,6 +11,7 @@ import pytest
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.errors import HostError
+from tui.core.hints import Action, Hint
 from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
 from tui.core.server import launch_records
 from tui.core.server.preflight import Finding, Level
@@ -155,10 +156,10 @@ async def test_what_blocks_meanwhile_keeps_the_server(profiles):
         await shows(pilot, "Enter  stop, then launch")
         script.findings = (
             *script.findings,
-            Finding("port", Level.BLOCK, "30000 is in use by PID 7: choose another with --set port=N"),
+            Finding("port", Level.BLOCK, "30000 is in use by PID 7", hint=Hint(Action.SET, "port=N")),
         )
         await pilot.press("enter")
-        await until(pilot, lambda: any("with o port=N" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: any("o port=N chooses another" in note.message for note in pilot.app._notifications))
         assert not session_of(pilot).stopped
         assert not session_of(pilot).launched
 
@@ -688,18 +689,6 @@ async def test_every_error_of_every_broken_file_is_named(profiles):
         await pilot.press("slash", *"worst", "enter")
         await until(pilot, lambda: pilot.app.screen.chosen_entry().name == "worst")
         await shows(pilot, "at line 3, column 14")
-
-
-def test_texts_for_the_command_line_name_the_keys_of_the_panel():
-    from tui.panel.keys import panel_words
-
-    assert (
-        panel_words("30000 is in use: choose another with --set port=N")
-        == "30000 is in use: choose another with o port=N"
-    )
-    assert panel_words("mend that, or see all findings with --json") == "mend that; l shows all findings"
-    assert panel_words("stop it first (eagletui stop a-1) or launch with --replace") == "r stops it first"
-    assert panel_words("tp is set") == "tp is set"
 
 
 async def test_the_session_is_closed_when_the_app_ends():

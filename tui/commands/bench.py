@@ -247,7 +247,7 @@ def document(results: Sequence[Result], failure: EagletuiError | None = None) ->
         "error": failure.slug if failure else None,
     }
     if failure is not None:
-        said |= {"message": failure.message, "hint": failure.hint}
+        said |= {"message": failure.message, "hint": str(failure.hint) if failure.hint else None}
     return {**medians(_points(_deciding(results))[0]), **said}
 
 

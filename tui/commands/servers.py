@@ -293,7 +293,7 @@ def launch_command(
             plan = await opened.plan(profile, dict(item.split("=", 1) for item in sets))
             for finding in plan.findings:
                 if finding.level == "warn":
-                    say(f"{finding.check}: {finding.text}")
+                    say(str(finding))
             run = await opened.launch(plan, replace=replace_running)
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")

@@ -1,4 +1,4 @@
-"""Errors that reach a user: one clear line that says what, where and how to mend it.
+"""Errors that reach a user: one clear line that says what, where and how to fix it.
 
 Every error carries the slug that `--json` prints as `error`, and the exit code of the command line:
 1 the thing asked about failed, 2 unknown run, profile, file, flag or value, 3 host, 4 timed out.
@@ -7,6 +7,8 @@ Every error carries the slug that `--json` prints as `error`, and the exit code 
 import errno
 from collections.abc import Mapping
 from enum import StrEnum
+
+from tui.core.hints import Action, Hint
 
 
 class Slug(StrEnum):
@@ -102,7 +104,7 @@ class EagletuiError(Exception):
 
     Args:
         message: one line, no trailing full stop; text of a host in it is already sanitised.
-        hint: how to mend it, one line, or None.
+        hint: what to do about it, or None; a `Hint` where each face has its own way to it.
         slug: machine-readable name, overrides the class's own.
     """
 
@@ -110,7 +112,7 @@ class EagletuiError(Exception):
     exit_code = 1
     details: Mapping[str, object] = {}  # further keys of the JSON document
 
-    def __init__(self, message: str, hint: str | None = None, *, slug: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | Hint | None = None, *, slug: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -149,5 +151,5 @@ def of_system(error: OSError) -> EagletuiError:
     """What this machine refused: a full disk, a directory that cannot be written."""
     where = f"{error.filename}: " if error.filename else ""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = "free some space" if full else "eagletui paths says where files go"
+    hint = "free some space" if full else Hint(Action.PATHS)
     return EagletuiError(f"{where}{error.strerror or error}", hint, slug=Slug.OS_ERROR)

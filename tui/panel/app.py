@@ -217,10 +217,10 @@ class EagleApp(App[None]):
 
     def tell(self, error: EagletuiError) -> None:
         """An error as a toast: what, and how to mend it."""
-        from tui.panel.keys import panel_words
+        from tui.panel.hints import in_panel
 
-        text = error.message + (f"\n{error.hint}" if error.hint else "")
-        self.say(panel_words(text), severity="error")
+        text = error.message + (f"\n{in_panel(error.hint)}" if error.hint else "")
+        self.say(text, severity="error")
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -1015,7 +1015,7 @@ class EagleApp(App[None]):
             super()._handle_exception(error)
             return
         told = self.report_fault(error)
-        self.exit(return_code=1, message=_plain(f"{told.message}; {told.hint}. Servers go on."))
+        self.exit(return_code=1, message=_plain(f"{told.message}; {told.hint}. Servers keep running."))
 
 
 def _quoted(word: str) -> str:

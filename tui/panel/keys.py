@@ -1,6 +1,5 @@
 """Every command once: its key, its verb in the footer, and what it does; help, footer and palette are made of these."""
 
-import re
 from dataclasses import dataclass
 
 
@@ -99,22 +98,3 @@ def keys(*names: str, where: str = "everywhere") -> tuple[tuple[str, str], ...]:
         if command is not None:
             found.append((command.keys, command.verb))
     return tuple(found)
-
-
-_IN_PANEL = (  # what the core says for the command line, and the key that does the same here
-    (re.compile(r"--set (\S+=\S+)"), r"o \1"),
-    (re.compile(r"correct that --set"), "correct that line"),
-    (re.compile(r"--set: "), ""),
-    (re.compile(r"stop it first \(eagletui stop \S+\) or launch with --replace"), "r stops it first"),
-    (re.compile(r"--replace stops our server first; else "), "r stops our server first; else "),
-    (re.compile(r", or see all findings with --json"), "; l shows all findings"),
-    (re.compile(r"eagletui profiles lists what there is"), "3 lists what there is"),
-    (re.compile(r"(see )?eagletui ps( \S+ lists them)?"), "1 shows what runs"),
-)
-
-
-def panel_words(text: str) -> str:
-    """A text of the core with the panel's keys in place of flags and commands."""
-    for pattern, key in _IN_PANEL:
-        text = pattern.sub(key, text)
-    return text

@@ -341,7 +341,7 @@ def test_set_errors_come_all_at_once(folder):
     assert error.exit_code == 2
     assert len(error.errors) == 6
     assert "\n" not in error.message
-    for words in ("--set: tp: must be a whole number (write tp = 8)", "write novalue=VALUE", "bar: unknown flag",
+    for words in ("; tp: must be a whole number (write tp = 8)", "write novalue=VALUE", "bar: unknown flag",
                   "x.y: unknown key", "write gpus=[0,1]", "env.A b: is no name"):  # fmt: skip
         assert words in error.message
 

@@ -14,6 +14,7 @@ import pytest
 
 from tui.core.config import HostEntry
 from tui.core.errors import LinkLost, TimedOut
+from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import Completed
@@ -265,7 +266,7 @@ async def test_port_of_a_real_listener(local, model):
         found = list(await preflight(local, wanted, command, facts=FACTS, sample=sample()))
     said = text(found, "port", Level.BLOCK)
     assert said.startswith(f"{port} is in use by PID {os.getpid()}")
-    assert "--set port=N" in said
+    assert next(finding.hint for finding in found if finding.check == "port") == Hint(Action.SET, "port=N")
 
 
 async def test_port_of_our_run(local, model):

@@ -15,6 +15,7 @@ from typing import Any
 
 from tui.core.config import data_dir, write_whole
 from tui.core.errors import EagletuiError, Slug
+from tui.core.hints import Action, Hint
 from tui.core.link.retry import patiently
 from tui.core.link.scripts import shell_path
 from tui.core.model.measured import BenchProfile, Result
@@ -116,7 +117,7 @@ async def wait(session: HostSession, run: Run) -> Report:
             Report, {**document, "run_id": run.run_id, "host": session.entry.name, "measured_at": run.started_at or ""}
         )
     except ValueError as error:
-        raise EagletuiError(f"{run.run_id}: {error}", f"eagletui logs {run.short_id} has what it said") from None
+        raise EagletuiError(f"{run.run_id}: {error}", Hint(Action.LOGS, run.short_id)) from None
     write_whole(reports_dir() / f"{run.run_id}.json", json.dumps(to_json(report), indent=1) + "\n")
     return report
 
@@ -141,7 +142,7 @@ def _failure(run: Run, document: Mapping[str, Any] | None, output: bytes) -> Eag
     why = "stopped" if run.stopped_by_us else f"exit code {run.exit_code}"
     return EagletuiError(
         f"{run.run_id} ended without figures ({why}): {last}",
-        f"eagletui logs {run.short_id} has all it said",
+        Hint(Action.LOGS, run.short_id),
         slug=Slug.STOPPED if run.stopped_by_us else Slug.FAILED,
     )
 

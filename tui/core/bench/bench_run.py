@@ -23,6 +23,7 @@ from tui.core.bench.collect import Asked, assemble, point_of, result_id, unpack
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
 from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.link.retry import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
@@ -178,7 +179,7 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
         if asked.server.url == measured.url or (mine and asked.server.run_id == mine):
             raise EagletuiError(
                 f"{measured} is being measured by {other.run_id}",
-                f"eagletui wait {other.short_id} --for exit, or eagletui stop {other.short_id}",
+                Hint(Action.WAIT_OR_STOP, other.short_id),
                 slug=Slug.BUSY,
             )
 
@@ -374,7 +375,7 @@ def _how_it_ended(run: Run, progress: _Progress) -> EagletuiError | None:
         return EagletuiError(f"{run.run_id} is lost{why}", "measure again", slug=Slug.LOST)
     return EagletuiError(
         f"the load generator ended with exit code {run.exit_code}: {progress.last_words()}",
-        f"eagletui logs {run.short_id} has all it said",
+        Hint(Action.LOGS, run.short_id),
         slug=Slug.GENERATOR_FAILED,
     )
 

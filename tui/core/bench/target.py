@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from tui.core.bench.server_args_check import asked_flags
 from tui.core.bench.workload import KEY_VARIABLE, Dataset
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse
@@ -122,14 +123,10 @@ async def the_ready_one(session: HostSession) -> Target:
         run, (outcome, phase) = ours[0], states[0]
         raise EagletuiError(
             f"no server of ours is ready on {host}: {run.run_id} is {outcome}, in {phase}",
-            f"eagletui wait {run.short_id}",
+            Hint(Action.WAIT, run.short_id),
             slug=Slug.NOT_READY,
         )
-    raise UsageError(
-        f"no server of ours runs on {host}",
-        "eagletui launch NAME --wait starts one; --url measures one that others started",
-        slug=Slug.UNKNOWN_RUN,
-    )
+    raise UsageError(f"no server of ours runs on {host}", Hint(Action.LAUNCH), slug=Slug.UNKNOWN_RUN)
 
 
 async def _outcome(session: HostSession, run: Run) -> tuple[Outcome, str]:
@@ -158,7 +155,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         if outcome is not Outcome.READY:
             raise EagletuiError(
                 f"{target.run.run_id} is not ready: {outcome}, in {phase}",
-                f"eagletui wait {target.run.short_id}",
+                Hint(Action.WAIT, target.run.short_id),
                 slug=Slug.NOT_READY,
             )
     server = _Server(session, target, await _api_key(session, target))

@@ -86,7 +86,7 @@ async def start(
         except RunBusy as busy:
             # Another launch holds the lock, or what we stopped is still leaving.
             if attempt + 1 == _BUSY_TRIES:
-                advice = (busy.hint,) if busy.hint else ()
+                advice = (str(busy.hint),) if busy.hint else ()
                 raise LaunchFailed(Failure(busy.slug, busy.message, advice=advice)) from None
             tell(busy.message)
             await asyncio.sleep(_AGAIN_S)

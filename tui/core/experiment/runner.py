@@ -466,7 +466,7 @@ class ExperimentRunner:
         """Why a measurement failed: the server's own end says more than its client's view of it."""
         patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
         death = await launching.died(self._session, run, self._tell, patience_s)
-        return death or Failure(error.slug, error.message, advice=(error.hint,) if error.hint else ())
+        return death or Failure(error.slug, error.message, advice=(str(error.hint),) if error.hint else ())
 
     async def _collect(self, cell: Cell) -> Cell:
         """What a measurement has left that nobody followed to its end; one that did not get there is begun anew."""

@@ -134,7 +134,7 @@ def gpus_json(sample: GpuSample, samples: int) -> dict[str, object]:
     }
     error = sample_error(sample, "gpus")
     if error:
-        document |= {"message": error.message.removeprefix("gpus: "), "hint": error.hint}
+        document |= {"message": error.message.removeprefix("gpus: "), "hint": str(error.hint) if error.hint else None}
     if sample.stalled_s is not None:
         document["stalled_s"] = sample.stalled_s
     return document

@@ -15,6 +15,7 @@ from typing import Any
 
 from tui.core.config import HostEntry
 from tui.core.errors import Slug, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.model.measured import (
     ARM_LETTERS,
     BenchProfile,
@@ -72,7 +73,8 @@ class ProfileError:
             object.__setattr__(self, name, text and one_line(text))
 
     def __str__(self) -> str:
-        where = f"{self.path}: {self.key}" if self.key else f"{self.path}"
+        in_file = () if self.path == SETS else (str(self.path),)
+        where = ": ".join((*in_file, *((self.key,) if self.key else ())))
         return f"{where}: {self.message}" + (f" ({self.suggestion})" if self.suggestion else "")
 
 
@@ -85,7 +87,7 @@ class ProfileBroken(UsageError):
         count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         super().__init__(
             f"profile {one_line(name)} has {count}: {'; '.join(str(error) for error in errors)}",
-            "correct the file, then try again" if any(e.path != SETS for e in errors) else "correct that --set",
+            Hint(Action.CORRECT_FILE if any(e.path != SETS for e in errors) else Action.CORRECT_SET),
         )
         self.errors = tuple(errors)
 
@@ -332,7 +334,7 @@ def _check_experiment(library: _Library, entry: _File) -> list[ProfileError]:
             continue
         for error in _resolve(library, profile, tuple(arm.get("set", {}).items()))[1]:
             where = f"{key}.set" if error.path == SETS else f"{key}.profile"
-            errors.append(ProfileError(entry.path, where, str(error).removeprefix(f"{SETS}: ")))
+            errors.append(ProfileError(entry.path, where, str(error)))
     return errors
 
 
@@ -456,7 +458,7 @@ def _named(library: _Library, name: str, kind: str) -> _File:
     entry = library.first(name)
     if entry is None:
         near = did_you_mean(name, library.paths)
-        hint = near or "eagletui profiles lists what there is"
+        hint = near or Hint(Action.LIST_PROFILES)
         raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug=Slug.UNKNOWN_PROFILE)
     if entry.kind in KINDS and entry.kind != kind:
         raise UsageError(

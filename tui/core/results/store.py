@@ -20,6 +20,7 @@ from typing import Any
 
 from tui.core.config import data_dir, write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.masking import mask_secrets
 from tui.core.model.measured import SCHEMA, Result
 from tui.core.profiles.profiles import MASK, is_secret_env, public_sets
@@ -58,9 +59,7 @@ def is_result_id(text: str) -> bool:
 def _path(result_id: str) -> Path:
     if not is_result_id(result_id):
         raise UsageError(
-            f"{one_line(result_id, 60)!r} is no result id",
-            "eagletui results lists those that are stored",
-            slug=Slug.UNKNOWN_RESULT,
+            f"{one_line(result_id, 60)!r} is no result id", Hint(Action.LIST_RESULTS), slug=Slug.UNKNOWN_RESULT
         )
     return results_dir() / f"{result_id}.json"
 
@@ -321,7 +320,7 @@ def resolve(ref: str, among: Iterable[Result] | None = None) -> list[Result]:
             return valid
         raise UsageError(
             f"none of the {len(of_profile)} results of {ref} is valid",
-            "eagletui results lists them, with what is wrong",
+            Hint(Action.LIST_RESULTS),
             slug=Slug.UNKNOWN_RESULT,
         )
     ways: list[Callable[[str], bool]] = [
@@ -341,7 +340,7 @@ def resolve(ref: str, among: Iterable[Result] | None = None) -> list[Result]:
         return [result for result in results if result.result_id == prefixed[0]]
     raise UsageError(
         f"{one_line(ref, 60)!r} is no stored result, run or profile with results",
-        "eagletui results lists what is stored",
+        Hint(Action.LIST_RESULTS),
         slug=Slug.UNKNOWN_RESULT,
     )
 

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 
 import tui
 from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.text import one_line, read_json, sanitize
@@ -219,7 +220,7 @@ class RunBusy(EagletuiError):
     def __init__(
         self,
         message: str,
-        hint: str,
+        hint: str | Hint,
         *,
         what: str,
         run_id: str | None = None,
@@ -489,7 +490,7 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
             slug=Slug.OTHER_NAMESPACE,
         )
     if slug == "bad-id":
-        return UsageError(f"bad run id {detail!r}", "see eagletui ps", slug=Slug.UNKNOWN_RUN)
+        return UsageError(f"bad run id {detail!r}", Hint(Action.LIST_RUNS, host), slug=Slug.UNKNOWN_RUN)
     return EagletuiError(f"{host}: {slug} {detail}".rstrip(), "this is a fault of eagletui")
 
 
@@ -675,7 +676,7 @@ async def _busy(transport: Transport, busy: Fields) -> RunBusy:
     return RunBusy(
         f"{transport.host}: {thing} is used by {run_id}"
         + (f", which {by or 'somebody'} is stopping" if stopping else ""),
-        "wait until it is gone" if stopping else f"stop it first (eagletui stop {run_id}) or launch with --replace",
+        "wait until it is gone" if stopping else Hint(Action.STOP_OR_REPLACE, run_id or ""),
         what=what,
         run_id=run_id,
         by=by if stopping else None,

@@ -14,6 +14,7 @@ from importlib import resources
 from shlex import quote
 
 from tui.core.errors import TimedOut
+from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
 from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
@@ -39,6 +40,10 @@ class Finding:
     text: str  # sanitised, one line
     run: str | None = None  # our run that is in the way: the finding goes away with it
     warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
+    hint: Hint | None = None
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
 
 
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
@@ -135,8 +140,16 @@ class _Look:
     runs: Mapping[str, Run]
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, check: str, level: Level, text: str, run: str | None = None, warm: bool | None = None) -> None:
-        self.findings.append(Finding(check, level, one_line(text), run, warm))
+    def add(
+        self,
+        check: str,
+        level: Level,
+        text: str,
+        run: str | None = None,
+        warm: bool | None = None,
+        hint: Hint | None = None,
+    ) -> None:
+        self.findings.append(Finding(check, level, one_line(text), run, warm, hint))
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -281,7 +294,7 @@ class _Look:
             run = self.runs[str(holder.run_id)]
             self.add("port", Level.BLOCK, f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
         else:
-            self.add("port", Level.BLOCK, f"{port} is in use by {holder}: choose another with --set port=N")
+            self.add("port", Level.BLOCK, f"{port} is in use by {holder}", hint=Hint(Action.SET, "port=N"))
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 

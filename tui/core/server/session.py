@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tui.core.config import HostEntry, load_settings
 from tui.core.errors import EagletuiError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import open_transport
@@ -89,10 +90,15 @@ class PreflightFailed(EagletuiError):
         blocking = [finding for finding in plan.findings if finding.level is Level.BLOCK]
         ours = any(finding.run for finding in blocking)
         super().__init__(
-            "not launched: " + "; ".join(f"{finding.check}: {finding.text}" for finding in blocking),
-            ("--replace stops our server first; else " if ours else "") + "mend that, or see all findings with --json",
+            "not launched: " + "; ".join(f"{f.check}: {f.text}" for f in blocking),
+            next((f.hint for f in blocking if f.hint), Hint(Action.REPLACE if ours else Action.FIX_FINDINGS)),
         )
-        self.details = {"findings": [{"check": f.check, "level": str(f.level), "text": f.text} for f in plan.findings]}
+        self.details = {
+            "findings": [
+                {"check": f.check, "level": str(f.level), "text": str(f).removeprefix(f"{f.check}: ")}
+                for f in plan.findings
+            ]
+        }
 
 
 async def open_session(name: str, asker: Asker) -> "HostSession":
@@ -165,7 +171,7 @@ class HostSession:
         if run_id is None:
             raise UsageError(
                 f"no run {one_line(reference, 80) or repr('')} on {self.entry.name}",
-                f"eagletui ps {self.entry.name} lists them",
+                Hint(Action.LIST_RUNS, self.entry.name),
                 slug=Slug.UNKNOWN_RUN,
             )
         return next(run for run in found if run.run_id == run_id)

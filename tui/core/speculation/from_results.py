@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.model.measured import GuardStatus, LoadPoint, Result, SpecConfig
 from tui.core.speculation import economics, prediction
 from tui.core.speculation.economics import Economics, SimulatedCurve
@@ -66,9 +67,7 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
     for side, having, what in ((base, base_launches, "rate per user"), (spec, spec_launches, "time of a cycle")):
         if not having:
             raise UsageError(
-                f"{side.name}: no run that counts has a {what}",
-                "measure it with eagletui bench",
-                slug=Slug.NOT_COMPARABLE,
+                f"{side.name}: no run that counts has a {what}", Hint(Action.BENCH), slug=Slug.NOT_COMPARABLE
             )
     base_tok_s = _geometric(launch.datum for launch in base_launches)
     cycle_ms = _geometric(math.log(_cycle(launch) or 0.0) for launch in spec_launches)

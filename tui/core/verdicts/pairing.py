@@ -9,6 +9,7 @@ from datetime import datetime
 from tui.core.bench import guards
 from tui.core.bench.capacity import limits_words
 from tui.core.errors import Slug, UsageError
+from tui.core.hints import Action, Hint
 from tui.core.model.measured import GuardStatus, Limits, LoadPoint, Noise, Result
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.text import one_line
@@ -212,7 +213,7 @@ def _nothing(
                 f"{side.name} ({one_line(side.ref, 80)}) has no result"
                 + "".join(f" at {text}" for text in at)
                 + "".join(f" on {text}" for text in on),
-                "it was measured at " + ", ".join(loads[:6]) if loads and point else "measure it first: eagletui bench",
+                "it was measured at " + ", ".join(loads[:6]) if loads and point else Hint(Action.BENCH),
                 slug=Slug.NOT_COMPARABLE,
             )
     # The two settings that have most in common say best what is missing.

@@ -15,8 +15,8 @@ from tui.core.errors import EagletuiError
 from tui.core.model.measured import ARM_LETTERS, BenchProfile
 from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
+from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
-from tui.panel.keys import panel_words
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
 from tui.panel.widgets.bench.head import load_words
 from tui.panel.widgets.paint import Run, cells, clip, join, words
@@ -151,9 +151,9 @@ class Picker(Dialog[T], Generic[T]):
 def error_lines(error: EagletuiError) -> list[Line]:
     """An error with its hint; every fault of a broken profile a row."""
     details = getattr(error, "errors", ()) or (error.message,)
-    lines: list[Line] = [[("✗ ", "err"), (panel_words(str(detail)), "text")] for detail in details]
+    lines: list[Line] = [[("✗ ", "err"), (str(detail), "text")] for detail in details]
     if error.hint:
-        lines.append([("  ", "text"), (panel_words(error.hint), "muted")])
+        lines.append([("  ", "text"), (in_panel(error.hint), "muted")])
     return lines
 
 

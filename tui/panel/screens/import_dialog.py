@@ -12,7 +12,7 @@ from tui import format as fmt
 from tui.core.config import config_dir
 from tui.core.errors import EagletuiError
 from tui.core.text import one_line
-from tui.panel.keys import panel_words
+from tui.panel.hints import in_panel
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class ImportDialog(Dialog[Path]):
         try:
             imported = import_command(text, str(Path.home()))
         except EagletuiError as error:
-            lines: list[Line] = [[("✗ ", "err"), (panel_words(error.message), "text")]]
+            lines: list[Line] = [[("✗ ", "err"), (error.message, "text")]]
             if error.hint:
-                lines.append([("  ", "text"), (panel_words(error.hint), "muted")])
+                lines.append([("  ", "text"), (in_panel(error.hint), "muted")])
             result.set_lines(lines)
             return None
         result.set_lines(told(imported))
@@ -116,7 +116,7 @@ def told(imported: "ImportedCommand") -> list[Line]:
     flags = sum(1 for word in imported.argv if word.startswith("--"))
     counts = f"{fmt.plural(flags, 'flag')}, {fmt.plural(len(imported.env), 'environment variable')}"
     lines: list[Line] = [[("✓ ", "ok"), (counts, "text")]]
-    lines += [[("▲ ", "warn"), (panel_words(warning), "text")] for warning in imported.warnings]
+    lines += [[("▲ ", "warn"), (warning, "text")] for warning in imported.warnings]
     shown = masked_profile(imported.profile)
     return [*lines, *([("  ", "text"), (row, "muted")] for row in shown.splitlines() if row.strip())]
 

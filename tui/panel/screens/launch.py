@@ -15,8 +15,8 @@ from textual.widgets import Input
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
+from tui.panel.hints import in_panel, with_hint
 from tui.panel.host_view import run_name
-from tui.panel.keys import panel_words
 from tui.panel.screens.dialogs import Dialog, Line, Lines, fold, key_row
 from tui.panel.widgets.paint import Run, clip, join, wrap
 
@@ -75,7 +75,7 @@ def finding_lines(findings: "Sequence[Finding]", width: int) -> list[Line]:
     for finding in sorted(findings, key=lambda f: order[str(f.level)]):
         glyph, color = _MARK[str(finding.level)]
         spec = {"block": "strong", "warn": "text", "ok": "muted"}[str(finding.level)]
-        for position, part in enumerate(wrap(panel_words(finding.text), max(20, width - 15))):
+        for position, part in enumerate(wrap(with_hint(finding.text, finding.hint), max(20, width - 15))):
             head: list[Run] = (
                 [(f"{glyph} ", color), (f"{finding.check:<12} ", "text")] if position == 0 else [(" " * 15, "text")]
             )
@@ -276,11 +276,11 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         if self._error is not None:
             details = getattr(self._error, "errors", ())
             if not details:
-                lines += marked("✗", "err", panel_words(self._error.message), width)
+                lines += marked("✗", "err", self._error.message, width)
             for error in details:
-                lines += marked("✗", "err", panel_words(str(error)), width)
+                lines += marked("✗", "err", str(error), width)
             if self._error.hint:
-                hint = panel_words(self._error.hint)
+                hint = in_panel(self._error.hint)
                 lines += [[("  ", "text"), (part, "muted")] for part in wrap(hint, width - 2)]
             return lines
         plan = self._plan
@@ -356,7 +356,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         lines: list[Line] = []
         reason = self._blocked_by()
         if reason is not None:
-            text = f"blocked: {reason.check}: {panel_words(reason.text)}"
+            text = f"blocked: {reason.check}: {with_hint(reason.text, reason.hint)}"
             rows = wrap(text, max(20, self._width - 2))
             if len(rows) > 2:  # all of it is among the findings
                 rows = [rows[0], clip(" ".join(rows[1:]), max(20, self._width - 2))]
@@ -458,7 +458,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             return
         if not self._may_launch():
             reason = self._blocked_by()
-            text = f"blocked: {panel_words(reason.text)}" if reason else "nothing is in the way: press l"
+            text = f"blocked: {with_hint(reason.text, reason.hint)}" if reason else "nothing is in the way: press l"
             self.app.notify(text, markup=False, severity="warning")
             return
         self.dismiss((self._plan, self.replace and bool(self._replaced)))

@@ -20,8 +20,9 @@ from textual.widgets import Input
 from tui import format as fmt
 from tui.core.config import config_dir, shipped_profiles_dir
 from tui.core.errors import EagletuiError
+from tui.panel.hints import in_panel
 from tui.panel.host_view import Board, overrides_of
-from tui.panel.keys import keys, panel_words
+from tui.panel.keys import keys
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialogs import Line, fold
 from tui.panel.screens.launch import (
@@ -81,7 +82,7 @@ def _errors_of(entry: "ProfileEntry", width: int) -> list[Line]:
 
 def _error_lines(error: "ProfileError", entry: "ProfileEntry") -> list[Line]:
     key: list[Run] = [(f"{error.key}  ", "strong")] if error.key else []
-    lines: list[Line] = [[*key, (panel_words(error.message), "text")]]
+    lines: list[Line] = [[*key, (error.message, "text")]]
     if error.suggestion:
         lines.append([(error.suggestion, "ok")])
     if error.path != entry.path:
@@ -497,9 +498,9 @@ class Profiles(Mode):
         if plan is None:
             if self._error is None:
                 return [*lines, [(f"asking {self.board.host}", "muted")]]
-            lines += marked("▲", "warn", panel_words(self._error.message), width)
+            lines += marked("▲", "warn", self._error.message, width)
             if self._error.hint:
-                lines += fold([("  ", "text"), (panel_words(self._error.hint), "muted")], width)
+                lines += fold([("  ", "text"), (in_panel(self._error.hint), "muted")], width)
             return lines
         lines += finding_lines(plan.findings, width)
         return [*lines, *blank, *self._outlook(plan, width, airy=airy)]

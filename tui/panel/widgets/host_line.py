@@ -4,6 +4,7 @@ import time
 from collections import Counter
 
 from tui import format as fmt
+from tui.panel.hints import in_panel
 from tui.panel.host_view import Board
 from tui.panel.widgets.paint import Canvas, Painted, Run, join
 
@@ -22,7 +23,7 @@ class HostLine(Painted):
         board, facts = self.board, self.board.facts
         if board.problem is not None:
             runs: list[Run] = [("▲ ", "warn"), (board.problem.message, "text")]
-            return [*runs, (f"; {board.problem.hint}", "muted")] if board.problem.hint else runs
+            return [*runs, (f"; {in_panel(board.problem.hint)}", "muted")] if board.problem.hint else runs
         parts: list[list[Run]] = []
         names = [gpu.name for gpu in board.sample.gpus if gpu.name] if board.sample else []
         if not names and facts is not None:
