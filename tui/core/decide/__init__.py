@@ -1,1 +1,0 @@
-"""Deciding: statistics, launch pairs, verdicts, the economics of speculation."""

@@ -1,1 +1,0 @@
-"""What to launch: profiles, SGLang's flags by version, posted commands. Knows no host."""

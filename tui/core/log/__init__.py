@@ -1,1 +1,0 @@
-"""What a log says: lines, phases, figures, and why a server died. Knows no host."""

@@ -1,1 +1,0 @@
-"""Measuring and deciding: load, figures, guards, results, verdicts, the economics of speculation."""
