@@ -22,7 +22,7 @@ from tests.support.truth import Case, compare, run, zero_of
 from tui.core.bench.guards import STEADY_SHARE, ServerChecks, judge
 from tui.core.bench.metrics import figures
 from tui.core.bench.steadiness import change
-from tui.core.model.measured import GuardStatus, Window
+from tui.core.model.result import GuardStatus, Window
 
 PACES = (
     Case("generate", {"concurrency": 1}, server={"tick_ms": 2, "first_ms": 20}, note="500 tok/s"),

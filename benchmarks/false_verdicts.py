@@ -22,21 +22,10 @@ from datetime import UTC, datetime, timedelta
 from tui.core.experiment import planned
 from tui.core.experiment.record import ExperimentRecord, all_rounds
 from tui.core.experiment.schedule import schedule
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentProfile,
-    Load,
-    LoadPoint,
-    MeasuredServer,
-    Noise,
-    Result,
-    Throughput,
-    Tool,
-    Verdict,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.result import Load, MeasuredServer, Result, Throughput, Tool
+from tui.core.model.verdict import Noise, Verdict, VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import judge
 from tui.core.verdicts.judging import compare_all

@@ -13,7 +13,7 @@ import random
 import numpy as np
 
 from tui.core.bench.steadiness import backlog, change
-from tui.core.model.measured import Window
+from tui.core.model.result import Window
 
 # Users, seconds between chunks, noise of a gap, of a reply's pace, growth over a reply, longest reply, window.
 WORLDS = (

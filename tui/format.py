@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tui.core.model.measured import BenchProfile
+    from tui.core.model.profile import BenchProfile
 
 NONE = "–"
 MIB_PER_GIB = 1024.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.truth_server import truth_server
-from tui.core.model.measured import Load, MeasuredServer, Result, Tool
+from tui.core.model.result import Load, MeasuredServer, Result, Tool
 from tui.core.results.flat import flat
 
 pytestmark = pytest.mark.timeout(240)

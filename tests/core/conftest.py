@@ -8,7 +8,7 @@ import pytest
 
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import SilentAsker
-from tui.core.model.measured import Load, MeasuredServer, Result, SpecConfig, Speculation, Throughput, Tool, Window
+from tui.core.model.result import Load, MeasuredServer, Result, SpecConfig, Speculation, Throughput, Tool, Window
 from tui.core.server.session import HostSession, open_session
 from tui.demo.client import stop_demo
 

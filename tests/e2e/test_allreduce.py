@@ -11,8 +11,7 @@ import pytest
 
 import tui.remote
 from tui.core.bench import allreduce
-from tui.core.model.measured import Load, MeasuredServer, Result, SpecConfig, Tool
-from tui.core.speculation.verify_cost import AllReduce
+from tui.core.model.result import AllReduce, Load, MeasuredServer, Result, SpecConfig, Tool
 
 PROGRAM = Path(tui.remote.__file__).with_name("allreduce.py")
 

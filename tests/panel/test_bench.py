@@ -15,7 +15,9 @@ from tui.core.errors import UsageError
 from tui.core.experiment import history
 from tui.core.experiment import runner as experiment
 from tui.core.experiment.history import Baseline
-from tui.core.model.measured import ArmStatus, ExperimentState, LoadPoint, VerdictKind
+from tui.core.model.experiment import ArmStatus, ExperimentState
+from tui.core.model.profile import LoadPoint
+from tui.core.model.verdict import VerdictKind
 from tui.core.results import store
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.panel.app import EagleApp

@@ -24,7 +24,7 @@ import pytest
 from tests.support.truth_server import truth_server
 from tui.core.bench import metrics
 from tui.core.bench.guards import ServerChecks, judge
-from tui.core.model.measured import GuardStatus
+from tui.core.model.result import GuardStatus
 from tui.core.verdicts import same_text
 from tui.remote import loadgen
 

@@ -4,37 +4,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tui.core.bench.capacity import answer
-from tui.core.model.measured import (
-    Alike,
-    ArmFigure,
-    ArmState,
-    ArmStatus,
-    BenchProfile,
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
+from tui.core.model.profile import BenchProfile, Limits, LoadPoint, Search
+from tui.core.model.result import (
     Counts,
     Distribution,
-    ExperimentState,
     GpuUse,
     Guard,
     GuardStatus,
     Held,
     Latencies,
-    Limits,
-    LiveRun,
     Load,
-    LoadPoint,
     MeasuredServer,
     Result,
-    SameText,
-    Search,
     SpecConfig,
     Speculation,
-    TextExample,
     Throughput,
     Tool,
-    Verdict,
-    VerdictKind,
     Window,
 )
+from tui.core.model.verdict import Alike, ArmFigure, SameText, TextExample, Verdict, VerdictKind
 
 ONE = LoadPoint(concurrency=1)
 BENCH = BenchProfile("speculation-real-prompts", (ONE,), dataset="prompts", output_len=512, duration_s=60.0, runs=3)

@@ -5,7 +5,7 @@ from tui.commands.servers import session
 from tui.core.bench import allreduce
 from tui.core.bench.allreduce import Report
 from tui.core.config import default_host
-from tui.core.model.measured import BenchProfile
+from tui.core.model.profile import BenchProfile
 from tui.core.results.codec import to_json
 
 

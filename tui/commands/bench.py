@@ -16,7 +16,9 @@ from tui.core.bench.target import Target
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.link.transport import LinkState
-from tui.core.model.measured import BenchProfile, Guard, GuardStatus, Limits, LiveRun, Result
+from tui.core.model.experiment import LiveRun
+from tui.core.model.profile import BenchProfile, Limits
+from tui.core.model.result import Guard, GuardStatus, Result
 from tui.core.profiles.profiles import load_bench
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat

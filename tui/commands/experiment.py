@@ -15,16 +15,10 @@ from tui.core.experiment import record as experiment_record
 from tui.core.experiment.noise import NoiseReport, noise_report
 from tui.core.experiment.runner import ExperimentRunner, begin, take_up
 from tui.core.link.transport import LinkState
-from tui.core.model.measured import (
-    ArmState,
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentProfile,
-    ExperimentState,
-    Result,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile
+from tui.core.model.result import Result
+from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat

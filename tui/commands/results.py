@@ -9,7 +9,7 @@ from tui import format as written
 from tui.commands.output import emit, say
 from tui.core.bench.capacity import answer_words
 from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.core.model.measured import Distribution, Result
+from tui.core.model.result import Distribution, Result
 from tui.core.results import store
 from tui.core.results.flat import flat
 from tui.core.text import one_line

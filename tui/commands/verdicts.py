@@ -10,7 +10,8 @@ from tui.core.bench import allreduce
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import planned
 from tui.core.experiment.selection import side_of
-from tui.core.model.measured import ArmFigure, LoadPoint, Verdict, VerdictKind
+from tui.core.model.profile import LoadPoint
+from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.results.codec import to_json
 from tui.core.server import launch_records

@@ -12,7 +12,7 @@ from tui.core.bench import bench_run
 from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import Result
+from tui.core.model.result import Result
 from tui.core.profiles.profiles import load_bench
 from tui.core.results.flat import flat
 from tui.core.runs.control import Run

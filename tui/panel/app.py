@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tui.core.logs.records import LogRecord
-    from tui.core.model.measured import BenchProfile
+    from tui.core.model.profile import BenchProfile
     from tui.core.profiles.profiles import LaunchProfile, ProfileEntry
     from tui.core.runs.control import Run
     from tui.core.server.launch_records import PhaseHistory

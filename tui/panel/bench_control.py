@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tui.core.experiment.history import Configuration
     from tui.core.experiment.record import ExperimentRecord
     from tui.core.experiment.runner import ExperimentRunner
-    from tui.core.model.measured import BenchProfile, ExperimentProfile, ExperimentState
+    from tui.core.model.experiment import ExperimentState
+    from tui.core.model.profile import BenchProfile, ExperimentProfile
     from tui.core.profiles.profiles import LaunchProfile
     from tui.core.runs.control import Run
     from tui.panel.app import EagleApp
@@ -379,7 +380,7 @@ def _write_export(shown: "ExperimentState") -> "list[Path]":
 
 def _about_to(bench: "BenchProfile", board: "Board") -> "ExperimentState":
     """What is shown until the load generator has been started."""
-    from tui.core.model.measured import ArmState, ArmStatus, ExperimentState
+    from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 
     name = (board.run.profile if board.run is not None else None) or "server"
     arm = ArmState("A", name, status=ArmStatus.LAUNCHING, phase="looking at the server")

@@ -11,19 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tui.core.errors import UsageError
-from tui.core.model.measured import (
-    ArmState,
-    ArmStatus,
-    ExperimentState,
-    Guard,
-    GuardStatus,
-    Held,
-    LiveRun,
-    LoadPoint,
-    Result,
-    Verdict,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import Guard, GuardStatus, Held, Result
+from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.speculation.economics import Economics
 from tui.core.speculation.from_results import payoff
 from tui.core.text import one_line

@@ -19,7 +19,7 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
     from tui.core.logs.window import LogWindow
-    from tui.core.model.measured import ExperimentState
+    from tui.core.model.experiment import ExperimentState
     from tui.core.runs.control import Run
     from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
     from tui.core.speculation.economics import Economics

@@ -14,7 +14,9 @@ from tui.core.bench import bench_run, target
 from tui.core.config import HostEntry, data_dir
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.link.transport import SilentAsker
-from tui.core.model.measured import BenchProfile, GuardStatus, LiveRun, LoadPoint, Result
+from tui.core.model.experiment import LiveRun
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import GuardStatus, Result
 from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import RunState

@@ -26,22 +26,10 @@ from tui.core.experiment.history import configurations, side_by_side
 from tui.core.experiment.runner import begin
 from tui.core.experiment.so_far import verdicts_of, worth_repeating
 from tui.core.link.transport import SilentAsker
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    Counts,
-    ExperimentArm,
-    ExperimentProfile,
-    Guard,
-    GuardStatus,
-    Held,
-    Limits,
-    LoadPoint,
-    Result,
-    Search,
-    Throughput,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, Limits, LoadPoint, Search
+from tui.core.model.result import Counts, Guard, GuardStatus, Held, Result, Throughput
+from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_bench, load_launch
 from tui.core.results import store
 from tui.core.results.codec import from_json, to_json

@@ -10,7 +10,7 @@ from tests.support.rows import counters, failed, meta, row
 from tui.core.bench.guards import ServerChecks, judge, simulated
 from tui.core.bench.metrics import figures
 from tui.core.bench.server_args_check import asked_flags, differences
-from tui.core.model.measured import GuardStatus
+from tui.core.model.result import GuardStatus
 
 OK, FAILED, NOT_APPLICABLE = GuardStatus.OK, GuardStatus.FAILED, GuardStatus.NOT_APPLICABLE
 

@@ -21,7 +21,8 @@ import pytest
 
 from tests.support import truth_server as truth
 from tui.core.bench.collect import Asked, assemble
-from tui.core.model.measured import BenchProfile, GuardStatus, LoadPoint, MeasuredServer
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import GuardStatus, MeasuredServer
 from tui.remote import loadgen
 
 LOADGEN = Path(loadgen.__file__)

@@ -19,7 +19,8 @@ from tui.core.bench.collect import Asked
 from tui.core.bench.target import Seen
 from tui.core.bench.workload import Dataset
 from tui.core.errors import UsageError
-from tui.core.model.measured import BenchProfile, LoadPoint, MeasuredServer, Throughput
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import MeasuredServer, Throughput
 
 REMOTE = Path(tui.remote.__file__).parent
 DATA = Path(__file__).parents[2] / "data" / "bench" / "referee"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rows import row
 from tui.core.bench.steadiness import backlog, change
-from tui.core.model.measured import Window
+from tui.core.model.result import Window
 
 
 def replies(

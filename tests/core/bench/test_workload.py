@@ -9,7 +9,7 @@ import pytest
 
 from tui.core.bench.workload import bundled_prompts, dataset_of, plan, read_jsonl, vocabulary
 from tui.core.errors import UsageError
-from tui.core.model.measured import BenchProfile, LoadPoint
+from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.remote.loadgen import Plan
 
 PROFILE = BenchProfile("p", (LoadPoint(concurrency=4), LoadPoint(concurrency=16)), runs=2, duration_s=20.0)

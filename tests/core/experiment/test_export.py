@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core.experiment import export, history
-from tui.core.model.measured import Guard, GuardStatus, Throughput
+from tui.core.model.result import Guard, GuardStatus, Throughput
 from tui.core.results import store
 from tui.core.results.external.reading import parse
 from tui.panel.bench_view import compare

@@ -12,15 +12,9 @@ from tui.core.experiment import export, history, planned
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import stored_state, verdicts_of
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentProfile,
-    Guard,
-    GuardStatus,
-    LoadPoint,
-)
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.result import Guard, GuardStatus
 from tui.core.results import store
 from tui.core.verdicts.metric import metric
 

@@ -17,18 +17,10 @@ from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.runner import begin, take_up
 from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import Timing, UnderWay, knocked_out, left_s, state_of
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentProfile,
-    Guard,
-    GuardStatus,
-    LiveRun,
-    LoadPoint,
-    Result,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmStatus, LiveRun
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.result import Guard, GuardStatus, Result
+from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import MASK, LaunchProfile, load_launch
 from tui.core.server.launch_records import PhaseHistory
 

@@ -24,15 +24,9 @@ from tui.core.experiment.runner import ExperimentRunner, begin, measure_running,
 from tui.core.experiment.so_far import stored_state
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentProfile,
-    ExperimentState,
-    LoadPoint,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_launch
 from tui.core.results import store
 from tui.core.runs.control import Run, RunState

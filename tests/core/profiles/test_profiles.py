@@ -7,7 +7,7 @@ import pytest
 
 from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
-from tui.core.model.measured import LoadPoint
+from tui.core.model.profile import LoadPoint
 from tui.core.profiles.profiles import (
     METRICS_NOTE,
     LaunchProfile,

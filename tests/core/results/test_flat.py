@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tui.core.model.measured import (
+from tui.core.model.result import (
     Counts,
     Distribution,
     Guard,

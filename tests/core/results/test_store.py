@@ -23,7 +23,7 @@ from tui.core.bench.guards import ServerChecks, judge
 from tui.core.bench.metrics import figures
 from tui.core.bench.server_args_check import Difference
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.model.measured import (
+from tui.core.model.result import (
     Distribution,
     Guard,
     GuardStatus,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.model.measured import Guard, GuardStatus
+from tui.core.model.result import AllReduce, Guard, GuardStatus
 from tui.core.results import store
 from tui.core.speculation.economics import (
     Economics,
@@ -26,7 +26,7 @@ from tui.core.speculation.economics import (
 )
 from tui.core.speculation.from_results import payoff
 from tui.core.speculation.prediction import predict
-from tui.core.speculation.verify_cost import AllReduce, Weight, verify_cost
+from tui.core.speculation.verify_cost import Weight, verify_cost
 from tui.core.verdicts.pairing import Side
 
 

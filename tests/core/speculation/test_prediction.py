@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.support import published_speedups as published
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.model.measured import Counts, Guard, GuardStatus
+from tui.core.model.result import Counts, Guard, GuardStatus
 from tui.core.results import store
 from tui.core.speculation import prediction
 from tui.core.speculation.from_results import predictions

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tui.core.experiment.schedule import schedule
-from tui.core.model.measured import VerdictKind
+from tui.core.model.verdict import VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import judge
 from tui.core.verdicts.judging import Plan, compare, compare_all

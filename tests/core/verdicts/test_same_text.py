@@ -16,7 +16,8 @@ from tui.core.experiment import record as experiment_record
 from tui.core.experiment.history import configurations, side_by_side
 from tui.core.experiment.record import ExperimentRecord, all_rounds
 from tui.core.experiment.so_far import verdicts_of
-from tui.core.model.measured import ArmStatus, BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.results import store
 from tui.core.verdicts import same_text as module
 from tui.core.verdicts.same_text import fact, reason, replies, same_text

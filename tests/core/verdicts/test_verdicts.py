@@ -8,7 +8,9 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.model.measured import Counts, Distribution, GpuUse, Guard, GuardStatus, Latencies, LoadPoint, Noise
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import Counts, Distribution, GpuUse, Guard, GuardStatus, Latencies
+from tui.core.model.verdict import Noise
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord

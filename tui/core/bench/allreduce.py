@@ -18,14 +18,14 @@ from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
 from tui.core.link.retry import patiently
 from tui.core.link.scripts import shell_path
-from tui.core.model.measured import BenchProfile, Result
+from tui.core.model.profile import BenchProfile
+from tui.core.model.result import AllReduce, Result
 from tui.core.profiles.profiles import is_secret_env
 from tui.core.results.codec import from_json, to_json
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run
 from tui.core.server.session import HostSession
 from tui.core.server.watch import is_over
-from tui.core.speculation.verify_cost import AllReduce
 from tui.core.text import one_line, read_json
 
 PROGRAM = InRunDir("allreduce.py")

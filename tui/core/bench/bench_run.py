@@ -28,7 +28,9 @@ from tui.core.link.retry import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.logs.follow import Chunk, follow
-from tui.core.model.measured import BenchProfile, LiveRun, LoadPoint, MeasuredServer, Result
+from tui.core.model.experiment import LiveRun
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import MeasuredServer, Result
 from tui.core.profiles.profiles import is_secret_env
 from tui.core.results import store
 from tui.core.runs import control as runs

@@ -3,18 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tui.core.model.measured import (
-    Capacity,
-    Counts,
-    Guard,
-    GuardStatus,
-    Latencies,
-    Limits,
-    Result,
-    Search,
-    SearchPoint,
-    Throughput,
-)
+from tui.core.model.profile import Limits, Search
+from tui.core.model.result import Capacity, Counts, Guard, GuardStatus, Latencies, Result, SearchPoint, Throughput
 
 # What fails because the load is too much says where the end is: no search is the worse for it.
 _EVIDENCE = frozenset(["errors", "overload"])

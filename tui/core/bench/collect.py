@@ -13,7 +13,8 @@ from tui.core.bench.guards import Judgement, ServerChecks, judge
 from tui.core.bench.metrics import Figures, Meta, Row, figures
 from tui.core.bench.server_args_check import asked_flags, differences
 from tui.core.errors import EagletuiError, Slug
-from tui.core.model.measured import BenchProfile, Load, LoadPoint, MeasuredServer, Result, SpecConfig, Tool
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import Load, MeasuredServer, Result, SpecConfig, Tool
 from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line, sanitize
 

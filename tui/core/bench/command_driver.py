@@ -16,7 +16,8 @@ from tui.core.bench.guards import simulated
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, Dataset
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import BenchProfile, Guard, GuardStatus, Load, LoadPoint, Result, Tool
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import Guard, GuardStatus, Load, Result, Tool
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.runs.control import InRunDir
 from tui.core.text import one_line

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tui.core.bench.metrics import Figures, Meta, Row, counter
 from tui.core.bench.server_args_check import Difference
-from tui.core.model.measured import Guard, GuardStatus
+from tui.core.model.result import Guard, GuardStatus
 from tui.core.text import one_line
 
 TOKEN_MISMATCH = 0.005

@@ -12,14 +12,14 @@ from typing import Any
 
 from tui.core.bench.steadiness import Backlog, Change, backlog, change
 from tui.core.host.gpu_csv import throttle_words
-from tui.core.model.measured import (
+from tui.core.model.profile import Limits
+from tui.core.model.result import (
     ClientLoad,
     Counts,
     Distribution,
     GpuUse,
     Held,
     Latencies,
-    Limits,
     Speculation,
     Throughput,
     Window,

@@ -12,7 +12,7 @@ from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
-from tui.core.model.measured import Window
+from tui.core.model.result import Window
 
 _GAPS = 10  # that a slice must hold
 _REPLIES = 3  # that a place in the reply must be known from

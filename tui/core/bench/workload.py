@@ -16,7 +16,7 @@ from typing import Any
 
 from tui.core.bench.guards import WINDOW_REPLIES, WINDOW_TOKENS
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import BenchProfile, LoadPoint
+from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.text import one_line
 
 PLAN_VERSION = 1

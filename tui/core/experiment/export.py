@@ -19,7 +19,7 @@ from tui.core.bench.capacity import answer_words
 from tui.core.errors import UsageError
 from tui.core.experiment import planned
 from tui.core.masking import mask_secrets
-from tui.core.model.measured import Distribution, Result
+from tui.core.model.result import Distribution, Result
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
 from tui.core.results.store import without_secrets

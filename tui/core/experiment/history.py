@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from tui.core.experiment import planned
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.so_far import stored_state
-from tui.core.model.measured import (
-    ARM_LETTERS,
-    ArmState,
-    ArmStatus,
-    BenchProfile,
-    ExperimentState,
-    LoadPoint,
-    Result,
-    Verdict,
-)
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.profile import ARM_LETTERS, BenchProfile, LoadPoint
+from tui.core.model.result import Result
+from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.verdicts.metric import DEFAULT, default_for, metric

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.model.measured import ArmStatus, LoadPoint, Noise, Result
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import Result
+from tui.core.model.verdict import Noise
 from tui.core.verdicts.judging import noise_floor
 from tui.core.verdicts.metric import default_for, metric
 from tui.core.verdicts.pairing import noise_of, setting

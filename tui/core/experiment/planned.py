@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import comparisons, is_over, measured, plan_of, side_of_arm
-from tui.core.model.measured import Result, Verdict
+from tui.core.model.result import Result
+from tui.core.model.verdict import Verdict
 from tui.core.verdicts.comparison import MARGIN, Case, Plan, one_configuration
 from tui.core.verdicts.judging import judge_all
 from tui.core.verdicts.metric import Metric

@@ -16,7 +16,9 @@ from pathlib import Path
 from tui.core.config import data_dir, private_dir, write_whole
 from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.schedule import schedule
-from tui.core.model.measured import ArmStatus, BenchProfile, ExperimentProfile, Verdict
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.profile import BenchProfile, ExperimentProfile
+from tui.core.model.verdict import Verdict
 from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
 from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line

@@ -24,7 +24,9 @@ from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import Timing, UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
-from tui.core.model.measured import ArmState, ArmStatus, BenchProfile, ExperimentProfile, ExperimentState, Result
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile, ExperimentProfile
+from tui.core.model.result import Result
 from tui.core.profiles.profiles import LaunchProfile, public_sets
 from tui.core.results import store
 from tui.core.runs import control as runs

@@ -6,7 +6,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import side_of_arm
-from tui.core.model.measured import Result
+from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.text import one_line

@@ -7,16 +7,10 @@ from dataclasses import replace
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.state import knocked_out, results_of, state_of
-from tui.core.model.measured import (
-    ArmStatus,
-    BenchProfile,
-    ExperimentArm,
-    ExperimentState,
-    GuardStatus,
-    Result,
-    Verdict,
-    VerdictKind,
-)
+from tui.core.model.experiment import ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile, ExperimentArm
+from tui.core.model.result import GuardStatus, Result
+from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.model.measured import ArmState, ArmStatus, BenchProfile, ExperimentArm, ExperimentState, LiveRun, Result
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
+from tui.core.model.profile import BenchProfile, ExperimentArm
+from tui.core.model.result import Result
 from tui.core.server.launch_records import PhaseHistory
 
 STOP_S = 10.0  # a stop takes about that long, memory and all

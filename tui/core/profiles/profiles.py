@@ -16,7 +16,7 @@ from typing import Any
 from tui.core.config import HostEntry
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.model.measured import (
+from tui.core.model.profile import (
     ARM_LETTERS,
     BenchProfile,
     ExperimentArm,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tui.core.model.measured import ARM_LETTERS
+from tui.core.model.profile import ARM_LETTERS
 
 Text = Annotated[str, Field(strict=True)]
 Words = list[Text]

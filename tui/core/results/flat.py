@@ -4,7 +4,7 @@ Latencies, counts and rates have the names of SGLang's own benchmark; null means
 imported record says of itself stands under its own name as it was posted.
 """
 
-from tui.core.model.measured import Distribution, GuardStatus, Latencies, Result, SpecConfig, Speculation
+from tui.core.model.result import Distribution, GuardStatus, Latencies, Result, SpecConfig, Speculation
 
 _LATENCIES = (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "gap"), ("e2e", "e2e"))
 _POINTS = (("mean", "mean"), ("median", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))

@@ -30,7 +30,9 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.bench.target import Target
     from tui.core.logs.log_file import LogFile
-    from tui.core.model.measured import BenchProfile, LiveRun, Result
+    from tui.core.model.experiment import LiveRun
+    from tui.core.model.profile import BenchProfile
+    from tui.core.model.result import Result
 
 __all__ = [
     "HostSession",

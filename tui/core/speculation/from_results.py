@@ -8,7 +8,8 @@ from typing import Any
 
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.model.measured import GuardStatus, LoadPoint, Result, SpecConfig
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import GuardStatus, Result, SpecConfig
 from tui.core.speculation import economics, prediction
 from tui.core.speculation.economics import Economics, SimulatedCurve
 from tui.core.speculation.prediction import DRAFT_TOKENS, Prediction

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tui.core.model.measured import Guard, GuardStatus, Result
+from tui.core.model.result import AllReduce, Guard, GuardStatus, Result
 from tui.core.speculation.economics import Economics
 from tui.core.speculation.prediction import Prediction, V
 from tui.core.verdicts.sentences import two
@@ -38,14 +38,6 @@ class Suspect:
     weight: Weight
     evidence: str  # with figures, where there are any
     check: str  # what tells
-
-
-@dataclass(frozen=True)
-class AllReduce:
-    """One all-reduce as measured on the host, at the message sizes of decoding and of verifying; microseconds."""
-
-    decode_us: float
-    verify_us: float
 
 
 @dataclass(frozen=True)

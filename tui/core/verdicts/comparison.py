@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from tui.core.bench.capacity import answer_words
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import Noise, Result, VerdictKind
+from tui.core.model.result import Result
+from tui.core.model.verdict import Noise, VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts import stats
 from tui.core.verdicts.metric import METRICS, Metric

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tui.core.model.measured import ArmFigure, LoadPoint, Noise, Result, Verdict, VerdictKind
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import Result
+from tui.core.model.verdict import ArmFigure, Noise, Verdict, VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import MARGIN, Case, Plan, noise_floor, screening_bound, settle
 from tui.core.verdicts.metric import DEFAULT, metric

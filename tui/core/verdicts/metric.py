@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import Distribution, LoadPoint, Result
+from tui.core.model.profile import LoadPoint
+from tui.core.model.result import Distribution, Result
 from tui.core.text import one_line
 
 DEFAULT = "per_user_tok_s"

@@ -10,7 +10,9 @@ from tui.core.bench import guards
 from tui.core.bench.capacity import limits_words
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.model.measured import GuardStatus, Limits, LoadPoint, Noise, Result
+from tui.core.model.profile import Limits, LoadPoint
+from tui.core.model.result import GuardStatus, Result
+from tui.core.model.verdict import Noise
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.text import one_line
 from tui.core.verdicts.metric import Metric

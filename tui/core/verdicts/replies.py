@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tui.core.errors import EagletuiError
-from tui.core.model.measured import Result, SameText, Verdict, VerdictKind
+from tui.core.model.result import Result
+from tui.core.model.verdict import SameText, Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.verdicts.metric import metric
 from tui.core.verdicts.pairing import Side, forced_accept_length, launches

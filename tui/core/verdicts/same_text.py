@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
 
-from tui.core.model.measured import Alike, SameText, TextExample
+from tui.core.model.verdict import Alike, SameText, TextExample
 from tui.core.text import one_line
 from tui.core.verdicts.stats import ALPHA
 

@@ -7,7 +7,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
-from tui.core.model.measured import ExperimentState, LoadPoint
+from tui.core.model.experiment import ExperimentState
+from tui.core.model.profile import LoadPoint
 from tui.panel.bench_view import ArmView, Comparison, compare
 from tui.panel.host_view import Board
 from tui.panel.keys import keys

@@ -12,7 +12,7 @@ from textual.containers import Container, VerticalScroll
 from tui import format as fmt
 from tui.core.bench.capacity import limits_words, search_words
 from tui.core.errors import EagletuiError
-from tui.core.model.measured import ARM_LETTERS, BenchProfile
+from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
 from tui.panel.hints import in_panel

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.model.measured import Result
+from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.results.codec import from_json, to_json
 from tui.core.results.external import foreign

@@ -7,7 +7,7 @@ out and remembered in `broken`.
 import math
 from dataclasses import dataclass, field
 
-from tui.core.model.measured import SpecConfig
+from tui.core.model.result import SpecConfig
 from tui.core.text import one_line
 
 UNLIMITED = "inf"  # a request rate: everything at once

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tui.core.model.measured import SpecConfig
+from tui.core.model.result import SpecConfig
 from tui.core.results.external.found import JSON_KEYS, UNLIMITED, Posted, measurable, number_of
 from tui.core.text import one_line
 

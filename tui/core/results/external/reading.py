@@ -16,7 +16,7 @@ from typing import Any
 
 from tui.core.bench.collect import args_sha
 from tui.core.errors import Slug, UsageError
-from tui.core.model.measured import (
+from tui.core.model.result import (
     SCHEMA,
     Counts,
     Distribution,

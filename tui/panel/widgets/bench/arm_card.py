@@ -5,7 +5,9 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.bench.capacity import answer_words
-from tui.core.model.measured import ArmStatus, LiveRun, Result, VerdictKind
+from tui.core.model.experiment import ArmStatus, LiveRun
+from tui.core.model.result import Result
+from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
 from tui.panel.bench_view import UNDER_WAY, ArmView, Comparison, Launch, Mark, SearchedLoad, per_user
 from tui.panel.widgets.bench import chart

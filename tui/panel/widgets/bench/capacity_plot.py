@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.bench.capacity import amount_words, answer_words
-from tui.core.model.measured import Limits, LoadPoint
+from tui.core.model.profile import Limits, LoadPoint
 from tui.panel.bench_view import ArmView, Comparison
 from tui.panel.widgets.bench import chart
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, words

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.bench.capacity import limits_words
-from tui.core.model.measured import ExperimentState, LoadPoint
+from tui.core.model.experiment import ExperimentState
+from tui.core.model.profile import LoadPoint
 from tui.core.text import one_line
 from tui.panel.bench_view import Comparison
 from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of, words

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.bench.capacity import answer_words, limits_words
-from tui.core.model.measured import ArmStatus, VerdictKind
+from tui.core.model.experiment import ArmStatus
+from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts.same_text import mark
 from tui.panel.bench_view import ArmView, Comparison
