@@ -94,7 +94,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def shipped_profiles_dir() -> Path:
     """The profiles that came with the program: inside the package when installed, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     inside = package / "profiles"
     return inside if inside.is_dir() else package.parent / "profiles"
 
