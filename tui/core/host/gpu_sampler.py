@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
-from importlib import resources
 
 from tui.core.errors import HostError
 from tui.core.host.gpu_csv import (
@@ -29,6 +28,7 @@ from tui.core.host.gpu_csv import (
     with_reserved,
 )
 from tui.core.host.gpus import MIB, Gpu, GpuProcess, GpuSample
+from tui.core.link.programs import program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, LinkState, Transport
 from tui.core.text import one_line
@@ -150,17 +150,14 @@ class _State:
 
 def sampler_script(python: str, period_s: float, refused: tuple[str, ...] = ()) -> str:
     """The script of a sampler; its lines are read by `NvmlFeed` and `SmiFeed`."""
-    remote = resources.files("tui.remote")
-    probe = remote.joinpath("gpu_probe.py").read_text(encoding="utf-8")
-    smi = remote.joinpath("gpu_smi.sh").read_text(encoding="utf-8")
     interpreter = shell_path(python)
     return (
         "export LC_ALL=C\nstatus=3\n"
         f"if command -v {interpreter} >/dev/null 2>&1; then\n"
-        f"{interpreter} -u - {period_s:g} {PROCESS_PERIOD_S:g} <<'EAGLETUI_PROBE'\n{probe}EAGLETUI_PROBE\nstatus=$?\nfi\n"
+        f"{interpreter} -u - {period_s:g} {PROCESS_PERIOD_S:g} <<'EAGLETUI_PROBE'\n{program('gpu_probe.py')}EAGLETUI_PROBE\nstatus=$?\nfi\n"
         '[ "$status" -eq 0 ] && exit 0\n'
         f"period_ms={round(period_s * 1000)} process_ms={round(PROCESS_PERIOD_S * 1000)} without=,{','.join(refused)},\n"
-        f"{smi}"
+        f"{program('gpu_smi.sh')}"
     )
 
 

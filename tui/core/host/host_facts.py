@@ -8,9 +8,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import resources
 
 from tui.core.host.gpus import MIB, HostFacts
+from tui.core.link.programs import program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.text import one_line, sanitize
@@ -63,8 +63,7 @@ async def host_facts(transport: Transport, python: str) -> HostFacts:
 
 def facts_script(python: str) -> str:
     """The script; its output is read by `read_facts`."""
-    program = resources.files("tui.remote").joinpath("host_facts.py").read_text(encoding="utf-8")
-    return _SCRIPT.format(mark=_MARK, python=shell_path(python), facts=program, fields=_FIELDS)
+    return _SCRIPT.format(mark=_MARK, python=shell_path(python), facts=program("host_facts.py"), fields=_FIELDS)
 
 
 def read_facts(output: str, python: str) -> HostFacts:

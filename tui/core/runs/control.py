@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from secrets import token_hex
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,6 +23,7 @@ from weakref import WeakKeyDictionary
 import tui
 from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
 from tui.core.hints import Action, Hint
+from tui.core.link.programs import shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.text import one_line, read_json, sanitize
@@ -240,9 +240,7 @@ class RunBusy(EagletuiError):
 @cache
 def helper_text() -> str:
     """The helper without comments and indentation: that halves what each call sends."""
-    text = resources.files("tui.remote").joinpath("eaglerun.sh").read_text(encoding="utf-8")
-    lines = (line.strip(" ") for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
+    return shell_program("eaglerun.sh")
 
 
 def helper_script(command: str, *args: str, variables: Mapping[str, str] | None = None) -> str:
