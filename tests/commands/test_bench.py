@@ -217,7 +217,7 @@ def test_after_ctrl_c_it_goes_on_and_wait_stores_what_it_finds(demo):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"{measuring} goes on measuring" in err
+    assert f"{measuring} keeps measuring" in err
     assert f"eagletui wait {measuring[-6:]} --for exit" in err
     said = shell.json("wait", measuring[-6:], "--for", "exit")
     assert said["outcome"] == "finished"

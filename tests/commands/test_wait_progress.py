@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tui.commands.servers import _say_progress
+from tui.commands.wait import say_progress
 from tui.core.runs.control import Run, RunState
 from tui.core.server.watch import ServerState
 from tui.core.server.watchdog import Slower, Suspicion
@@ -20,7 +20,7 @@ STATE = ServerState(
 
 
 def said(capsys: pytest.CaptureFixture[str], state: ServerState, shown: object) -> tuple[str, object]:
-    shown = _say_progress(state, shown)
+    shown = say_progress(state, shown)
     return capsys.readouterr().err, shown
 
 

@@ -1,7 +1,7 @@
 """`eagletui bench NAME` where the profile is the all-reduce micro-benchmark."""
 
 from tui.commands.output import emit, run_async, say
-from tui.commands.servers import session
+from tui.commands.sessions import session
 from tui.core.bench import allreduce
 from tui.core.bench.allreduce import Report
 from tui.core.config import default_host
@@ -9,7 +9,7 @@ from tui.core.model.profile import BenchProfile
 from tui.core.results.codec import to_json
 
 
-def allreduce_command(profile: BenchProfile, host: str | None, as_json: bool) -> int:
+def measure_allreduce(profile: BenchProfile, host: str | None, as_json: bool) -> int:
     """Measures the host, not a server: 0 with figures, 1 where it failed."""
 
     async def measure() -> Report:

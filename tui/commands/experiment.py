@@ -1,46 +1,52 @@
-"""`eagletui experiment` and `eagletui bench aa`: unattended; progress on stderr, the record on stdout at the end."""
+"""`eagletui experiment`: unattended; progress on stderr, the record on stdout at the end."""
 
 import shlex
 import time
 from contextlib import aclosing
 from pathlib import Path
 
+import click
+
 from tui import format as written
-from tui.commands.bench import figure_words
+from tui.commands.measure import figure_words
+from tui.commands.options import host_option, json_option, resume_option, seed_option
 from tui.commands.output import emit, run_async, say
-from tui.commands.servers import session
+from tui.commands.sessions import raise_if_refused, session
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.noise import NoiseReport, noise_report
 from tui.core.experiment.runner import ExperimentRunner, begin, take_up
-from tui.core.link.transport import LinkState
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
-from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile
+from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
-from tui.core.server.session import HostSession
 from tui.core.text import one_line
-
-_INTERRUPTED = 130
 
 
 class _Interrupted(EagletuiError):
-    """Ctrl-C: what runs on the host goes on."""
+    """Ctrl-C: what runs on the host keeps running."""
 
     slug = Slug.INTERRUPTED
-    exit_code = _INTERRUPTED
+    exit_code = 130
 
 
-def experiment_command(
-    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool
-) -> int:
-    """`eagletui experiment`: 0 done, 1 nothing comparable was measured."""
+@click.command()
+@click.argument("name")
+@host_option
+@resume_option
+@seed_option
+@json_option
+@click.pass_obj
+def command(directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool) -> int:
+    """Launch, wait, measure, record, next: unattended; ends with verdicts.
+
+    The exit code is 1 where nothing comparable was measured.
+    """
     profile = load_experiment(name, profile_dirs(directory))
-    runner = _conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
+    runner = conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
     if as_json:
         emit(experiment_json(runner))
     else:
@@ -49,35 +55,7 @@ def experiment_command(
     return 0 if _comparable(runner) else 1
 
 
-def aa_command(
-    directory: Path | None,
-    name: str,
-    bench: str,
-    pairs: int,
-    host: str | None,
-    resume: bool,
-    seed: int | None,
-    as_json: bool,
-) -> int:
-    """`eagletui bench aa`: one configuration against itself; 1 where too little was measured."""
-    profile = ExperimentProfile(
-        name=f"aa-{name}",
-        bench=bench,
-        arms=(ExperimentArm("A", name), ExperimentArm("B", name, against="A")),
-        pairs=pairs,
-        hypothesis="launches of one configuration differ by chance alone",
-    )
-    runner = _conduct(directory, profile, host, resume, seed, ("eagletui", "bench", "aa", name, "--bench", bench))
-    reports = noise_report(runner.record, runner.results())
-    if as_json:
-        emit({**experiment_json(runner), "noise": [_noise_json(report) for report in reports]})
-    else:
-        for report in reports:
-            print(report.text)
-    return 0 if reports else 1
-
-
-def _conduct(
+def conduct(
     directory: Path | None,
     profile: ExperimentProfile,
     host: str | None,
@@ -104,32 +82,25 @@ def _conduct(
         record = take_up(earlier, profile, bench, launches)
     else:
         if earlier is not None:
-            say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would go on with it")
+            say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
         record = begin(profile, bench, launches, where, seed)
 
-    async def conduct() -> ExperimentRunner:
+    async def run() -> ExperimentRunner:
         async with session(where) as opened:
             runner = ExperimentRunner(opened, record, profile, launches)
             narrator = _Narrator()
             async with aclosing(runner.states()) as states:
                 async for state in states:
                     narrator.tell(state)
-                    _raise_refused(opened)
+                    raise_if_refused(opened)
             return runner
 
     try:
-        return run_async(conduct())
+        return run_async(run())
     except KeyboardInterrupt:
         raise _Interrupted(
-            "interrupted; the server and the measurement on the host go on", f"go on with: {again}"
+            "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"
         ) from None
-
-
-def _raise_refused(opened: HostSession) -> None:
-    """A link that needs a person ends an unattended command; it can be taken up again."""
-    status = opened.transport.status()
-    if status.error is not None and status.state in (LinkState.WAITING, LinkState.REFUSED):
-        raise status.error
 
 
 def _comparable(runner: ExperimentRunner) -> bool:
@@ -265,20 +236,4 @@ def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
         "started": record.started_at,
         "ended": record.ended_at,
         "error": None if _comparable(runner) else "nothing_comparable",
-    }
-
-
-def _noise_json(report: NoiseReport) -> dict[str, object]:
-    return {
-        "host": report.host,
-        "model": report.model,
-        "bench": report.bench,
-        "load": report.point.label,
-        "launch_cv": report.noise.launch_cv,
-        "run_cv": report.noise.run_cv,
-        "launches": report.noise.launches,
-        "noise_floor": report.floor,
-        "pairs_needed": {f"{effect:g}": pairs for effect, pairs in report.pairs_needed},
-        "launch_s": report.launch_s,
-        "text": report.text,
     }

@@ -1,16 +1,24 @@
-"""What `eagletui results` does: list, import and export what was measured."""
+"""`eagletui results`: list, import, export and recompute what was measured."""
 
 import gzip
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import click
 
 from tui import format as written
+from tui.commands.options import json_option
 from tui.commands.output import emit, say
 from tui.core.bench.capacity import answer_words
+from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.experiment import export
 from tui.core.model.result import Distribution, Result
 from tui.core.results import store
+from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 
@@ -20,8 +28,30 @@ _PROBLEMS = 10  # lines that were left out, of which each is said
 _NUMBERS = 6  # columns from here on are aligned to the right
 
 
-def results_list(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
-    """`eagletui results list`: newest first."""
+def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose among stored results."""
+    for name, text in (("profile", "Of this launch profile."), ("bench", "Of this bench."), ("host", "Of H.")):
+        command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
+    return json_option(command)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+@_chosen
+def command(ctx: click.Context, host: str | None, bench: str | None, profile: str | None, as_json: bool) -> None:
+    """What was measured: list, import, export."""
+    if ctx.invoked_subcommand is None:
+        ctx.exit(_list(host, bench, profile, as_json))
+
+
+@command.command(name="list")
+@_chosen
+def list_results(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
+    """Stored results, newest first."""
+    return _list(host, bench, profile, as_json)
+
+
+def _list(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
     wanted = [
         result
         for result in store.read_all()
@@ -40,9 +70,14 @@ def results_list(host: str | None, bench: str | None, profile: str | None, as_js
     return 0
 
 
-def results_import(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
-    """`eagletui results import`: stores what a posted benchmark holds; nothing with --dry-run."""
-    from tui.core.results.external.reading import decode, read_posted
+@command.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Store nothing.")
+@click.option("--host", metavar="H", help="Where it was measured.")
+@click.option("--profile", metavar="P", help="The launch profile that it measured.")
+@json_option
+def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
+    """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
 
     name = "standard input" if str(file) == "-" else one_line(str(file), 120)
     try:
@@ -76,10 +111,14 @@ def results_import(file: Path, dry_run: bool, host: str | None, profile: str | N
     return 0
 
 
-def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int:
-    """`eagletui results export`: everything that is stored, or what the references name, in their order."""
-    from tui.core.config import write_whole
-    from tui.core.experiment import export
+@command.command(name="export")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "markdown", "jsonl"]), default="markdown", show_default=True
+)
+@click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
+def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
+    """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
 
     stored = store.read_all()
     chosen = stored
@@ -100,8 +139,11 @@ def results_export(refs: tuple[str, ...], form: str, output: Path | None) -> int
     return 0
 
 
-def results_recompute(refs: tuple[str, ...], as_json: bool) -> int:
-    """`eagletui results recompute`: figures and guards anew from the raw rows, by the definitions of today."""
+@command.command(name="recompute")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@json_option
+def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
+    """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""
     stored = store.read_all()
     named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
     chosen = list({result.result_id: result for result in named}.values())

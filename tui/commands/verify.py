@@ -1,33 +1,39 @@
-"""What `eagletui bench verify` does: the load generator against SGLang's own benchmark on one running server."""
+"""`eagletui bench verify`: the load generator against SGLang's own benchmark on one running server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
 from tui import format as written
-from tui.commands.bench import Interrupted, find_target, follow
-from tui.commands.output import emit, run_async, say
-from tui.commands.servers import host_of_run, session
-from tui.core.bench import bench_run
+from tui.commands.measure import measure
+from tui.commands.options import measured_server
+from tui.commands.output import emit, say
 from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
-from tui.core.config import default_host, profile_dirs
+from tui.core.config import profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.profiles.profiles import load_bench
 from tui.core.results.flat import flat
-from tui.core.runs.control import Run
 
 
-def verify_command(
+@click.command()
+@measured_server()
+@click.pass_obj
+def command(
     directory: Path | None,
     name: str,
     run: str | None,
     url: str | None,
     host: str | None,
-    sets: Sequence[str],
+    sets: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """`eagletui bench verify`: 0 where both agree at every load, else 1."""
+    """Hold the load generator against SGLang's own benchmark, alternately on one server.
+
+    The exit code is 0 where both agree at every load, else 1.
+    """
     profile = load_bench(name, profile_dirs(directory), sets)
     if profile.driver == "command":
         raise UsageError(
@@ -35,28 +41,10 @@ def verify_command(
             "name a bench of driver eagletui or sglang",
             slug=Slug.WRONG_DRIVER,
         )
-    if run is not None and url is not None:
-        raise UsageError("--run and --url exclude each other", "give one of the two", slug=Slug.BAD_VALUE)
     # Under a name of their own: not of the length, nor always of the interface, of runs that are compared.
     profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
-    where = host_of_run(run, host) if run is not None else host or default_host()
     results: list[Result] = []
-    begun: list[Run] = []
-
-    async def measure() -> None:
-        async with session(where) as opened:
-            server = await find_target(opened, run, url)
-            begun.append(await bench_run.start(opened, profile, server, verify=True))
-            if not as_json:
-                say(f"{begun[0].run_id} measures {server} on {opened.entry.name} with both, by turns")
-            await follow(opened, begun[0], profile, results, None if as_json else say)
-
-    try:
-        run_async(measure())
-    except KeyboardInterrupt:
-        if not begun:
-            raise
-        raise Interrupted(begun[0], where) from None
+    measure(profile, run, url, host, results, None if as_json else say, verify=True)
     found = [_agreement(point.label, results) for point in profile.points]
     passes = all(agreed.passes for agreed in found)
     if as_json:

@@ -13,7 +13,7 @@ import pytest
 from tests.support import truth_server as truth_server_module
 from tests.support.rows import failed, meta, row
 from tests.support.truth_server import truth_server
-from tui.commands.bench import document, summary
+from tui.commands.measure import document, summary
 from tui.core.bench import bench_run, target
 from tui.core.bench.capacity import answer, answer_words
 from tui.core.bench.metrics import figures

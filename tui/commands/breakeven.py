@@ -1,144 +1,40 @@
-"""What `eagletui compare` and `eagletui breakeven` do."""
+"""`eagletui breakeven`: whether speculation pays."""
 
 import contextlib
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+import click
+
+from tui.commands.options import MAX_FIGURE, Number, concurrency_option, host_option, json_option
 from tui.commands.output import emit, say
 from tui.core.bench import allreduce
 from tui.core.errors import Slug, UsageError
-from tui.core.experiment import planned
 from tui.core.experiment.selection import side_of
 from tui.core.model.profile import LoadPoint
-from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.results import store
-from tui.core.results.codec import to_json
 from tui.core.server import launch_records
 from tui.core.speculation.economics import Economics, curve, of_figures
 from tui.core.speculation.from_results import Payoff, payoff, predictions
 from tui.core.speculation.prediction import Prediction
 from tui.core.speculation.verify_cost import VerifyCost, Weight, verify_cost
-from tui.core.verdicts.judging import screened_words
-from tui.core.verdicts.metric import METRICS, default_for, metric
-from tui.core.verdicts.pairing import Side, launch_seconds, matched
-from tui.core.verdicts.sentences import count, load_words, ref_words, two
+from tui.core.verdicts.pairing import Side, matched
+from tui.core.verdicts.sentences import load_words, ref_words, two
 
-_NAMES = string.ascii_uppercase
 _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
 
-def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
-    if concurrency is not None and rate is not None:
-        raise UsageError("--concurrency and --rate exclude each other", "give one of them", slug=Slug.BAD_VALUE)
-    return None if concurrency is None and rate is None else LoadPoint(concurrency, rate)
-
-
-def compare_command(
-    refs: tuple[str, ...],
-    metric_name: str | None,
-    concurrency: int | None,
-    rate: float | None,
-    margin: float | None,
-    host: str | None,
-    as_json: bool,
-) -> int:
-    """`eagletui compare`: 0 for any verdict, 1 where nothing that was asked can be compared."""
-
-    if not 2 <= len(refs) <= len(_NAMES):
-        raise UsageError(
-            f"{count(len(refs), 'name')} given, and it takes 2 to {len(_NAMES)}",
-            "name a reference, then what is held against it",
-            slug=Slug.BAD_VALUE,
-        )
-    if len(set(refs)) < len(refs):
-        raise UsageError("a name is given twice", "name different runs, results or profiles", slug=Slug.SAME_LAUNCHES)
-    chosen, load = metric(metric_name) if metric_name is not None else None, _point(concurrency, rate)
-    results, launched = store.read_all(), launch_records.read_all()
-    base, *others = (side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False))
-    at_load: dict[LoadPoint | None, list[tuple[Side, Side]]] = {}
-    for other in others:
-        both = [(base, other)]
-        if base.results and other.results:
-            both = matched(base, other, load, host)
-        for one, against in both:
-            point = next((result.point for result in one.results or against.results), None)
-            at_load.setdefault(point, []).append((one, against))
-    launch_s = launch_seconds((base, *others), launched)
-    verdicts = [
-        verdict
-        for point, asked in at_load.items()
-        for verdict in planned.verdicts(
-            asked, chosen or metric(default_for(point)), results, launch_s=launch_s, margin=margin
-        )
-    ]
-    best = next((v for v in verdicts if v.verdict is not VerdictKind.INVALID), verdicts[0])
-    if as_json:
-        document = verdict_json(best)
-        if len(verdicts) > 1:
-            document["comparisons" if len(others) > 1 else "points"] = [verdict_json(v) for v in verdicts]
-        emit(document)
-    else:
-        _print(verdicts, dict(zip(refs, _NAMES, strict=False)))
-        if len(at_load) > 1:
-            say("each load is a question of its own: with several, one may miss by chance")
-            if said := screened_words(verdicts):
-                say(f"of all loads together, {said}")
-    return 1 if best.verdict is VerdictKind.INVALID else 0
-
-
-def verdict_json(verdict: Verdict) -> dict[str, object]:
-    """A verdict as scripts see it."""
-    return {
-        "metric": verdict.metric,
-        "a": _figure_json(verdict.a, verdict.metric),
-        "b": _figure_json(verdict.b, verdict.metric),
-        "ratio": verdict.ratio,
-        "ci": list(verdict.ci) if verdict.ci else None,
-        "confidence": verdict.confidence,
-        "n_pairs": verdict.n_pairs,
-        "level": verdict.level,
-        "verdict": verdict.verdict.value,
-        "text": verdict.text,
-        "point": verdict.point.label if verdict.point else None,
-        "reasons": list(verdict.reasons),
-        "facts": list(verdict.facts),
-        "mde": verdict.mde,
-        "by_chance": verdict.by_chance,
-        "noise_floor": verdict.noise_floor,
-        "same_text": to_json(verdict.same_text),
-        "results": list(verdict.result_ids),
-        "error": "invalid" if verdict.verdict is VerdictKind.INVALID else None,
-    }
-
-
-def _figure_json(figure: ArmFigure, name: str) -> dict[str, object]:
-    rate = METRICS[name].unit == "tok/s"
-    return {
-        "ref": figure.ref,
-        "tok_s": figure.tok_s if rate else None,
-        "value": figure.tok_s,
-        "launches": figure.launches,
-        "runs": figure.runs,
-    }
-
-
-def _print(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> None:
-    for number, verdict in enumerate(verdicts):
-        if number:
-            print()
-        print(f"{verdict.text}   [{verdict.level}]")
-        for fact in verdict.facts:
-            print(f"   {fact}")
-        for figure in (verdict.a, verdict.b):
-            launches = count(figure.launches, "launch", "launches")
-            print(f"   {names[figure.ref]}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
-        for reason in verdict.reasons:
-            if reason != verdict.text:
-                print(f"   · {reason}")
-
-
-def breakeven_command(
+@click.command()
+@click.argument("refs", nargs=-1, metavar="[RESULT_BASE [RESULT_SPEC]]")
+@click.option("--base-tok-s", type=Number(MAX_FIGURE), metavar="X", help="The baseline's rate of one user.")
+@click.option("--verify-ms", type=Number(MAX_FIGURE), metavar="Y", help="One verify step.")
+@click.option("--draft-ms", type=Number(MAX_FIGURE, zero=True), metavar="Z", help="The drafts of one cycle.")
+@click.option("--accept-len", type=Number(MAX_FIGURE), metavar="T", help="Tokens a cycle, bonus token counted.")
+@click.option("--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce.")
+@concurrency_option
+@host_option
+@json_option
+def command(
     refs: tuple[str, ...],
     base_tok_s: float | None,
     verify_ms: float | None,
@@ -149,8 +45,7 @@ def breakeven_command(
     host: str | None,
     as_json: bool,
 ) -> int:
-    """`eagletui breakeven`: from two results, from figures, or, before anything speculates, from a baseline's sweep."""
-
+    """Whether speculation pays: from two results, from figures, or as an estimate from a baseline's sweep alone."""
     if len(refs) > 2:
         raise UsageError(
             f"{len(refs)} results are too many", "name a baseline, then a result with speculation", slug=Slug.BAD_VALUE
@@ -209,7 +104,7 @@ def _breakeven_of_results(
                 slug=Slug.NOT_COMPARABLE,
             )
         return _print_predictions(wanted, as_json)
-    both = matched(sides[0], sides[1], _point(concurrency, None), host)
+    both = matched(sides[0], sides[1], LoadPoint(concurrency, None) if concurrency is not None else None, host)
     made = _made_of_sweep(_one_bench(sides[0], both[0][0].results[0].server.host), both[0][1])
     found = []
     for base, spec in both:
@@ -243,23 +138,28 @@ def _one_bench(side: Side, host: str | None) -> Side:
     return replace(side, results=tuple(kept))
 
 
+_ECONOMICS = [
+    "t_base_ms",
+    "t_cycle_ms",
+    "tau",
+    "breakeven_tau",
+    "speedup",
+    "margin",
+    "t_verify_ms",
+    "t_draft_ms",
+    "base_tok_s",
+    "ceiling",
+    "best_speedup",
+    "alpha",
+    "alpha_needed",
+    "measured_speedup",
+]
+
+
 def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> dict[str, object]:
     """The economics as scripts see them; missing is null."""
     document: dict[str, object] = {
-        "t_base_ms": found.t_base_ms,
-        "t_cycle_ms": found.t_cycle_ms,
-        "tau": found.tau,
-        "breakeven_tau": found.breakeven_tau,
-        "speedup": found.speedup,
-        "margin": found.margin,
-        "t_verify_ms": found.t_verify_ms,
-        "t_draft_ms": found.t_draft_ms,
-        "base_tok_s": found.base_tok_s,
-        "ceiling": found.ceiling,
-        "best_speedup": found.best_speedup,
-        "alpha": found.alpha,
-        "alpha_needed": found.alpha_needed,
-        "measured_speedup": found.measured_speedup,
+        **{name: getattr(found, name) for name in _ECONOMICS},
         "breakeven_ci": list(found.interval) if found.interval else None,
         "ci_over": found.basis,
         "curve": [list(point) for point in curve(found, _reach(found))],
@@ -276,10 +176,7 @@ def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payof
         if (simulated := of_results.simulated) is not None:
             document["simulated"] = {
                 "points": [list(point) for point in simulated.points],
-                "slope": simulated.slope,
-                "intercept": simulated.intercept,
-                "breakeven_tau": simulated.breakeven_tau,
-                "rho": simulated.rho,
+                **{name: getattr(simulated, name) for name in ("slope", "intercept", "breakeven_tau", "rho")},
             }
     return document
 

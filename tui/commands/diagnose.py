@@ -1,0 +1,102 @@
+"""`eagletui diagnose`: how far a server came, why it died, what to change."""
+
+import os
+import sys
+from contextlib import aclosing
+from typing import BinaryIO
+
+import click
+
+from tui.commands.named_logs import NamedLog, named_log, opened_log
+from tui.commands.options import host_option, json_option
+from tui.commands.output import emit, run_async, say
+from tui.core.errors import Slug, UsageError
+from tui.core.runs.control import Run
+from tui.core.server import launch_records
+from tui.core.server.forecast import prefer_worked
+from tui.core.server.watch import exit_evidence, outcome_of_files
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
+from tui.core.sglang.patterns import patterns
+from tui.core.sglang.tracker import LogTracker, Outcome, StartupState
+from tui.core.text import one_line
+
+
+@click.command()
+@click.argument("what", metavar="[HOST:]FILE|RUN|-")
+@click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows: again at each change.")
+@host_option
+@json_option
+def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
+    """Read any SGLang log: how far it came, why it died, what to change."""
+    for problem in patterns().problems:
+        say(f"pattern left out: {one_line(problem)}")
+    reports = _Reports(as_json)
+    if what == "-":
+        return _read(sys.stdin.buffer, reports, follow)
+    named = named_log(what, host)
+    if named.path is not None and named.host == "local" and not follow:
+        try:
+            with open(named.path, "rb") as file:
+                return _read(file, reports, follow)
+        except OSError as error:
+            raise UsageError(f"{what}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
+    return run_async(_read_there(named, reports, follow))
+
+
+class _Reports:
+    """What a log says, printed at each change."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.tracker = LogTracker(records=False)
+        self._as_json = as_json
+        self._shown: list[object] = []
+
+    def show(self, run: Run | None = None, exit: ExitEvidence | None = None, outcome: Outcome | None = None) -> None:
+        known = launch_records.read(run.run_id) if run is not None else None
+
+        def prefer(found: Diagnosis, state: StartupState) -> Diagnosis:
+            assert known is not None
+            past = [record for record in launch_records.read_all() if record.run_id != known.run_id]
+            return prefer_worked(found, state, known.host, known.args, past)
+
+        found = report_of(self.tracker, exit=exit, prefer=prefer if known is not None else None)
+        if outcome is not None:  # a log may end without a word
+            found["outcome"] = outcome
+        key = [found[name] for name in ("phase", "outcome", "cause", "evidence")]
+        if key == self._shown:
+            return
+        if self._as_json:
+            emit(found)
+        else:
+            print(("\n" if self._shown else "") + report_text(found), flush=True)
+        self._shown = key
+
+
+def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
+    # A pipe gives what it has, so that a report comes as soon as it can.
+    while block := os.read(file.fileno(), 1 << 17):
+        reports.tracker.feed(block)
+        if follow:
+            reports.show()
+    reports.tracker.flush()
+    reports.show()
+    return 0
+
+
+async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
+    """Reads by a session; with `follow` a report at each change, until the run is over."""
+    async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
+        run = log.run
+        async for chunk in chunks:
+            if chunk.event in ("replaced", "truncated"):
+                reports.tracker.reset()
+            reports.tracker.feed(chunk.data)
+            if follow and chunk.data and chunk.offset + len(chunk.data) >= (chunk.size or 0):
+                reports.show(run)
+        reports.tracker.flush()
+        if run is None:
+            reports.show()
+        else:
+            run = await log.session.find_run(run.run_id) if follow else run
+            reports.show(run, await exit_evidence(log.session.transport, run), outcome_of_files(run))
+    return 0

@@ -1,0 +1,38 @@
+"""Groups of commands whose modules are imported when they are called: `--help` needs their names and one line each."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Commands by name: the line that `--help` shows, and a module of `tui.commands` whose `command` it is.
+
+    Any other first word is the first argument of the command `otherwise`; `called` names that argument in its usage.
+    """
+
+    def __init__(self, *args: object, lazy: Mapping[str, str], otherwise: str, called: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._lazy, self._otherwise, self._called = lazy, otherwise, called
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy and cmd_name != self._otherwise:
+            return None
+        command: click.Command = import_module(f"tui.commands.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self._lazy and not name.startswith("-"):
+            return self._called, self.get_command(ctx, self._otherwise), args
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lazy.items()))

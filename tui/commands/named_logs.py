@@ -1,0 +1,127 @@
+"""Logs that a command names: a run's, or any file here or on a host; read once, or followed until the run is over."""
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from tui.commands.sessions import host_of_run, session
+from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.logs.follow import Chunk
+from tui.core.logs.follow import follow as follow_file
+from tui.core.runs import control as runs
+from tui.core.runs.control import Run
+from tui.core.server.session import HostSession
+from tui.core.server.watch import is_over
+from tui.core.text import one_line
+
+# user@name, user@[address], [address]; a port; the path
+_SSH_FILE = re.compile(r"((?:[^/:]*@)?(?:\[[^\]/]*\]|(?<=@)[^/:]+)(?::\d+(?=:))?):(.*)", re.DOTALL)
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class NamedLog:
+    """What was named: a file on a host, or a run."""
+
+    host: str
+    path: str | None
+    run: str | None
+
+
+def named_log(what: str, host: str | None) -> NamedLog:
+    """The log that `what` names: RUN, FILE or HOST:FILE; `local` has the files of this machine. Raises UsageError."""
+    if not ("/" in what or ":" in what or os.path.isfile(what)):
+        return NamedLog(host_of_run(what, host), None, what)
+    where, path = _split_host(what)
+    return NamedLog(where or "local", path if where else os.path.abspath(path), None)
+
+
+def _split_host(what: str) -> tuple[str | None, str]:
+    """`HOST:FILE` or a file here; an existing path here is never taken for a host."""
+    if os.path.exists(what):
+        return None, what
+    if (matched := _SSH_FILE.fullmatch(what)) is not None:
+        host, path = matched.groups()
+    else:
+        host, colon, path = what.partition(":")
+        if not colon or not host or "/" in host:
+            return None, what
+    if not path:
+        raise UsageError(f"{one_line(what, 80)} names no file", "write HOST:FILE", slug=Slug.UNKNOWN_FILE)
+    return host, path
+
+
+@dataclass(frozen=True)
+class OpenedLog:
+    """A named log with the session it is read through."""
+
+    session: HostSession
+    path: str
+    run: Run | None
+
+    async def chunks(self, *, follow: bool) -> AsyncGenerator[Chunk]:
+        """The bytes and events of the file, to its end; with `follow` until the run is over.
+
+        Raises UsageError where there is no such file.
+        """
+        over = asyncio.Event()
+        watching = None
+        if not follow or (self.run is not None and is_over(self.run)):
+            over.set()
+        elif self.run is not None:
+            watching = asyncio.create_task(_watch_end(self.session, self.run, over))
+        try:
+            async with aclosing(follow_file(self.session.transport, self.path, ended=over.is_set)) as chunks:
+                async for chunk in chunks:
+                    if chunk.event == "gone" and (not follow or chunk.identity is None):
+                        where = self.session.entry.name  # else it is being rotated, and comes again
+                        raise UsageError(
+                            f"{self.path} is not there on {where}", "check the path", slug=Slug.UNKNOWN_FILE
+                        )
+                    yield chunk
+        finally:
+            if watching is not None:
+                watching.cancel()
+
+
+async def _watch_end(opened: HostSession, run: Run, over: asyncio.Event) -> None:
+    while not over.is_set():
+        with contextlib.suppress(EagletuiError):
+            seen = await runs.refresh(opened.transport, run)
+            if seen is None or is_over(seen):
+                over.set()
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+@asynccontextmanager
+async def opened_log(named: NamedLog) -> AsyncIterator[OpenedLog]:
+    """The log, its session open. Raises UsageError where there is no such run, or its output goes nowhere."""
+    async with session(named.host) as opened:
+        if named.path is not None:
+            yield OpenedLog(opened, named.path, None)
+            return
+        run = await _run(opened, named.run or "")
+        if run.log_path is None:
+            raise EagletuiError(
+                f"the output of {run.run_id} goes nowhere that can be read",
+                "start it with eagletui, or with its output in a file",
+                slug=Slug.NO_LOG,
+            )
+        yield OpenedLog(opened, run.log_path, run)
+
+
+async def _run(opened: HostSession, what: str) -> Run:
+    try:
+        return await opened.find_run(what)
+    except UsageError as error:
+        if error.slug != Slug.UNKNOWN_RUN:
+            raise
+        raise UsageError(
+            f"{one_line(what, 80) or repr('')} is neither a file here nor a run on {opened.entry.name}",
+            f"see eagletui ps {opened.entry.name}, or write HOST:FILE",
+            slug=Slug.UNKNOWN_RUN,
+        ) from None

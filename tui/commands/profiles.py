@@ -1,0 +1,114 @@
+"""`eagletui profiles`: launch, bench and experiment profiles."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from tui.commands.options import host_option, json_option, set_option
+from tui.commands.output import emit, say
+from tui.core.config import config_dir, default_host, load_settings, profile_dirs
+from tui.core.errors import Slug, UsageError
+from tui.core.host import facts_cache
+from tui.core.profiles.importing.shell_command import import_command
+from tui.core.profiles.profiles import build_command, discover, load_launch, render_command, save_profile
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+@json_option
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Launch, bench and experiment profiles: list, show, import."""
+    if ctx.invoked_subcommand is None:
+        ctx.exit(_list(ctx.obj, as_json))
+
+
+@command.command(name="list")
+@json_option
+@click.pass_obj
+def list_profiles(directory: Path | None, as_json: bool) -> int:
+    """What is found, and what is broken."""
+    return _list(directory, as_json)
+
+
+def _list(directory: Path | None, as_json: bool) -> int:
+    entries = discover(profile_dirs(directory))
+    if as_json:
+        emit(
+            [
+                {
+                    "name": entry.name,
+                    "kind": entry.kind,
+                    "path": str(entry.path),
+                    "description": entry.description,
+                    "errors": [{"key": e.key, "message": e.message, "suggestion": e.suggestion} for e in entry.errors],
+                }
+                for entry in entries
+            ]
+        )
+        return 0
+    width = max((len(entry.name) for entry in entries), default=0)
+    for kind in ("launch", "bench", "experiment"):
+        for entry in entries:
+            if entry.kind == kind and not entry.errors:
+                print(f"{kind:<11} {entry.name:<{width}}  {entry.description or ''}".rstrip())
+    for entry in entries:
+        for error in entry.errors:
+            print(f"broken      {error}")
+    return 0
+
+
+@command.command(name="show")
+@click.argument("name")
+@set_option
+@host_option
+@json_option
+@click.pass_obj
+def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool) -> int:
+    """The command that would run."""
+
+    profile = load_launch(name, profile_dirs(directory), sets)
+    where = host or profile.host or default_host()
+    entry = load_settings().host(where)
+    facts = facts_cache.remembered(entry)
+    command = build_command(profile, entry, facts.sglang if facts else None, None)
+    if as_json:
+        emit({"env": dict(command.env), "argv": list(command.argv), "host": where, "notes": list(command.notes)})
+        return 0
+    print(render_command(command))
+    for note in command.notes:
+        say(f"note: {note}")
+    return 0
+
+
+@command.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--save", "save_as", metavar="NAME", help="Write it as a profile of yours.")
+@json_option
+def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
+    """A posted launch command or script becomes a profile; nothing is executed."""
+
+    try:
+        posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
+    found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"))
+    saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
+    if as_json:
+        emit(
+            {
+                "env": dict(found.env),
+                "argv": list(found.argv),
+                "profile": found.profile,
+                "warnings": list(found.warnings),
+                "saved": str(saved) if saved else None,
+            }
+        )
+        return 0
+    print(found.profile.rstrip())
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if saved:
+        say(f"saved as {saved}")
+    return 0

@@ -1,0 +1,62 @@
+"""`eagletui ps`: runs on a host, and servers that others started."""
+
+import click
+
+from tui.commands.options import json_option
+from tui.commands.output import emit, run_async, say
+from tui.commands.sessions import run_json, session, settled_state
+from tui.core.config import default_host
+from tui.core.runs.control import Run
+from tui.core.server import launch_records
+from tui.core.server.session import HostSession
+from tui.core.server.watch import outcome_of_files
+
+
+@click.command()
+@click.argument("host", required=False)
+@json_option
+def command(host: str | None, as_json: bool) -> int:
+    """Runs on a host, and servers that others started."""
+    name = host or default_host()
+
+    async def look() -> list[dict[str, object]]:
+        async with session(name) as opened:
+            return [await _row(opened, run) for run in await opened.runs()]
+
+    rows = run_async(look())
+    if as_json:
+        emit(rows)
+    elif not rows:
+        say(f"no runs on {name}; eagletui launch NAME starts one")
+    else:
+        print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
+    for row in () if as_json else rows:
+        run = f"{row['profile'] or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        print(
+            f"{run[:34]:<34} {row['outcome']!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
+            f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
+        )
+    return 0
+
+
+async def _row(opened: HostSession, run: Run) -> dict[str, object]:
+    outcome, phase, cause = await _outcome(opened, run)
+    return {
+        **run_json(run, outcome, phase),
+        "kind": run.kind,
+        "cause": cause,
+        "state": run.state,
+        "owner": run.owner,
+        "orphans": list(run.orphans),
+    }
+
+
+async def _outcome(opened: HostSession, run: Run) -> tuple[str, str | None, str | None]:
+    """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
+    outcome = outcome_of_files(run)
+    if outcome is not None:
+        known = launch_records.read(run.run_id)
+        return outcome, known.phase if known else None, known.cause if known else None
+    latest = await settled_state(opened, run)
+    phase = latest.phase if run.kind == "server" else None
+    return latest.outcome, phase, latest.diagnosis.cause if latest.diagnosis else None

@@ -1,0 +1,74 @@
+"""`eagletui stop`: ends a run with everything it started."""
+
+import click
+
+from tui.commands.options import SECONDS, host_option, json_option
+from tui.commands.output import emit, run_async, say
+from tui.commands.sessions import host_of_run, run_json, session
+from tui.commands.terminal import interactive, read_line
+from tui.core.errors import EagletuiError, Slug
+from tui.core.runs.control import Run
+from tui.core.server import launch_records
+from tui.core.server.watch import is_over, outcome_of_files
+from tui.core.sglang.tracker import Outcome
+
+
+@click.command()
+@click.argument("run")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--grace", type=SECONDS, metavar="S", default=20.0, show_default=True, help="Seconds to drain first.")
+@host_option
+@json_option
+def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
+    """Stop a run with everything it started; reports when the GPU memory is free again."""
+    asked: list[str] = []  # runs that the host has been told to stop
+
+    async def stop() -> int:
+        async with session(host_of_run(run, host)) as opened:
+            found = await opened.find_run(run)
+            if is_over(found) and not found.orphans:
+                if as_json:
+                    emit(_json(found, None))
+                else:
+                    say(f"{found.run_id} has ended already")
+                return 0
+            if not yes and not as_json and interactive() and not await _agreed(found):
+                say("not stopped")
+                return 1
+            last = None
+            async for last in opened.stop(found, grace_s=grace):
+                asked.append(found.run_id)
+                if not as_json:
+                    say(last.text)
+            stuck = last is not None and last.step == "stuck"
+            if as_json:
+                document = _json(await opened.find_run(found.run_id), last.memory_held_mib if last else None)
+                if stuck and last:
+                    document |= {"error": "stuck", "message": last.text, "hint": "look at the host's dmesg"}
+                emit(document)
+            return 1 if stuck else 0
+
+    try:
+        return run_async(stop())
+    except KeyboardInterrupt:
+        if not asked:
+            raise
+        hint = f"the host keeps stopping {asked[0]} by itself"
+        raise EagletuiError("interrupted", hint, slug=Slug.INTERRUPTED) from None
+
+
+async def _agreed(run: Run) -> bool:
+    gpus = f", GPUs {', '.join(map(str, run.gpus))}" if run.gpus else ""
+    say(f"stop {run.run_id} on {run.host}, PID {run.pid}{gpus}?")
+    return (await read_line("[yes/No] ") or "").strip().lower() in ("y", "yes")
+
+
+def _json(run: Run, held_mib: float | None) -> dict[str, object]:
+    known = launch_records.read(run.run_id)
+    return {
+        **run_json(run, outcome_of_files(run) or Outcome.STOPPED, known.phase if known else None),
+        "diagnosis": None,
+        "orphans": list(run.orphans),
+        "mem_held_mib": held_mib,
+        "error": None,
+    }
