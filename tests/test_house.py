@@ -1,0 +1,51 @@
+"""How the house is built: nothing outgrows its room without a reason, and the places that the docs name exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 600, 400, 60
+PRODUCT_LINES = 46_000
+
+# What is longer, and why. An entry that is no longer needed fails too.
+LONGER: dict[str, str] = {}
+
+
+def _parts(path: Path) -> Iterator[tuple[str, int, int]]:
+    """A module with its classes and functions: name, lines, and the most that it may have."""
+    text = path.read_text(encoding="utf-8")
+    name = str(path.relative_to(ROOT))
+    yield name, text.count("\n"), MODULE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            limit = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
+            yield f"{name}::{node.name}", node.end_lineno - node.lineno + 1, limit
+
+
+def test_nothing_outgrows_its_room_without_a_reason() -> None:
+    found = {name: (lines, most) for path in sorted(ROOT.glob("tui/**/*.py")) for name, lines, most in _parts(path)}
+    longer = {name: lines for name, (lines, most) in found.items() if lines > most}
+    for name, lines in longer.items():
+        print(f"{lines:5} {name}: {LONGER.get(name, 'NO REASON GIVEN')}")
+    assert set(longer) == set(LONGER)
+
+
+def test_the_product_stays_small() -> None:
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in ROOT.glob("tui/**/*.py"))
+    print(f"tui/ has {lines:,} lines of Python")
+    assert lines < PRODUCT_LINES
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+)
+def test_the_places_that_the_docs_name_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    places = re.findall(r"(?:^|[`( ])((?:tui|tests|benchmarks|profiles|docs)/[\w./{},*-]*\w[/\w]*)", text, re.MULTILINE)
+    missing = [place for place in places if "{" not in place and not list(ROOT.glob(place.rstrip("/")))]
+    assert missing == []
