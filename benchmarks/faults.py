@@ -65,8 +65,9 @@ def wait_for_line(log: Path, line: str) -> None:
         time.sleep(0.02)
 
 
-def cut_uploads() -> None:
-    for shell, step in ((["/bin/sh"], 1), (["bash"], 16), (["busybox", "sh"], 16)):
+def cut_uploads(step: int) -> None:
+    """`step` bytes between cuts for sh, 16 times as many for the others."""
+    for shell, coarser in ((["/bin/sh"], 1), (["bash"], 16), (["busybox", "sh"], 16)):
         if not shutil.which(shell[0]):
             print(f"{' '.join(shell)}: not here")
             continue
@@ -75,7 +76,7 @@ def cut_uploads() -> None:
             script = launch_bytes(log)
             state = Path(home) / "state"
             env = {"PATH": "/usr/bin:/bin", "EAGLETUI_STATE": str(state), "HOME": home}
-            cuts = range(0, len(script) - 2, step)  # the last two bytes are the closing brace and a newline
+            cuts = range(0, len(script) - 2, step * coarser)  # the last two bytes are the closing brace and a newline
             effects = 0
             for cut in cuts:
                 subprocess.run([*shell, "-s"], input=script[:cut], env=env, capture_output=True)
@@ -165,9 +166,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--launches", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--smoke", action="store_true", help="few launches and cuts")
     options = parser.parse_args()
+    if options.smoke:
+        options.launches = 2
     asyncio.run(launches_under_resets(options.launches, options.seed))
-    cut_uploads()
+    cut_uploads(step=997 if options.smoke else 1)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,12 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=20.0, help="seconds")
     parser.add_argument("--peers", type=Path, default=Path(tempfile.gettempdir()) / "eagletui-peers")
     parser.add_argument("--sglang", metavar="HOST:PORT", help="a server for sgtop to watch")
+    parser.add_argument("--smoke", action="store_true", help="one round of seconds, ours alone")
     options = parser.parse_args()
+    if options.smoke:
+        options.rounds, options.window = 1, 2.0
 
-    programs = prepare(options.peers, sglang=options.sglang)
+    programs = [] if options.smoke else prepare(options.peers, sglang=options.sglang)
     with tempfile.TemporaryDirectory() as home:
         environment = {"HOME": home, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
         ours = Program("eagletui", [eagletui(), "demo"], EIGHT_GPUS, environment, note="simulated host over SSH, 1 Hz")
@@ -57,7 +60,7 @@ def main() -> None:
             {**environment, "LD_LIBRARY_PATH": str(options.peers / "nvml")},
             note="the NVML stand-in of nvitop, the sampler counted, 1 Hz",
         )
-        programs = [local, *programs]
+        programs = [local, *programs] if programs else []  # its library stand-in is made for the peers
         results: dict[str, list[tuple[float, float]]] = {}
         for _ in range(options.rounds):
             for program in [ours, *programs]:

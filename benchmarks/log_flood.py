@@ -135,7 +135,10 @@ def main() -> None:
     parser.add_argument(
         "--host", default="local", help="a host that shares this machine's files, as a loopback sshd does"
     )
+    parser.add_argument("--smoke", action="store_true", help="two seconds")
     options = parser.parse_args()
+    if options.smoke:
+        options.seconds, options.burst = 2.0, 5_000
     with tempfile.TemporaryDirectory() as home:
         path = Path(home, "flood.log")
         path.write_text("".join(decode_line(number) for number in range(20_000)))

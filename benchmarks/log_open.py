@@ -59,18 +59,19 @@ def toolong(directory: Path) -> Viewer:
     return Viewer("Toolong", [str(home / "bin/tl")], version=TOOLONG.partition("==")[2])
 
 
-def viewers(directory: Path) -> list[Viewer]:
-    """Ours on this machine and over SSH, and the others."""
+def viewers(directory: Path | None) -> list[Viewer]:
+    """Ours on this machine and over SSH, and with a directory the others."""
+    ours = [
+        Viewer("eagletui, this machine", [eagletui(), "logs"], "local:"),
+        Viewer("eagletui over SSH", [eagletui(), "logs"], "bench:"),
+    ]
+    if directory is None:
+        return ours
     lnav = shutil.which("lnav")
     if lnav is None:
         raise SystemExit("no lnav: apt-get install lnav")
     said = subprocess.run([lnav, "-V"], capture_output=True, text=True, check=True).stdout.split()
-    return [
-        Viewer("eagletui, this machine", [eagletui(), "logs"], "local:"),
-        Viewer("eagletui over SSH", [eagletui(), "logs"], "bench:"),
-        toolong(directory),
-        Viewer("lnav", [lnav], version=said[1]),
-    ]
+    return [*ours, toolong(directory), Viewer("lnav", [lnav], version=said[1])]
 
 
 def anonymous_mib(root: int) -> float:
@@ -116,8 +117,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--peers", type=Path, default=Path(tempfile.gettempdir()) / "eagletui-peers")
+    parser.add_argument("--smoke", action="store_true", help="one round of a small log, ours alone")
     options = parser.parse_args()
-    chosen = viewers(options.peers)
+    if options.smoke:
+        options.rounds, options.gib = 1, 0.01
+    chosen = viewers(None if options.smoke else options.peers)
     big, small = big_log(int(options.gib * GIB)), big_log(1_000)
     found: dict[tuple[str, Path], list[Opened]] = {}
     with Loopback() as loopback:

@@ -98,7 +98,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gib", type=float, default=1.0)
+    parser.add_argument("--smoke", action="store_true", help="one round of a small log")
     options = parser.parse_args()
+    if options.smoke:
+        options.rounds, options.gib = 1, 0.01
     path = big_log(int(options.gib * GIB))
     with Loopback() as loopback:
         loopback.use()

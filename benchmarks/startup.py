@@ -41,8 +41,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--peers", type=Path, default=Path(tempfile.gettempdir()) / "eagletui-peers")
+    parser.add_argument("--smoke", action="store_true", help="one round, ours alone")
     options = parser.parse_args()
-    peers = prepare(options.peers)
+    if options.smoke:
+        options.rounds = 1
+    peers = [] if options.smoke else prepare(options.peers)
     helps: dict[str, list[float]] = {}
     frames: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as home:

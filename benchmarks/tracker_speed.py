@@ -173,7 +173,10 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=0.125)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--file", type=Path, help="a log of your own instead")
+    parser.add_argument("--smoke", action="store_true", help="one round of a small log")
     options = parser.parse_args()
+    if options.smoke:
+        options.rounds, options.gib = 1, 0.002
     with tempfile.TemporaryDirectory() as directory:
         path = options.file or Path(directory, "log")
         if options.file is None:
