@@ -32,6 +32,7 @@ REAL_PARTS = {
 }
 REAL_PLACES = (
     "tests/e2e/",
+    "tests/test_benchmarks.py",
     "tests/demo/",
     "tests/core/runs/",
     "tests/core/host/test_gpu_sampler.py",
