@@ -169,12 +169,7 @@ async def test_going_on_after_a_restart_of_the_app(host, tmp_path):
     watch = Watch(host, log, ended=lambda: True)
     await asyncio.wait_for(watch.task, 60)
     last = watch.chunks[-2]
-    where = {
-        "offset": last.offset + len(last.data),
-        "generation": last.generation,
-        "identity": last.identity,
-        "ended": lambda: True,
-    }
+    where = {"after": last, "ended": lambda: True}
     with log.open("ab") as file:
         file.write(b"abc")
     watch = Watch(host, log, **where)

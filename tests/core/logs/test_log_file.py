@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
 from tui.core.link.local import LocalTransport
-from tui.core.logs import log_file
+from tui.core.logs import log_file, parts, stretches
 from tui.core.logs import records as logs
 from tui.core.logs.blocks import Block
-from tui.core.logs.log_file import FileUpdate, LogFile
+from tui.core.logs.log_file import LogFile
+from tui.core.logs.reader import LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import Lens
 from tui.core.logs.search import Needle
@@ -34,7 +35,7 @@ class Follower:
 
     def __init__(self, file: LogFile) -> None:
         self.file = file
-        self.updates: list[FileUpdate] = []
+        self.updates: list[LogStep] = []
         self.over = False
         self._changed = asyncio.Event()
         self.task = asyncio.create_task(self._run())
@@ -359,13 +360,14 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
                 assert not offsets or offsets[-1] == expected[-1].offset
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_file, "read_block", memory.block)
-        patch.setattr(log_file, "line_begin", memory.line_begin)
-        patch.setattr(log_file, "line_end", memory.line_end)
+        patch.setattr(stretches, "read_block", memory.block)
+        for module in (log_file, stretches):
+            patch.setattr(module, "line_begin", memory.line_begin)
+        patch.setattr(stretches, "line_end", memory.line_end)
         patch.setattr(log_file, "BLOCK_BYTES", block_bytes)
         patch.setattr(log_file, "_WHOLE_BYTES", 2 * block_bytes)
-        patch.setattr(log_file, "_BLOCK_RECORDS", 7)
-        patch.setattr(log_file, "LINE_LIMIT", 150)
+        patch.setattr(parts, "_BLOCK_RECORDS", 7)
+        patch.setattr(stretches, "LINE_LIMIT", 150)
         patch.setattr(logs, "LINE_LIMIT", 150)
         asyncio.run(run())
 
@@ -389,7 +391,7 @@ async def test_bytes_as_they_are_written(local, tmp_path):
         for piece in (b"one\n", b"tw", b"o\n\0\xff", "é".encode()[:1], "é".encode()[1:], b"\r\n", b"no end"):
             write(log, piece)
             expected += piece
-            await follower.until(lambda: file._next >= len(expected))  # noqa: B023
+            await follower.until(lambda: file._last is not None and file._last.end >= len(expected))  # noqa: B023
         assert file.problem is None
         await follower.end()
         assert [told(r) for r in file.window.records] == [told(r) for r in _flushed(expected)]

@@ -4,7 +4,6 @@ It measures the host and no server: a bench profile of driver command whose comm
 kept in a file of its own under the data directory, because it is no result of a configuration.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 from tui.core.config import data_dir, write_whole
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
-from tui.core.link.retry import patiently
+from tui.core.link.retry import patiently, until
 from tui.core.link.scripts import shell_path
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import AllReduce, Result
@@ -103,10 +102,11 @@ async def start(session: HostSession, profile: BenchProfile) -> Run:
 
 async def wait(session: HostSession, run: Run) -> Report:
     """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
-    while not is_over(run):
-        await asyncio.sleep(_POLL_S)
-        seen = await patiently(session.transport, partial(runs.refresh, session.transport, run))
-        run = seen or run
+
+    async def look() -> Run:
+        return await patiently(session.transport, partial(runs.refresh, session.transport, run)) or run
+
+    run = await until(is_over, look, every_s=_POLL_S)
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
     said = await patiently(session.transport, partial(session.transport.run, script))
     document = _last_document(said.stdout)

@@ -22,10 +22,10 @@ from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, assemble, point_of, result_id, unpack
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
-from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.link.retry import patiently
-from tui.core.link.transport import LinkState, Transport
+from tui.core.link.retry import follow_through, patiently, until
+from tui.core.link.transport import Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
@@ -352,8 +352,7 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
                     for result in await _results(session, run, asked, event, progress.sha):
                         yield result
                 progress.ended.clear()
-                caught_up = chunk.offset + len(chunk.data) >= (chunk.size or 0)
-                if progress.live is not shown and progress.live is not None and caught_up:
+                if progress.live is not shown and progress.live is not None and chunk.caught_up:
                     shown = progress.live
                     yield shown
         await watching
@@ -410,47 +409,28 @@ class _Seen:
         return is_over(self.run)
 
     async def watch(self) -> None:
-        while not self.over():
-            try:
-                found = await runs.refresh(self._session.transport, self.run)
-            except (LinkLost, TimedOut, HostError):
-                if self._session.transport.status().state is LinkState.CLOSED:
-                    raise
-            else:
-                if found is None:
-                    found = replace(self.run, state=RunState.LOST, why="its files are gone")
-                self.run = replace(found, host=self.run.host)
-            if not self.over():
-                await asyncio.sleep(_POLL_S)
+        if not self.over():
+            await until(is_over, self._look, every_s=_POLL_S, transport=self._session.transport)
+
+    async def _look(self) -> Run:
+        found = await runs.refresh(self._session.transport, self.run)
+        self.run = (
+            replace(found, host=self.run.host)
+            if found is not None
+            else replace(self.run, state=RunState.LOST, why="its files are gone")
+        )
+        return self.run
 
 
 async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) -> AsyncGenerator[Chunk, None]:
     """The log from its first byte; a link that needs a person to come back is waited for."""
     last: Chunk | None = None
-    while True:
-        try:
-            async with aclosing(
-                follow(
-                    transport,
-                    path,
-                    offset=last.offset + len(last.data) if last else 0,
-                    generation=last.generation if last else 0,
-                    identity=last.identity if last else None,
-                    ended=ended,
-                )
-            ) as chunks:
-                async for chunk in chunks:
-                    last = chunk
-                    yield chunk
-            return
-        except HostError:
-            if transport.status().state is LinkState.UP:
-                raise
-            async for status in transport.watch():
-                if status.state is LinkState.UP:
-                    break
-            else:
-                raise  # closed
+    opened = follow_through(transport, lambda: follow(transport, path, after=last, ended=ended))
+    async with aclosing(opened) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Chunk):
+                last = chunk
+                yield chunk
 
 
 # -- collecting -------------------------------------------------------------------------------------------------------

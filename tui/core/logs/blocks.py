@@ -3,22 +3,19 @@
 import re
 from dataclasses import dataclass
 
-from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.logs.follow import refused
-from tui.core.text import one_line
+from tui.core.logs.follow import CHECK, refused
 
 MAX_BLOCK_BYTES = 4 << 20
 _STEP_BYTES = 1 << 20
 _SEARCH_TIMEOUT_S = 300.0  # a line may be as long as the file
 _STAMPED = re.compile(rb"\n(?=\[?\d{4}-\d\d-\d\d)")
 
-OPEN = """\
-if [ ! -e "$p" ]; then echo gone; exit; fi
-if [ -d "$p" ]; then echo directory; exit; fi
-if [ ! -f "$p" ]; then echo irregular; exit; fi
-if [ ! -r "$p" ]; then echo denied; exit; fi
+# For scripts: opens "$p" as file 3 and sets size and file, or says in one word why not.
+OPEN = (
+    CHECK
+    + """\
 exec 3< "$p"
 if s=$(stat -L -c '%s %d:%i' /proc/self/fd/3 2>/dev/null); then set -- $s
 else set -- $(LC_ALL=C ls -lniL /proc/self/fd/3); set -- "$6" "0:$1"; fi
@@ -32,7 +29,8 @@ bytes() {
   [ $(($1 % 65536)) -gt 0 ] && dd bs=$(($1 % 65536)) count=1 <&3 2>/dev/null
   return 0
 }
-"""  # for scripts: opens "$p" as file 3, sets size and file, or says in one word why not
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ async def read_block(
         file: device:inode the bytes must be of; of another file none are read.
 
     Raises:
-        UsageError: it is no file, or may not be read.
+        UsageError: it is not a file, or may not be read.
     """
     length = min(length, MAX_BLOCK_BYTES)
     only = f'[ "$file" = "{file}" ] || exit 0\n' if file is not None else ""
@@ -111,7 +109,7 @@ async def line_begin(transport: Transport, path: str, offset: int) -> int:
     )
     words = done.stdout.decode("ascii", "replace").split()
     if words[:1] != ["at"]:
-        raise _gone(transport, path, words)
+        raise refused(transport.host, path, words[0] if words else "")
     step = int(words[1])
     if step < 0:
         return 0
@@ -127,13 +125,7 @@ async def line_end(transport: Transport, path: str, offset: int) -> tuple[int, b
     )
     words = done.stdout.decode("ascii", "replace").split()
     if words[:1] != ["at"]:
-        raise _gone(transport, path, words)
+        raise refused(transport.host, path, words[0] if words else "")
     end = offset + int(words[1])
     block = await read_block(transport, path, end - 1, 1) if end > offset else None
     return end, block is not None and block.data == b"\n"
-
-
-def _gone(transport: Transport, path: str, words: list[str]) -> UsageError:
-    if words == ["gone"]:
-        return UsageError(f"{transport.host}: {one_line(path)} is not there", "check the path", slug=Slug.UNKNOWN_FILE)
-    return refused(transport.host, path, words[0] if words else "")

@@ -37,10 +37,20 @@ class Chunk:
 
     data: bytes
     offset: int  # of the first byte of `data` in this generation
-    generation: int  # counts from the number `follow` was given
+    generation: int  # grows with each file that takes the place of the one before
     size: int | None  # of the file when this was read, bytes
     event: str | None = None
-    identity: str | None = None  # for `follow(identity=...)` after a restart: device:inode:head length:checksum
+    identity: str | None = None  # of the file: device:inode:head length:checksum of that head
+
+    @property
+    def end(self) -> int:
+        """The byte after `data`."""
+        return self.offset + len(self.data)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether nothing more was written when this was read."""
+        return self.end >= (self.size or 0)
 
 
 @dataclass(frozen=True)
@@ -141,36 +151,42 @@ def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
 
 def refused(host: str, path: str, why: str) -> UsageError:
     """Why a file cannot be read; `why` is the word of the script that looked."""
-    said = {
+    problem, hint = {
+        "gone": ("is not there", "check the path"),
         "directory": ("is a directory", "name a file"),
-        "irregular": ("is no regular file", "name a log file"),
-        "denied": ("may not be read", "ask its owner for the right to read it"),
+        "irregular": ("is not a regular file", "name a log file"),
+        "denied": ("may not be read", "ask its owner for permission to read it"),
     }.get(why, ("cannot be read", "look at it on the host"))
-    return UsageError(f"{host}: {one_line(path)} {said[0]}", said[1], slug=Slug.UNREADABLE_FILE)
+    slug = Slug.UNKNOWN_FILE if why == "gone" else Slug.UNREADABLE_FILE
+    return UsageError(f"{host}: {one_line(path)} {problem}", hint, slug=slug)
+
+
+# For scripts: says in one word why "$p" cannot be read, and ends there.
+CHECK = """\
+if [ ! -e "$p" ]; then echo gone; exit; fi
+if [ -d "$p" ]; then echo directory; exit; fi
+if [ ! -f "$p" ]; then echo irregular; exit; fi
+if [ ! -r "$p" ]; then echo denied; exit; fi
+"""
 
 
 async def follow(
-    transport: Transport,
-    path: str,
-    *,
-    offset: int = 0,
-    generation: int = 0,
-    identity: str | None = None,
-    ended: Callable[[], bool] | None = None,
+    transport: Transport, path: str, *, after: Chunk | None = None, ended: Callable[[], bool] | None = None
 ) -> AsyncGenerator[Chunk, None]:
-    """The bytes of a file from `offset` on, as it grows; nothing lost or doubled, however often the link is lost.
+    """The bytes of a file as it grows; nothing lost or doubled, however often the link is lost.
 
     Args:
         path: a leading `~/` is the home directory there, everything else is literal.
-        offset, generation, identity: of the last chunk that was taken (its offset plus its length), to go on after a
-            restart of the app; without identity, the file that is there now is taken for the same one.
+        after: the last chunk that was taken, to continue after it; None: from the first byte. Without identity in it, the
+            file that is there now is taken for the same one.
         ended: whether the writer has ended; once it is true and everything is read, an `ended` chunk is the last.
 
     Raises:
-        UsageError: no regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
+        UsageError: not a regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
         HostError: the host cannot run the sender; never LinkLost, which is a chunk.
     """
-    known = _Known.parse(identity)
+    offset, generation = (after.end, after.generation) if after is not None else (0, 0)
+    known = _Known.parse(after.identity) if after is not None else None
     goal: int | None = None  # where the file ends, once its writer has
     lost = gone = False
     empty = 0
@@ -250,18 +266,10 @@ async def follow(
                 await asyncio.sleep(_RETRY_S)
 
 
-_INFO = (
-    'if [ ! -e "$p" ]; then echo gone; exit; fi\n'
-    'if [ -d "$p" ]; then echo directory; exit; fi\n'
-    'if [ ! -f "$p" ]; then echo irregular; exit; fi\n'
-    'if [ ! -r "$p" ]; then echo denied; exit; fi\n'
-)
-
-
 async def file_info(transport: Transport, path: str) -> FileInfo | None:
-    """Size and identity of a file, None where there is none. Raises UsageError where it is no readable file."""
+    """Size and identity of a file, None where there is none. Raises UsageError where it is not a readable file."""
     done = await transport.run(
-        f"p={shell_path(path)}\n{_INFO}"
+        f"p={shell_path(path)}\n{CHECK}"
         'if s=$(stat -L -c \'%s %d:%i\' "$p" 2>/dev/null); then echo "$s"; '
         'else set -- $(LC_ALL=C ls -lniL "$p"); echo "$6 0:$1"; fi\n'
     )

@@ -238,14 +238,7 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
                             yield _Found("replaced", amount=int(words[1]), file=words[0].decode())
                             return
                         case b"X":
-                            why = rest.decode("ascii", "replace")
-                            if why == "gone":
-                                raise UsageError(
-                                    f"{transport.host}: {one_line(path)} is not there",
-                                    "check the path",
-                                    slug=Slug.UNKNOWN_FILE,
-                                )
-                            raise refused(transport.host, path, why)
+                            raise refused(transport.host, path, rest.decode("ascii", "replace"))
                         case _:
                             raise _broken(transport, stream)
         finally:
