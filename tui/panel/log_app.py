@@ -125,14 +125,12 @@ class LogApp(EagleApp):
 
     @work(group="end", exit_on_error=False)
     async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
-        from tui.core.runs import control as runs
+        from tui.core.link.retry import until
+        from tui.core.runs.control import refresh
         from tui.core.server.watch import is_over
 
-        seen: Run | None = run
-        while seen is not None and not is_over(seen):
-            await asyncio.sleep(_LOOK_S)
-            with contextlib.suppress(EagletuiError):
-                seen = await runs.refresh(session.transport, run)
+        look = functools.partial(refresh, session.transport, run)
+        await until(lambda seen: seen is None or is_over(seen), look, every_s=_LOOK_S, transport=session.transport)
         over.set()
         self.touch()
 

@@ -8,11 +8,13 @@ inode and the checksum of its first 1 KiB; a file that was truncated, rotated or
 import asyncio
 import shlex
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from secrets import token_hex
+from typing import Any
 
 from tui.core.errors import HostError, LinkLost, Slug, UsageError
 from tui.core.link.scripts import shell_path
@@ -279,3 +281,31 @@ async def file_info(transport: Transport, path: str) -> FileInfo | None:
     if len(words) != 2 or not words[0].isdigit():
         raise refused(transport.host, path, words[0] if words else "")
     return FileInfo(int(words[0]), words[1])
+
+
+async def read_log(
+    transport: Transport, path: str, *, grows: bool = False, end: Coroutine[Any, Any, object] | None = None
+) -> AsyncGenerator[Chunk, None]:
+    """A log from its first byte: what there is of it now, or what comes of it until its writer has ended.
+
+    Args:
+        grows: it is followed; else it is read once.
+        end: done when the writer of a growing log has ended; None: nobody knows, it is followed until cancelled.
+
+    Raises UsageError where there is no such file (one that is being rotated is waited for), HostError.
+    """
+    waiting = asyncio.ensure_future(end) if end is not None else None
+
+    def ended() -> bool:
+        return not grows or (waiting is not None and waiting.done())
+
+    try:
+        async with aclosing(follow(transport, path, ended=ended)) as chunks:
+            async for chunk in chunks:
+                if chunk.event == "gone" and (not grows or chunk.identity is None):
+                    raise refused(transport.host, path, "gone")
+                yield chunk
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
