@@ -1,7 +1,7 @@
-"""One open log as the panel reads it: what is loaded of it, what is known of the rest, and what goes on, in words.
+"""One open log as the panel reads it: what is loaded of it, what is known of the rest, and what is being done, in words.
 
-Free of Textual, like the board. A log that the panel watches anyway is read from the watcher's window; a file of any size
-is read through `LogFile`, which holds a part of it and asks the host for the rest.
+Free of Textual, like the board. The file behind it (`LogFile`) holds a part of it and asks the host for the rest. Of the run
+that the panel watches, the watch reads the growing end, once for all screens; another file is followed on its own.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.logs.blocks import read_block
+from tui.core.logs.reader import ANOTHER_FILE, LogStep
 from tui.core.logs.records import LogRecord
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
@@ -26,6 +27,7 @@ from tui.core.sglang.tracker import LogTracker
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
     from tui.core.logs.search import Hit, HostSearch, Mark
+    from tui.core.server.watch import RunUpdate
     from tui.core.sglang.series import DecodePoint
 
 _FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
@@ -44,29 +46,22 @@ class LogSource:
     last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
 
-class Reading:
-    """One log on show.
+class OpenLog:
+    """A log that screens show: its file, the reader's window of it, ranks, decode figures, search, and what is under way.
 
     Attributes:
         name: what it is, for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`.
-        file: the file behind it; None where only what is watched can be read.
+        file: the file behind it; None where nothing can be read but what the watch gives.
         busy: what is being fetched, one line; None while nothing is.
         problem: why the last fetch failed; None after the next one that worked.
         search: the search over the whole file, None without one.
         start_s: the stamp that counts as zero of relative time, None while none is known.
     """
 
-    def __init__(
-        self,
-        name: str,
-        window: LogWindow | None = None,
-        file: "LogFile | None" = None,
-        *,
-        touch: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, name: str, file: "LogFile | None" = None, *, touch: Callable[[], object] = lambda: None) -> None:
         self.name = name
         self.file = file
-        self._own = window if window is not None else LogWindow()
+        self._own = LogWindow()
         self.series = DecodeSeries()
         self.ranks: dict[str, None] = {}  # tags seen, in order of appearance
         self.busy: str | None = None
@@ -84,6 +79,7 @@ class Reading:
         self._looked: object = None
         self._elsewhere = DecodeSeries()  # figures of a part of the file that is not its end
         self._started = False  # the first stamp was asked for
+        self._lost_at: float | None = None  # time.monotonic()
 
     # -- what is loaded --------------------------------------------------------------------------------------------
 
@@ -91,6 +87,11 @@ class Reading:
     def window(self) -> LogWindow:
         """What is loaded around the reader."""
         return self.file.window if self.file is not None else self._own
+
+    @property
+    def tail(self) -> LogWindow:
+        """The growing end; the same object as `window` while `at_tail`."""
+        return self.file.tail if self.file is not None else self._own
 
     @property
     def opened(self) -> bool:
@@ -130,17 +131,16 @@ class Reading:
 
     def last_line(self) -> int | None:
         """Number of the newest line, None where nobody counted."""
-        tail = self.file.tail if self.file is not None else self._own
-        last = next((record for record in reversed(tail.records) if record.kind != "marker"), None)
-        return tail.number_of(last) if last is not None else None
+        last = next((record for record in reversed(self.tail.records) if record.kind != "marker"), None)
+        return self.tail.number_of(last) if last is not None else None
 
-    def phase_at(self, index: int) -> Phase | None:
-        """The phase in force at a record of the window."""
+    def phase_at(self, window: LogWindow, index: int) -> Phase | None:
+        """The phase in effect at a record of one of its windows."""
         try:
-            phase = self.window.record(index).phase
+            phase = window.record(index).phase
         except IndexError:  # the first of a fold whose newer ones are still there
             return None
-        if phase is None and self.file is not None:
+        if phase is None and self.file is not None and window is self.file.window:
             return self.file.phase_at(index)
         return phase
 
@@ -174,42 +174,60 @@ class Reading:
         """What stands between the log and its reader just now, one line; None while all is well."""
         return (self.file.problem if self.file is not None else None) or self.problem
 
-    def saw(self, records: "tuple[LogRecord, ...] | list[LogRecord]") -> None:
-        """Takes newer records of the log into ranks and figures."""
-        for record in records:
-            if record.rank is not None and record.rank not in self.ranks:
-                self.ranks[record.rank] = None
-            if self.start_s is None and self.at_begin:
-                self.start_s = record.stamp_s
-        self.series.feed(records)
-
     # -- following and fetching ------------------------------------------------------------------------------------
 
     async def follow(self, source: LogSource) -> None:
         """Follows the file until its writer has ended, or this is cancelled. Raises UsageError, HostError."""
-        file = source.file
-        lost_at: float | None = None
-        async for update in file.updates(source.ended):
-            if update.event != "link_lost":  # before the file was seen, what is watched is all there is
+        async for step in source.file.updates(source.ended):
+            if step.event != "link_lost":
                 self._opened.set()
-            if update.event in ("truncated", "replaced"):  # another log
-                self.series.clear()
-                self._earlier, self._first, self.start_s, self._started = [], file.window.first, None, False
-            elif update.event == "resumed":
-                self.problem = None
-            self.saw(update.records)
-            self.behind_bytes = update.behind_bytes
-            if update.event == "link_lost":
-                lost_at = time.monotonic()
-            elif lost_at is not None and update.event != "gone":
-                took = fmt.age(time.monotonic() - lost_at)
-                lost_at = None
-                if update.event not in ("truncated", "replaced"):
-                    file.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
-            self.ended = update.event == "ended"
+            self._saw(step)
             if self.ended and (words := source.last_words()) is not None:
-                file.add_marker(*words)
+                self.add_marker(*words)
             self._touch()
+
+    def take(self, update: "RunUpdate") -> None:
+        """What watching the run brought: its watch reads this log anyway."""
+        if self.file is None:
+            self._own.append(update.records)
+        elif update.log is not None:
+            self.file.take(update.log)
+        self._saw(update.log or LogStep(update.records))
+        if update.settled:
+            self._opened.set()
+
+    def add_marker(self, text: str, time: str | None = None, phase: Phase | None = None) -> None:
+        """Puts a line of ours at the growing end; `phase` is its phase where no record is before it."""
+        time = time if time != fmt.NONE else None
+        if self.file is not None:
+            self.file.add_marker(text, time, phase)
+        else:
+            self._own.add_marker(0, text, time, phase)
+
+    def _saw(self, step: LogStep) -> None:
+        """Takes newer records into ranks and figures, and what happened to the file."""
+        if step.event in ANOTHER_FILE or step.event == "skipped":
+            self.series.clear()
+            self._earlier, self._first = [], self.window.first
+            if step.event != "skipped":
+                self.start_s, self._started = None, False
+        elif step.event == "resumed":
+            self.problem = None
+        for record in step.records:
+            if record.rank is not None and record.rank not in self.ranks:
+                self.ranks[record.rank] = None
+            if self.start_s is None and self.at_begin:
+                self.start_s = record.stamp_s
+        self.series.feed(step.records)
+        self.behind_bytes = step.behind_bytes
+        if step.event == "link_lost":
+            self._lost_at = time.monotonic()
+        elif self._lost_at is not None and step.event != "gone":
+            took = fmt.age(time.monotonic() - self._lost_at)
+            self._lost_at = None
+            if step.event not in ANOTHER_FILE:
+                self.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
+        self.ended = step.event == "ended"
 
     async def earlier(self) -> bool:
         """Loads what stands before the window; False where nothing came."""
@@ -255,7 +273,7 @@ class Reading:
         """
         file = self.file
         if file is not None and not self._holds(stamp_s):
-            async with self._told("looking for that time"):
+            async with self._busy_with("looking for that time"):
                 low, high = 0, file.size or 0
                 while high - low > _PIECE_BYTES:
                     middle = (low + high) // 2
@@ -294,8 +312,7 @@ class Reading:
         file = self.file
         if file is not None and not file.at_begin and not self._started:
             self._started = True
-            block = await read_block(file.transport, file.path, 0, _PIECE_BYTES)
-            self.start_s = stamp_in(block.data) if block is not None else None
+            self.start_s = await file.first_stamp_s()
 
     async def reach(self, what: str, step: int, index: int | None) -> int | None:
         """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
@@ -316,12 +333,12 @@ class Reading:
             search = self.search
             if search is None:
                 return None
-            async with self._told("looking for the next hit" if step > 0 else "looking for the hit before"):
+            async with self._busy_with("looking for the next hit" if step > 0 else "looking for the hit before"):
                 found = await file.next_hit(index, step) if index is not None else None
                 found = found or await search.next(around, step)
         else:
             if not file.marks.state.done:
-                async with self._told(f"looking for {what}s"):
+                async with self._busy_with(f"looking for {what}s"):
                     async for _ in file.marks.run():
                         self._touch()
             found = file.next_mark(what, index, step) if index is not None else None
@@ -367,7 +384,7 @@ class Reading:
         self._touch()
 
     @contextlib.asynccontextmanager
-    async def _told(self, what: str) -> AsyncIterator[None]:
+    async def _busy_with(self, what: str) -> AsyncIterator[None]:
         self.busy, self.problem = what, None
         self._touch()
         try:
@@ -377,7 +394,7 @@ class Reading:
             self._touch()
 
     async def _fetch(self, what: str, get: Callable[[], Awaitable[int | None]]) -> int | None:
-        async with self._fetching, self._told(what):
+        async with self._fetching, self._busy_with(what):
             try:
                 return await get()
             except LinkLost:

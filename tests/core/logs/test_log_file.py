@@ -420,7 +420,7 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
         log.unlink()
         await follower.until(lambda: "gone" in follower.events)
         log.write_bytes(LINES[:100_000])
-        await follower.until(lambda: file._next == 100_000)
+        await follower.until(lambda: file._last.end == 100_000)
         assert follower.events == ["opened", "truncated", "replaced", "gone", "replaced"]
         assert file.generation == 3
         lens.update()

@@ -209,16 +209,8 @@ class LogFile:
         self.marks = LogMarks(self.transport, self.path)
 
     def add_marker(self, text: str, time: str | None = None, phase: Phase | None = None) -> None:
-        """Puts a line of ours at the growing end: it has no number, and stays where it is.
-
-        Args:
-            phase: of the marker where no record is before it.
-        """
-        window = self._tail.window
-        open_end = window.records[window.settled_end - window.first :]
-        if window.records:
-            phase = window.records[-1].phase
-        window.append((LogRecord(0, self._tail.end, time, None, text, "marker", phase), *open_end))
+        """Puts a line of ours at the growing end; `phase` is its phase where no record is before it."""
+        self.tail.add_marker(self._tail.end, text, time, phase)
 
     # -- loading --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.logs.records import LogRecord
+from tui.core.sglang.phases import Phase
 
 # What is known of a record without looking at its text again.
 ACCESS = 1  # an access line of the HTTP server
@@ -189,6 +190,21 @@ class LogWindow:
             self.traits.append(self._traces.traits(record))
         if self.capacity is not None and len(self.records) > self.capacity * 1.1:
             self.drop_before(self.end - self.capacity)
+
+    def add_marker(self, offset: int, text: str, time: str | None, phase: Phase | None) -> None:
+        """Puts a line of ours at the end, before what is still being written; it stays where it is.
+
+        Args:
+            offset: byte of the file where the line being written begins.
+            phase: of the marker where no record is before it.
+        """
+        settled = self.settled_end
+        before = self.records[settled - self.first - 1] if settled > self.first else None
+        phase = before.phase if before is not None else phase
+        # In the order of the file, though it is not in it.
+        number = before.number if before is not None and settled != self.generation_first else 0
+        open_end = self.records[settled - self.first :]
+        self.append((LogRecord(number, offset, time, None, text, "marker", phase), *open_end))
 
     def prepend(self, records: Sequence[LogRecord]) -> None:
         """Takes records that stand right before the first one."""

@@ -1,7 +1,6 @@
 """The whole log: search in all of it, ranks, phases, errors, decode figures; two logs side by side."""
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
-from tui.panel.open_log import LogSource, Reading, line_text
+from tui.panel.open_log import LogSource, OpenLog, line_text
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
@@ -51,9 +50,9 @@ class Beside:
     source: Callable[[], LogSource | None] = lambda: None  # another log
 
 
-def apart(left: Reading, right: Reading) -> bool:
+def apart(left: OpenLog, right: OpenLog) -> bool:
     """Whether two logs were written at different times, so that only the time since their starts is common to them."""
-    spans = [(reading.start_s or 0.0, reading.last_stamp() or 0.0) for reading in (left, right)]
+    spans = [(log.start_s or 0.0, log.last_stamp() or 0.0) for log in (left, right)]
     return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
 
 
@@ -90,6 +89,7 @@ class Logs(Mode):
         self._timer: Timer | None = None
         self._loading = False
         self._filled = 0
+        self._surveyed: OpenLog | None = None
 
     def content(self) -> ComposeResult:
         yield LogState(self.board)
@@ -124,8 +124,8 @@ class Logs(Mode):
         super().update()
 
     def _give_plot(self) -> None:
-        plot, reading = self.query_one(DecodePlot), self.view.reading
-        plot.points = reading.points() if reading is not None else ()
+        plot, log = self.query_one(DecodePlot), self.view.open_log
+        plot.points = log.points() if log is not None else ()
         plot.cursor_s = self._cursor_s()
         found = self.board.economics() if not self.board.stale else None
         plot.baseline = found[1].tok_s * found[1].concurrency if found is not None else None
@@ -169,8 +169,8 @@ class Logs(Mode):
         view = self.view
         if view.lens is None or view.lens.hidden:  # of a part of the log they would say little
             return []
-        reading = view.reading
-        told = len(reading.known_marks("error")) if reading is not None and not reading.whole else 0
+        log = view.open_log
+        told = len(log.known_marks("error")) if log is not None and not log.whole else 0
         return [
             ("▲ ", "warn"),
             (f"{fmt.plural(view.lens.window.warnings, 'warning')}", "muted"),
@@ -190,32 +190,37 @@ class Logs(Mode):
     # -- the file behind the log -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Opens the file of the run on show, once."""
-        source = self.eagle.log_source() if self.board.reading is None else None
-        if source is not None:
-            self._filled = 0
-            self.board.reading = Reading(source.name, file=source.file, touch=self.eagle.touch)
-            self._follow(self.board.reading, source)
+        """Opens the log that is displayed without being watched, once; asks the host for what is not loaded of any."""
+        log = self.board.log
+        if log is None and (source := self.eagle.log_source()) is not None:
+            log = self.board.log = OpenLog(source.name, source.file, touch=self.eagle.touch)
+            self._follow(log, source)
+        if log is not None and log is not self._surveyed:
+            self._filled, self._surveyed = 0, log
+            self._survey(log)
 
     @work(exclusive=True, group="reading", exit_on_error=False)
-    async def _follow(self, reading: Reading, source: LogSource) -> None:
-        surveying = asyncio.create_task(reading.survey())
+    async def _follow(self, log: OpenLog, source: LogSource) -> None:
         try:
-            await reading.follow(source)
-            with contextlib.suppress(EagletuiError):
-                await surveying
+            await log.follow(source)
         except EagletuiError as error:
-            reading.problem = error.message
+            log.problem = error.message
         except Exception as error:
-            reading.problem = self.eagle.report_fault(error).message
+            log.problem = self.eagle.report_fault(error).message
         finally:
-            surveying.cancel()
             self.eagle.touch()
+
+    @work(exclusive=True, group="survey", exit_on_error=False)
+    async def _survey(self, log: OpenLog) -> None:
+        try:
+            await log.survey()
+        except EagletuiError as error:
+            log.problem = error.message
 
     def _fill(self) -> None:
         """Loads blocks, but not for ever, while what is loaded does not fill the first page."""
-        view, reading = self.view, self.view.reading
-        if reading is None or reading.file is None or self._loading or self._filled >= _FILLED:
+        view, log = self.view, self.view.open_log
+        if log is None or log.file is None or self._loading or self._filled >= _FILLED:
             return
         if view.following and view.wants(-1) and view.keys():
             self._filled += 1
@@ -231,10 +236,10 @@ class Logs(Mode):
         self._loading = True
         try:
             for _ in range(_BLOCKS):
-                reading = front.lacking(step) if isinstance(front, LogPair) else front.reading
-                if reading is None:
+                log = front.lacking(step) if isinstance(front, LogPair) else front.open_log
+                if log is None:
                     break
-                came = await (reading.earlier() if step < 0 else reading.later())
+                came = await (log.earlier() if step < 0 else log.later())
                 front.update()
                 blank = isinstance(front, LogPair) and front.uneven(step)
                 if not came or not (blank or front.wants(step)):
@@ -249,14 +254,14 @@ class Logs(Mode):
 
     @work(exclusive=True, group="reach", exit_on_error=False)
     async def _reach(self, what: str, step: int) -> None:
-        view, reading = self.view, self.view.reading
-        if reading is None:
+        view, log = self.view, self.view.open_log
+        if log is None:
             return
         try:
             if self.pair is not None:
                 await self._reach_both(self.pair, what, step)
                 return
-            index = await reading.reach(what, step, view.here(step))
+            index = await log.reach(what, step, view.here(step))
         except EagletuiError as error:
             self.eagle.tell(error)
             return
@@ -267,14 +272,14 @@ class Logs(Mode):
             view.show_key(index)
             if what == "hit":
                 view.open_hit(step)
-        elif reading.problem is None:
+        elif log.problem is None:
             self.eagle.say(_NOTHING.get(what, "Nothing") + " in the whole log")
 
     @staticmethod
     async def _reach_both(pair: LogPair, what: str, step: int) -> None:
         """The beginning or the end of both logs."""
-        for reading in {side.reading for side in pair.sides}:
-            await reading.reach(what, step, None)
+        for log in {side.log for side in pair.sides}:
+            await log.reach(what, step, None)
         pair.update()
         if what == "end":
             pair.action_bottom()
@@ -330,15 +335,15 @@ class Logs(Mode):
 
     @work(exclusive=True, group="search", exit_on_error=False)
     async def _search_file(self, text: str, regex: bool) -> None:
-        reading = self.view.reading
-        if reading is None or reading.file is None:
+        log = self.view.open_log
+        if log is None or log.file is None:
             return
-        reading.search = None
+        log.search = None
         if not text:
             return
         await asyncio.sleep(_ASKED_S)
         try:
-            await reading.look_for(text, regex)
+            await log.look_for(text, regex)
         except UsageError as error:
             self.query_one(HitCount).tell(error.message)
 
@@ -356,21 +361,21 @@ class Logs(Mode):
     @work(exclusive=True, group="reach", exit_on_error=False)
     async def _go_to(self, where: str) -> None:
         """A line of the file, a time, or a place in it in per cent."""
-        view, reading = self.view, self.view.reading
+        view, log = self.view, self.view.open_log
         number = where.replace(",", "").removesuffix("%")
         clock = _CLOCK.fullmatch(where)
-        if reading is None or not (number.isdigit() or clock):
+        if log is None or not (number.isdigit() or clock):
             self.eagle.say(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", severity="warning")
             return
         try:
             if clock:
-                index = await reading.jump_to_time(self._stamp_of(reading, clock))
+                index = await log.jump_to_time(self._stamp_of(log, clock))
             elif where.endswith("%"):
-                index = await reading.jump_to_share(min(100, int(number)) / 100)
+                index = await log.jump_to_share(min(100, int(number)) / 100)
             elif view.show_line(int(number)):
                 return
             else:
-                index = await reading.jump_to_line(int(number))
+                index = await log.jump_to_line(int(number))
         except EagletuiError as error:
             self.eagle.tell(error)
             return
@@ -384,10 +389,10 @@ class Logs(Mode):
         if not self.view.show_line(number):
             self._go_to(str(number))
 
-    def _stamp_of(self, reading: Reading, clock: re.Match[str]) -> float:
+    def _stamp_of(self, log: OpenLog, clock: re.Match[str]) -> float:
         """The last time before the log's end that a clock on the wall said that."""
         seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
-        last = reading.last_stamp() or 0.0
+        last = log.last_stamp() or 0.0
         day = last // 86_400 * 86_400
         return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
 
@@ -485,10 +490,10 @@ class Logs(Mode):
 
         front = self.front
         if isinstance(front, LogView):
-            lens, reading = front.lens, front.reading
+            lens, log = front.lens, front.open_log
         else:
-            lens, reading = front.lenses[front.side], front.sides[front.side].reading
-        if lens is None or reading is None or not lens.sequence:
+            lens, log = front.lenses[front.side], front.sides[front.side].log
+        if lens is None or log is None or not lens.sequence:
             self.eagle.say("Nothing to write here")
             return
         chosen = front.selected()
@@ -501,15 +506,15 @@ class Logs(Mode):
         what = fmt.plural(len(records), "line") + (" of the selection" if chosen else "")
         if not chosen and lens.hidden:
             what += " that pass the filter"
-        if not chosen and not reading.whole and reading.file is not None:
-            loaded, size = reading.file.end - reading.file.begin, reading.file.size or 0
+        if not chosen and not log.whole and log.file is not None:
+            loaded, size = log.file.end - log.file.begin, log.file.size or 0
             what += f" of what is loaded, {fmt.size(loaded)} of {fmt.size(size)}"
 
         def done(path: str | None) -> None:
             if path is not None:
                 self.eagle.say(f"wrote {fmt.plural(len(records), 'line')} to {path}")
 
-        self.app.push_screen(WriteDialog(reading.name, what, list(map(line_text, records))), done)
+        self.app.push_screen(WriteDialog(log.name, what, list(map(line_text, records))), done)
 
     # -- two logs --------------------------------------------------------------------------------------------------
 
@@ -557,31 +562,31 @@ class Logs(Mode):
     @work(exclusive=True, group="beside", exit_on_error=False)
     async def _show_pair(self, choice: Beside) -> None:
         """Follows the other log for as long as both are on show."""
-        view, reading = self.view, self.view.reading
-        if reading is None:
+        view, log = self.view, self.view.open_log
+        if log is None:
             return
         row = view.current_row() if not view.following else None
         stamp = row.record.stamp_s if row is not None else None
         try:
             if choice.ranks is not None:
-                left, right = (Side(rank, reading, rank) for rank in choice.ranks)
+                left, right = (Side(rank, log, rank) for rank in choice.ranks)
                 await self._put_pair(LogPair(left, right, view.filter, view.folds, relative=False), stamp)
                 return
             source = choice.source()
             if source is None:
                 return
-            other = Reading(source.name, file=source.file, touch=self.eagle.touch)
+            other = OpenLog(source.name, source.file, touch=self.eagle.touch)
             following = asyncio.create_task(other.follow(source))
             try:
                 await asyncio.wait(
-                    (asyncio.ensure_future(asyncio.gather(reading.ready(), other.ready())), following),
+                    (asyncio.ensure_future(asyncio.gather(log.ready(), other.ready())), following),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                relative = apart(reading, other)
+                relative = apart(log, other)
                 if stamp is not None:
-                    start, zero = reading.start_s or 0.0, other.start_s or 0.0
+                    start, zero = log.start_s or 0.0, other.start_s or 0.0
                     await other.jump_to_time(stamp - start + zero if relative else stamp)
-                sides = Side(reading.name, reading), Side(other.name, other)
+                sides = Side(log.name, log), Side(other.name, other)
                 await self._put_pair(LogPair(*sides, view.filter, view.folds, relative=relative), stamp)
                 await following
                 self.eagle.touch()

@@ -301,7 +301,7 @@ class CrashCard(Painted):
 
     def _around(self, number: int, rows: int) -> "list[_Piece]":
         """What stands around a line of the log, the frames of a traceback as one row."""
-        log = self.board.log
+        log = self.board.log.tail if self.board.log is not None else None
         if log is None or number <= 0:
             return []
         key = (log, log.serial, number, rows)

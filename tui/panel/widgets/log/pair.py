@@ -17,7 +17,7 @@ from tui.panel.widgets.paint import Canvas, Run, end_of
 if TYPE_CHECKING:
     from tui.core.logs.rows import Folds, LogFilter, Row
     from tui.core.logs.timeline import SideBySide
-    from tui.panel.open_log import Reading
+    from tui.panel.open_log import OpenLog
 
 LEAST_WIDTH = 80  # below that neither side can be read
 _TIME = 10  # cells of the time and what keeps it apart
@@ -33,7 +33,7 @@ class Side:
     """
 
     name: str
-    reading: "Reading"
+    log: "OpenLog"
     rank: str | None = None
 
 
@@ -60,8 +60,8 @@ class LogPair(Scrolled):
         self.sides = (left, right)
         self.relative = relative
         self.lenses = (
-            Lens(left.reading.window, self._of(filter, left), folds),
-            Lens(right.reading.window, self._of(filter, right), folds),
+            Lens(left.log.window, self._of(filter, left), folds),
+            Lens(right.log.window, self._of(filter, right), folds),
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
@@ -72,7 +72,7 @@ class LogPair(Scrolled):
     def _paired(self) -> "SideBySide":
         from tui.core.logs.timeline import SideBySide
 
-        starts = [side.reading.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
+        starts = [side.log.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
         return SideBySide(self.lenses[0], self.lenses[1], starts[0], starts[1])
 
     @staticmethod
@@ -89,12 +89,12 @@ class LogPair(Scrolled):
         return min(max(0, key), len(self.beside.rows) - 1)
 
     def more(self, step: int) -> bool:
-        return any(not (side.reading.at_begin if step < 0 else side.reading.at_tail) for side in self.sides)
+        return any(not (side.log.at_begin if step < 0 else side.log.at_tail) for side in self.sides)
 
-    def lacking(self, step: int) -> "Reading":
+    def lacking(self, step: int) -> "OpenLog":
         """The log of which less is loaded that way on the common axis, of those that go on there."""
         ends = self._ends(step)
-        return self.sides[0 if ends[0] <= ends[1] else 1].reading
+        return self.sides[0 if ends[0] <= ends[1] else 1].log
 
     def uneven(self, step: int) -> bool:
         """Whether one side is blank that way only because nothing of it is loaded there."""
@@ -105,11 +105,11 @@ class LogPair(Scrolled):
         """Of either side whether there is no more that way, and how far what is loaded reaches, in seconds."""
         ends: list[tuple[bool, float]] = []
         for side in self.sides:
-            reading = side.reading
-            start = reading.start_s or 0.0 if self.relative else 0.0
-            stamp = reading.first_stamp() if step < 0 else reading.last_stamp()
+            log = side.log
+            start = log.start_s or 0.0 if self.relative else 0.0
+            stamp = log.first_stamp() if step < 0 else log.last_stamp()
             reach = (start if stamp is None else stamp) - start
-            ends.append((reading.at_begin if step < 0 else reading.at_tail, reach * step))
+            ends.append((log.at_begin if step < 0 else log.at_tail, reach * step))
         return ends
 
     def update(self) -> None:
@@ -123,13 +123,13 @@ class LogPair(Scrolled):
 
     def _sync(self) -> None:
         """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
-        seen = tuple((side.reading.window, side.reading.window.serial) for side in self.sides)
+        seen = tuple((side.log.window, side.log.window.serial) for side in self.sides)
         if seen == self._seen:
             return
         self._seen = seen
         for side, lens in zip(self.sides, self.lenses, strict=True):
-            if lens.window is not side.reading.window:
-                lens.set(window=side.reading.window)
+            if lens.window is not side.log.window:
+                lens.set(window=side.log.window)
             lens.update()
         self._take()
 
@@ -198,7 +198,7 @@ class LogPair(Scrolled):
 
     def show_time(self, stamp_s: float) -> None:
         """Puts the cursor on the first row that is not older than a stamp of the left log."""
-        wanted = stamp_s - (self.sides[0].reading.start_s or 0.0) if self.relative else stamp_s
+        wanted = stamp_s - (self.sides[0].log.start_s or 0.0) if self.relative else stamp_s
         rows = self.beside.rows
         place = bisect_left(rows, wanted, key=lambda pair: -1e18 if pair.time_s is None else pair.time_s)
         if rows:
@@ -343,9 +343,9 @@ class LogPair(Scrolled):
         return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")
 
     def _facts(self, number: int) -> list[Run]:
-        reading, lens = self.sides[number].reading, self.lenses[number]
-        state = reading.state() or reading.busy
-        facts: list[Run] = [(f"{state} · ", "warn" if reading.state() else "muted")] if state else []
+        log, lens = self.sides[number].log, self.lenses[number]
+        state = log.state() or log.busy
+        facts: list[Run] = [(f"{state} · ", "warn" if log.state() else "muted")] if state else []
         pair = self.beside.rows[self.place] if self.place is not None and not self.following else None
         index = None if pair is None else pair.right if number else pair.left
         line = lens.window.number_of(lens.row(index).record) if index is not None else None

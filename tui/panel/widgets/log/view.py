@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.core.logs.records import LogRecord
     from tui.core.logs.rows import Folds, Lens, LogFilter, Row
     from tui.core.logs.window import LogWindow
-    from tui.panel.open_log import Reading
+    from tui.panel.open_log import OpenLog
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}
@@ -115,15 +115,18 @@ class LogView(Scrolled):
         self.relative = False  # times since the start of the log
         self.lens: Lens | None = None
         self._window: LogWindow | None = None
-        self._read: Reading | None = None
+        self._read: OpenLog | None = None
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
     @property
-    def reading(self) -> "Reading | None":
-        """The log on show: the whole file on the logs screen, once it is open, else what is watched."""
-        whole, tail = self.board.reading if self.numbers else None, self.board.tail
-        return whole if whole is not None and (whole.opened or tail is None) else tail
+    def open_log(self) -> "OpenLog | None":
+        """The log on display."""
+        return self.board.log
+
+    def _loaded(self, log: "OpenLog") -> "LogWindow":
+        """What of it is displayed: what the reader has gone to on the logs screen, else the growing end."""
+        return log.window if self.numbers else log.tail
 
     @property
     def filter(self) -> "LogFilter":
@@ -155,8 +158,8 @@ class LogView(Scrolled):
         return bisect_left(self.keys(), row) if row is not None else 0
 
     def more(self, step: int) -> bool:
-        reading = self.reading
-        return reading is not None and not (reading.at_begin if step < 0 else reading.at_tail)
+        log = self.open_log
+        return self.numbers and log is not None and not (log.at_begin if step < 0 else log.at_tail)
 
     def update(self) -> None:
         """Takes in what the log got since, and repaints."""
@@ -165,24 +168,25 @@ class LogView(Scrolled):
 
     def sync(self) -> None:
         """Takes in what the log got since."""
-        reading = self.reading
-        if reading is None:
+        log = self.open_log
+        if log is None:
             if self._window is not None:
                 self._window = self._read = None
                 if self.lens is not None:
                     self.lens = None
             self.following, self.current, self.marked = True, None, None
             return
-        if reading.window is not self._window:
-            self._take(reading.window)
-        if reading is not self._read:
-            self._read = reading
+        window = self._loaded(log)
+        if window is not self._window:
+            self._take(window)
+        if log is not self._read:
+            self._read = log
             self.following, self.current, self.marked, self.shift = True, None, None, 0
             self._hold()
         assert self.lens is not None
         self.lens.update()
         if self.numbers and self.following:  # the newest lines can be read as they come
-            self.lens.fold_before(reading.window.settled_end - fresh(self.rows))
+            self.lens.fold_before(window.settled_end - fresh(self.rows))
 
     def _take(self, window: "LogWindow") -> None:
         from tui.core.logs.rows import Lens
@@ -247,9 +251,9 @@ class LogView(Scrolled):
 
     def _hold(self) -> None:
         """Tells the file what must not go while somebody looks at it."""
-        reading = self.reading
-        if reading is not None and reading.file is not None:
-            reading.file.reader = None if self.following else self._top
+        log = self.open_log
+        if self.numbers and log is not None and log.file is not None:
+            log.file.reader = None if self.following else self._top
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit; in a fold of repeats, which is opened for it."""
@@ -361,8 +365,8 @@ class LogView(Scrolled):
         """Rank tags seen in the log, `main` first."""
         state = self.board.state
         seen = dict.fromkeys(rank.tag for rank in state.startup.ranks if rank.tag) if state else {}
-        if self.reading is not None:
-            seen.update(self.reading.ranks)
+        if self.open_log is not None:
+            seen.update(self.open_log.ranks)
         seen.pop("main", None)
         return ["main", *sorted(seen, key=_natural)]
 
@@ -411,22 +415,23 @@ class LogView(Scrolled):
 
     def _digits(self) -> int:
         """Cells of the highest line number; what is likely, while nobody has counted."""
-        reading = self.reading
-        number = reading.last_line() if reading is not None else None
-        if number is None and reading is not None and reading.file is not None:
-            number = (reading.file.size or 0) // 150
+        log = self.open_log
+        number = log.last_line() if log is not None else None
+        if number is None and log is not None and log.file is not None:
+            number = (log.file.size or 0) // 150
         return len(f"{number or 0:,}")
 
     def draw(self, canvas: Canvas) -> None:
         width = canvas.width
-        keys, reading = self.keys(), self.reading
+        keys, log = self.keys(), self.open_log
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
-        if self.lens is None or reading is None or not keys:
+        if self.lens is None or log is None or not keys:
             canvas.put(1, 1, self._empty(), "muted", width - 2)
             return
         number_at, gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
-        newest = reading.phase_at(reading.window.end - 1) if reading.at_tail else None
+        loaded = self._loaded(log)
+        newest = log.phase_at(loaded, loaded.end - 1) if loaded is log.tail else None
         own = self.lens.row_of(self.current) if self.current is not None and not self.following else None
         chosen = self.selection()
         marked = range(keys[chosen[0]], keys[chosen[-1]] + 1) if chosen else range(0)
@@ -438,7 +443,7 @@ class LogView(Scrolled):
             ground = "/raised" if here else "/accbg" if shown.index in marked else ""
             if ground:
                 canvas.fill(1, y, end - 1, len(shown.pieces), ground[1:])
-            phase = reading.phase_at(shown.index)
+            phase = log.phase_at(loaded, shown.index)
             begins = y == 1 or phase is not before
             for offset, (at, text) in enumerate(shown.pieces):
                 row = y + offset
@@ -479,7 +484,7 @@ class LogView(Scrolled):
         canvas.right(end, y, text, ("strong!" if here else "muted") + ground)
 
     def _clock(self, index: int, line: LogLine) -> str:
-        start = self.reading.start_s if self.reading is not None else None
+        start = self.open_log.start_s if self.open_log is not None else None
         if not self.relative or start is None or self.lens is None:
             return line.time or ""
         stamp = self.lens.row(index).record.stamp_s
@@ -510,16 +515,15 @@ class LogView(Scrolled):
                 canvas.put(column, y, line.text[first:last], hit, end - column)
 
     def _facts(self, width: int) -> list[Run]:
-        reading = self.reading
-        if reading is None or self.lens is None:
+        log = self.open_log
+        if log is None or self.lens is None:
             return []
         facts: list[Run] = []
-        whole = self.board.reading if self.numbers else None
-        state = reading.state() or (whole.problem if whole is not None else None)
+        state = log.state() if self.numbers else None
         if state is not None:
             facts += [("▲ ", "warn"), (state, "text"), (" · ", "muted")]
-        elif reading.busy is not None and self.numbers:
-            facts += [(f"{reading.busy}… · ", "muted")]
+        elif log.busy is not None and self.numbers:
+            facts += [(f"{log.busy}… · ", "muted")]
         selected = len(self.selection())
         if selected:
             facts += [(f"{selected:,}", "strong!"), (" rows selected, ", "muted"), ("y", "accent!"), (" copies, ", "muted"),
@@ -527,10 +531,10 @@ class LogView(Scrolled):
         elif self.numbers:
             row = self.current_row()
             if row is not None and not self.following:
-                number = reading.window.number_of(row.record) if row.record.number else None
+                number = log.window.number_of(row.record) if row.record.number else None
                 if number is not None:
                     facts += [("line ", "muted"), (f"{number:,}", "text"), (" · ", "muted")]
-                phase = reading.phase_at(row.index)
+                phase = log.phase_at(log.window, row.index)
                 if phase is not None:
                     facts += [("phase ", "muted"), (GUTTER[phase], "text"), (" · ", "muted")]
             if self.shift:
@@ -546,7 +550,7 @@ class LogView(Scrolled):
                     (" warning · ", "muted"),
                     ("≡ folded · ", "muted"),
                 ]
-        behind = reading.behind_bytes if reading.file is not None else self.board.behind_bytes
+        behind = log.behind_bytes if self.numbers else self.board.behind_bytes
         if behind > 65536:
             facts += [(f"{fmt.size(behind)} behind · ", "warn")]
         if self.following:
@@ -556,11 +560,11 @@ class LogView(Scrolled):
         return facts if runs_width(facts) < width - 8 else facts[-1:]
 
     def _empty(self) -> str:
-        board, reading = self.board, self.reading
-        if reading is not None and self.lens is not None and self.lens.hidden:
+        board, log = self.board, self.open_log
+        if log is not None and self.lens is not None and self.lens.hidden:
             return "no line passes the filter"
-        if reading is not None and reading.file is not None:
-            return reading.state() or ("the file is empty" if reading.window.serial or reading.ended else "reading…")
+        if self.numbers and log is not None and log.file is not None:
+            return log.state() or ("the file is empty" if log.window.serial or log.ended else "reading…")
         if board.run is None:
             return "no server, no log" if board.connected else "not connected"
         if board.run.log_path is None and board.state is not None:
@@ -569,16 +573,16 @@ class LogView(Scrolled):
 
     def _overview(self, canvas: Canvas) -> None:
         """Where phases, errors and hits are in the whole log, and which part is on show."""
-        reading = self.reading
+        log = self.open_log
         rows = canvas.height - 1
-        assert reading is not None
+        assert log is not None
         assert self.lens is not None
         sequence = self.lens.sequence
-        if rows < 3 or (reading.whole and len(sequence) <= rows):
+        if rows < 3 or (log.whole and len(sequence) <= rows):
             return
         x = canvas.width - 2
         shown = self._shown()
-        if reading.whole:
+        if log.whole:
             count = len(sequence)
 
             def row_of(index: int) -> int:
@@ -589,7 +593,7 @@ class LogView(Scrolled):
             phases = [row_of(index) for index in self.lens.phases]
             errors = [row_of(index) for index in _thinned(self.lens.errors, rows)]
         else:
-            size = max(1, (reading.file.size or 1) if reading.file is not None else 1)
+            size = max(1, (log.file.size or 1) if log.file is not None else 1)
 
             def row_at(offset: int) -> int:
                 return 1 + max(0, min(rows - 1, offset * rows // size))
@@ -600,10 +604,10 @@ class LogView(Scrolled):
                 return row_at(lens.row(index).record.offset)  # the first of a fold may be loaded no more
 
             first, last = (row_of_record(shown[end].index) for end in (0, -1)) if shown else (1, 1)
-            hits = [row_at(hit.offset) for hit in reading.known_hits(rows * 4)]
+            hits = [row_at(hit.offset) for hit in log.known_hits(rows * 4)]
             hits += [row_of_record(index) for index in _thinned(lens.hits, rows)]
-            phases = [row_at(mark.offset) for mark in reading.known_marks("phase")]
-            errors = [row_at(mark.offset) for mark in reading.known_marks("error")]
+            phases = [row_at(mark.offset) for mark in log.known_marks("phase")]
+            errors = [row_at(mark.offset) for mark in log.known_marks("error")]
         for y in range(first, last + 1):
             canvas.put(x + 1, y, "▐", "muted")
         for rows_of, char, spec in ((hits, "–", "warn"), (phases, "▸", "accent"), (errors, "✗", "err")):
