@@ -122,11 +122,11 @@ async def test_tab_turns_marking_into_filtering_and_back():
         await pilot.press("2", "slash", *"needle", "tab")
         await shows(pilot, "filter (Tab: highlight)", "lines hidden by the filter")
         view = pilot.app.screen.query_one(LogView)
-        assert len(view.lens.sequence) == 6
+        assert len(view.log_rows.sequence) == 6
         say(pilot, record(301, "another needle"), record(302, "hay"))
-        await until(pilot, lambda: len(view.lens.sequence) == 7)
+        await until(pilot, lambda: len(view.log_rows.sequence) == 7)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: len(view.lens.sequence) > 300)
+        await until(pilot, lambda: len(view.log_rows.sequence) > 300)
 
 
 async def test_ranks_folds_and_wrapping():

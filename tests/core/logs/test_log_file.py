@@ -17,7 +17,7 @@ from tui.core.logs.blocks import Block
 from tui.core.logs.log_file import LogFile
 from tui.core.logs.reader import LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
-from tui.core.logs.rows import Lens
+from tui.core.logs.rows import LogRows
 from tui.core.logs.search import Needle
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.tracker import LogTracker
@@ -138,7 +138,7 @@ async def test_of_a_big_file_the_tail_comes_first_and_the_rest_on_request(local,
         assert len(LINES) - 262_144 <= file.begin < len(LINES) - 261_000
         assert texts(file)[-1] == "line 59999"
         assert set(numbers(file)) == {None}
-        lens = Lens(file.window)
+        log_rows = LogRows(file.window)
         first = file.window.record(0)
         assert await file.load_before() > 0
         assert file.window.first < 0
@@ -147,7 +147,7 @@ async def test_of_a_big_file_the_tail_comes_first_and_the_rest_on_request(local,
         assert numbers(file)[-1] == 60_000
         while not file.at_begin:
             assert await file.load_before() > 0
-            lens.update()
+            log_rows.update()
         assert await file.load_before() == 0
         assert [told(r) for r in file.window.records] == [told(r) for r in one_pass(LINES)]
         assert numbers(file) == list(range(1, 60_001))
@@ -404,7 +404,7 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
     log.write_bytes(LINES[:700_000])
     file = LogFile(local, str(log))
     async with following(file) as follower:
-        lens = Lens(file.window)
+        log_rows = LogRows(file.window)
         assert set(numbers(file)) == {None}
         log.write_bytes(b"truncated\n")
         await follower.until(lambda: texts(file)[-1] == "truncated")
@@ -423,8 +423,8 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
         await follower.until(lambda: file._last.end == 100_000)
         assert follower.events == ["opened", "truncated", "replaced", "gone", "replaced"]
         assert file.generation == 3
-        lens.update()
-        assert lens.row(lens.sequence[-1]).shown.text == texts(file)[-1]
+        log_rows.update()
+        assert log_rows.row(log_rows.sequence[-1]).shown.text == texts(file)[-1]
         # A place in the file is one in the file as it is now.
         index = await file.jump_to(70)
         assert file.window.record(index).text == "line 2"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.logs.records import LINE_LIMIT, LogRecord
-from tui.core.logs.rows import Lens
+from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.diagnosis import ExitEvidence, diagnose, report
 from tui.core.sglang.tracker import LogTracker, Outcome, Phase, StartupState
@@ -85,9 +85,9 @@ def same(data: bytes, cuts: list[int]) -> None:
         if records:
             assert buffer2.records == buffer.records
             assert buffer2.warnings == buffer.warnings
-            lens, lens2 = Lens(buffer), Lens(buffer2)
-            assert [lens2.row(index) for index in lens2.sequence] == [lens.row(i) for i in lens.sequence]
-            assert (lens2.errors, lens2.phases) == (lens.errors, lens.phases)
+            log_rows, lens2 = LogRows(buffer), LogRows(buffer2)
+            assert [lens2.row(index) for index in lens2.sequence] == [log_rows.row(i) for i in log_rows.sequence]
+            assert (lens2.errors, lens2.phases) == (log_rows.errors, log_rows.phases)
 
 
 @pytest.mark.parametrize("name", LOGS)

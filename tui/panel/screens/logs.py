@@ -167,16 +167,16 @@ class Logs(Mode):
 
     def footer_note(self) -> list[Run]:
         view = self.view
-        if view.lens is None or view.lens.hidden:  # of a part of the log they would say little
+        if view.log_rows is None or view.log_rows.hidden:  # of a part of the log they would say little
             return []
         log = view.open_log
         told = len(log.known_marks("error")) if log is not None and not log.whole else 0
         return [
             ("▲ ", "warn"),
-            (f"{fmt.plural(view.lens.window.warnings, 'warning')}", "muted"),
+            (f"{fmt.plural(view.log_rows.window.warnings, 'warning')}", "muted"),
             (" · ", "muted"),
             ("✗ ", "err"),
-            (f"{fmt.plural(max(told, len(view.lens.errors)), 'error')}", "muted"),
+            (f"{fmt.plural(max(told, len(view.log_rows.errors)), 'error')}", "muted"),
         ]
 
     def on_scrolled_changed(self) -> None:
@@ -446,14 +446,14 @@ class Logs(Mode):
         """The fold under the cursor, else the whole line."""
         front = self.front
         if isinstance(front, LogView):
-            if front.open_fold() or (record := front.current_record()) is None or front.lens is None:
+            if front.open_fold() or (record := front.current_record()) is None or front.log_rows is None:
                 return
-            self.eagle.show_line(record, front.lens.window.number_of(record))
+            self.eagle.show_line(record, front.log_rows.window.number_of(record))
         elif (row := front.current_row()) is not None:
             if row.count > 1 or row.lines > 1:
                 front.action_fold()
             else:
-                self.eagle.show_line(row.record, front.lenses[front.side].window.number_of(row.record))
+                self.eagle.show_line(row.record, front.both[front.side].window.number_of(row.record))
 
     def action_plot(self) -> None:
         """Decode figures over the log, or more rows of it."""
@@ -477,34 +477,35 @@ class Logs(Mode):
     def _seen(self, rows: "Sequence[Row]") -> "list[LogRecord]":
         """What rows show: a traceback with all its lines, of a line that was said again and again one."""
         front = self.front
-        lens = front.lens if isinstance(front, LogView) else front.lenses[front.side]
+        log_rows = front.log_rows if isinstance(front, LogView) else front.both[front.side]
         records: list[LogRecord] = []
         for row in rows:
-            records += lens.members(row.index) if row.lines > 1 and lens is not None else [row.record]
+            records += log_rows.members(row.index) if row.lines > 1 and log_rows is not None else [row.record]
         return records
 
     def action_write(self) -> None:
         """The selection, else every line that passes the filter, into a file."""
-        from tui.core.logs.rows import Folds, Lens
+        from tui.core.logs.folding import Folds
+        from tui.core.logs.rows import LogRows
         from tui.panel.screens.log_dialogs import WriteDialog
 
         front = self.front
         if isinstance(front, LogView):
-            lens, log = front.lens, front.open_log
+            log_rows, log = front.log_rows, front.open_log
         else:
-            lens, log = front.lenses[front.side], front.sides[front.side].log
-        if lens is None or log is None or not lens.sequence:
+            log_rows, log = front.both[front.side], front.sides[front.side].log
+        if log_rows is None or log is None or not log_rows.sequence:
             self.eagle.say("Nothing to write here")
             return
         chosen = front.selected()
         if chosen:
-            records = [record for row in chosen for record in lens.members(row.index)]
+            records = [record for row in chosen for record in log_rows.members(row.index)]
             records.sort(key=lambda record: record.offset)
         else:
-            every = Lens(lens.window, lens.filter, Folds(repeats=False, tracebacks=False))
-            records = [lens.window.record(index) for index in every.sequence]
+            every = LogRows(log_rows.window, log_rows.filter, Folds(repeats=False, tracebacks=False))
+            records = [log_rows.window.record(index) for index in every.sequence]
         what = fmt.plural(len(records), "line") + (" of the selection" if chosen else "")
-        if not chosen and lens.hidden:
+        if not chosen and log_rows.hidden:
             what += " that pass the filter"
         if not chosen and not log.whole and log.file is not None:
             loaded, size = log.file.end - log.file.begin, log.file.size or 0

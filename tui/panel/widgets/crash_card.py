@@ -357,7 +357,8 @@ class _Piece:
 
 
 def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
-    from tui.core.logs.rows import Folds, Lens
+    from tui.core.logs.folding import Folds
+    from tui.core.logs.rows import LogRows
     from tui.core.logs.window import LogWindow
 
     at = log.at_line(number)
@@ -365,8 +366,8 @@ def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
         return []
     near = LogWindow(None)
     near.append(log.records[max(0, at - log.first - _LOOK_BACK) : at - log.first + 4 * rows])
-    lens = Lens(near, folds=Folds(tracebacks=False))
-    return _pieces([lens.row(index) for index in lens.sequence])
+    log_rows = LogRows(near, folds=Folds(tracebacks=False))
+    return _pieces([log_rows.row(index) for index in log_rows.sequence])
 
 
 def _pieces(rows: "Sequence[Row]") -> list[_Piece]:

@@ -85,11 +85,11 @@ class LogState(_Head):
     def _right(self) -> list[list[Run]]:
         """What is not on show, the weightiest first."""
         view = self.view
-        if view is None or view.lens is None:
+        if view is None or view.log_rows is None:
             return []
-        lens, filter = view.lens, view.filter
+        log_rows, filter = view.log_rows, view.filter
         parts: list[list[Run]] = []
-        hidden = f"{lens.hidden:,} lines hidden"
+        hidden = f"{log_rows.hidden:,} lines hidden"
         if filter.ranks is not None and len(filter.ranks) == 1:
             parts.append([(f"{next(iter(filter.ranks)) or fmt.NONE} only", "accent"), (f", {hidden}", "muted")])
         elif filter.ranks is not None:
@@ -100,8 +100,8 @@ class LogState(_Head):
             parts.append([("no access lines", "accent"), ("" if parts else f", {hidden}", "muted")])
         if not view.folded:
             parts.append([("every line, ", "muted"), ("z", "accent!"), (" folds", "muted")])
-        elif len(lens.sequence) < len(lens.window.records) - lens.hidden:
-            parts.append([(f"{len(lens.sequence):,}", "text"), (" rows after folding", "muted")])
+        elif len(log_rows.sequence) < len(log_rows.window.records) - log_rows.hidden:
+            parts.append([(f"{len(log_rows.sequence):,}", "text"), (" rows after folding", "muted")])
         return parts
 
 
@@ -148,14 +148,14 @@ class HitCount(_Head):
 
 def counted(view: "LogView") -> tuple[int | None, int, str | None]:
     """Place of the cursor among the hits, how many there are, and how far the host has looked while it still does."""
-    log, lens = view.open_log, view.lens
-    if lens is None:
+    log, log_rows = view.open_log, view.log_rows
+    if log_rows is None:
         return None, 0, None
     row = view.current_row() if view.current is not None else None
     search = log.search if log is not None else None
     if log is None or search is None:
         on = row is not None and row.hit
-        return (lens.hits.index(row.index) + 1 if on and row is not None else None), len(lens.hits), None
+        return (log_rows.hits.index(row.index) + 1 if on and row is not None else None), len(log_rows.hits), None
     place = log.place_of_hit(row.index) if row is not None and row.hit else None
     state = search.state
     if not log.searching or state.done:

@@ -15,7 +15,9 @@ from tui.panel.widgets.log.view import LogLine, fresh, line_of, since
 from tui.panel.widgets.paint import Canvas, Run, end_of
 
 if TYPE_CHECKING:
-    from tui.core.logs.rows import Folds, LogFilter, Row
+    from tui.core.logs.filters import LogFilter
+    from tui.core.logs.folding import Folds
+    from tui.core.logs.rows import Row
     from tui.core.logs.timeline import SideBySide
     from tui.panel.open_log import OpenLog
 
@@ -54,14 +56,14 @@ class LogPair(Scrolled):
 
     def __init__(self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool) -> None:
         """`relative`: the axis is time since either log's start, else the time of day."""
-        from tui.core.logs.rows import Lens
+        from tui.core.logs.rows import LogRows
 
         super().__init__(id="pair")
         self.sides = (left, right)
         self.relative = relative
-        self.lenses = (
-            Lens(left.log.window, self._of(filter, left), folds),
-            Lens(right.log.window, self._of(filter, right), folds),
+        self.both = (
+            LogRows(left.log.window, self._of(filter, left), folds),
+            LogRows(right.log.window, self._of(filter, right), folds),
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
@@ -73,7 +75,7 @@ class LogPair(Scrolled):
         from tui.core.logs.timeline import SideBySide
 
         starts = [side.log.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
-        return SideBySide(self.lenses[0], self.lenses[1], starts[0], starts[1])
+        return SideBySide(self.both[0], self.both[1], starts[0], starts[1])
 
     @staticmethod
     def _of(filter: "LogFilter", side: Side) -> "LogFilter":
@@ -116,8 +118,8 @@ class LogPair(Scrolled):
         """Takes in what the logs got since, and repaints."""
         self._sync()
         if self.following:
-            for lens in self.lenses:
-                lens.fold_before(lens.window.settled_end - fresh(self.rows))
+            for log_rows in self.both:
+                log_rows.fold_before(log_rows.window.settled_end - fresh(self.rows))
             self._take()
         self.repaint()
 
@@ -127,14 +129,14 @@ class LogPair(Scrolled):
         if seen == self._seen:
             return
         self._seen = seen
-        for side, lens in zip(self.sides, self.lenses, strict=True):
-            if lens.window is not side.log.window:
-                lens.set(window=side.log.window)
-            lens.update()
+        for side, log_rows in zip(self.sides, self.both, strict=True):
+            if log_rows.window is not side.log.window:
+                log_rows.set(window=side.log.window)
+            log_rows.update()
         self._take()
 
     def _take(self) -> None:
-        """Rows of what the lenses have now, the reader where they were."""
+        """Rows of what the logs have now, the reader where they were."""
         rows = self.beside.rows
         kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
         changed = self.beside.update()
@@ -158,7 +160,7 @@ class LogPair(Scrolled):
         """Finds hits, errors and phases from a row on."""
         for found in self._found:
             del found[bisect_left(found, begin) :]
-        marks = [[set(lens.hits), set(lens.errors), set(lens.phases)] for lens in self.lenses]
+        marks = [[set(log_rows.hits), set(log_rows.errors), set(log_rows.phases)] for log_rows in self.both]
         for place in range(begin, len(self.beside.rows)):
             pair = self.beside.rows[place]
             for kind, found in enumerate(self._found):
@@ -167,8 +169,8 @@ class LogPair(Scrolled):
 
     def set_filter(self, filter: "LogFilter") -> None:
         """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
-        for side, lens in zip(self.sides, self.lenses, strict=True):
-            lens.set(filter=self._of(replace(filter, ranks=None), side))
+        for side, log_rows in zip(self.sides, self.both, strict=True):
+            log_rows.set(filter=self._of(replace(filter, ranks=None), side))
         self._rebuilt()
 
     def _rebuilt(self) -> None:
@@ -189,12 +191,12 @@ class LogPair(Scrolled):
     def current_row(self) -> "Row | None":
         """The row under the cursor on the side that keys act on."""
         index = self.index()
-        return self.lenses[self.side].row(index) if index is not None else None
+        return self.both[self.side].row(index) if index is not None else None
 
     def selected(self) -> "list[Row]":
         """Rows of the selection on that side."""
         found = [self.index(place) for place in self.selection()]
-        return [self.lenses[self.side].row(index) for index in found if index is not None]
+        return [self.both[self.side].row(index) for index in found if index is not None]
 
     def show_time(self, stamp_s: float) -> None:
         """Puts the cursor on the first row that is not older than a stamp of the left log."""
@@ -233,11 +235,11 @@ class LogPair(Scrolled):
 
     def action_folds(self) -> None:
         """Repeats and tracebacks folded, or every line."""
-        from tui.core.logs.rows import Folds
+        from tui.core.logs.folding import Folds
 
-        fold = not self.lenses[0].folds.repeats
+        fold = not self.both[0].folds.repeats
         folds = Folds(repeats=fold, tracebacks=fold)
-        self._anew([partial(lens.set, folds=folds) for lens in self.lenses])
+        self._anew([partial(log_rows.set, folds=folds) for log_rows in self.both])
 
     def action_clock(self) -> None:
         """Time of day, or time since either log began."""
@@ -252,7 +254,7 @@ class LogPair(Scrolled):
         """Opens or closes the fold under the cursor."""
         index = self.index()
         if index is not None:
-            self._anew([lambda: self.lenses[self.side].toggle(index)])
+            self._anew([lambda: self.both[self.side].toggle(index)])
 
     def _anew(self, changes: "Sequence[Callable[[], None]]") -> None:
         """Other rows, with the cursor on the same lines."""
@@ -274,9 +276,9 @@ class LogPair(Scrolled):
     def longest(self) -> int:
         first, _ = self.first_shown()
         lines = [
-            line_of(lens.row(index)).text
+            line_of(log_rows.row(index)).text
             for pair in self.beside.rows[first : first + self.rows]
-            for lens, index in zip(self.lenses, (pair.left, pair.right), strict=True)
+            for log_rows, index in zip(self.both, (pair.left, pair.right), strict=True)
             if index is not None
         ]
         return max(map(width_of, lines), default=0)
@@ -304,10 +306,10 @@ class LogPair(Scrolled):
                 canvas.put(1, y, self._clock(pair.time_s), "muted" + ground, _TIME - 1)
             before = pair.time_s
             canvas.put(columns[1] - 2, y, "│", "line" + ground)
-            for at, (lens, index) in enumerate(zip(self.lenses, (pair.left, pair.right), strict=True)):
+            for at, (log_rows, index) in enumerate(zip(self.both, (pair.left, pair.right), strict=True)):
                 if index is not None:
                     strong = here and at == self.side
-                    self._cell(canvas, columns[at], y, half - 2, lens.row(index), at, strong=strong, ground=ground)
+                    self._cell(canvas, columns[at], y, half - 2, log_rows.row(index), at, strong=strong, ground=ground)
             if here:
                 canvas.put(columns[self.side] - 1, y, "▌", ("accent" if self.has_focus else "muted") + ground)
 
@@ -330,8 +332,8 @@ class LogPair(Scrolled):
             canvas.put(end - 1, y, "…", line.spec + ground)
         if self.shift and line.text:
             canvas.put(x, y, "…", "muted" + ground)
-        lens = self.lenses[at]
-        for first, last in lens.spans(line.text[: begin + len(visible)]) if lens.filter.text else ():
+        log_rows = self.both[at]
+        for first, last in log_rows.spans(line.text[: begin + len(visible)]) if log_rows.filter.text else ():
             first = max(first, begin)
             if first < last:
                 column = x + width_of(line.text[begin:first])
@@ -343,12 +345,12 @@ class LogPair(Scrolled):
         return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")
 
     def _facts(self, number: int) -> list[Run]:
-        log, lens = self.sides[number].log, self.lenses[number]
+        log, log_rows = self.sides[number].log, self.both[number]
         state = log.state() or log.busy
         facts: list[Run] = [(f"{state} · ", "warn" if log.state() else "muted")] if state else []
         pair = self.beside.rows[self.place] if self.place is not None and not self.following else None
         index = None if pair is None else pair.right if number else pair.left
-        line = lens.window.number_of(lens.row(index).record) if index is not None else None
+        line = log_rows.window.number_of(log_rows.row(index).record) if index is not None else None
         if line is not None:
             facts += [("line ", "muted"), (f"{line:,}", "text")]
         elif self.following:

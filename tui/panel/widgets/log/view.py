@@ -17,8 +17,10 @@ from tui.panel.widgets.paint import width_of as runs_width
 from tui.panel.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
+    from tui.core.logs.filters import LogFilter
+    from tui.core.logs.folding import Folds
     from tui.core.logs.records import LogRecord
-    from tui.core.logs.rows import Folds, Lens, LogFilter, Row
+    from tui.core.logs.rows import LogRows, Row
     from tui.core.logs.window import LogWindow
     from tui.panel.open_log import OpenLog
 
@@ -113,7 +115,7 @@ class LogView(Scrolled):
         self.board = board
         self.numbers = numbers  # line numbers and the overview at the right edge: the logs screen
         self.relative = False  # times since the start of the log
-        self.lens: Lens | None = None
+        self.log_rows: LogRows | None = None
         self._window: LogWindow | None = None
         self._read: OpenLog | None = None
 
@@ -131,16 +133,16 @@ class LogView(Scrolled):
     @property
     def filter(self) -> "LogFilter":
         """What is looked for and what is hidden."""
-        from tui.core.logs.rows import LogFilter
+        from tui.core.logs.filters import LogFilter
 
-        return self.lens.filter if self.lens is not None else LogFilter()
+        return self.log_rows.filter if self.log_rows is not None else LogFilter()
 
     @property
     def folds(self) -> "Folds":
         """Which folds are made."""
-        from tui.core.logs.rows import Folds
+        from tui.core.logs.folding import Folds
 
-        return self.lens.folds if self.lens is not None else Folds()
+        return self.log_rows.folds if self.log_rows is not None else Folds()
 
     @property
     def folded(self) -> bool:
@@ -148,13 +150,13 @@ class LogView(Scrolled):
         return self.folds.repeats
 
     def keys(self) -> Sequence[int]:
-        if self.lens is None:
+        if self.log_rows is None:
             return ()
-        self.lens.update()  # what is read meanwhile may have pushed out what was there
-        return self.lens.sequence
+        self.log_rows.update()  # what is read meanwhile may have pushed out what was there
+        return self.log_rows.sequence
 
     def place_of(self, key: int) -> int:
-        row = self.lens.row_of(key) if self.lens is not None else None
+        row = self.log_rows.row_of(key) if self.log_rows is not None else None
         return bisect_left(self.keys(), row) if row is not None else 0
 
     def more(self, step: int) -> bool:
@@ -172,8 +174,8 @@ class LogView(Scrolled):
         if log is None:
             if self._window is not None:
                 self._window = self._read = None
-                if self.lens is not None:
-                    self.lens = None
+                if self.log_rows is not None:
+                    self.log_rows = None
             self.following, self.current, self.marked = True, None, None
             return
         window = self._loaded(log)
@@ -183,34 +185,34 @@ class LogView(Scrolled):
             self._read = log
             self.following, self.current, self.marked, self.shift = True, None, None, 0
             self._hold()
-        assert self.lens is not None
-        self.lens.update()
+        assert self.log_rows is not None
+        self.log_rows.update()
         if self.numbers and self.following:  # the newest lines can be read as they come
-            self.lens.fold_before(window.settled_end - fresh(self.rows))
+            self.log_rows.fold_before(window.settled_end - fresh(self.rows))
 
     def _take(self, window: "LogWindow") -> None:
-        from tui.core.logs.rows import Lens
+        from tui.core.logs.rows import LogRows
 
         self._window = window
         self.current = self.marked = None
-        if self.lens is None:
-            self.lens = Lens(window)
+        if self.log_rows is None:
+            self.log_rows = LogRows(window)
         else:
-            self.lens.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
-            self.lens.set(window=window)
+            self.log_rows.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
+            self.log_rows.set(window=window)
 
     def set_filter(self, filter: "LogFilter") -> None:
         """Another filter; the reader stays where they are. Raises UsageError where its expression is wrong."""
-        if self.lens is not None:
-            self.lens.set(filter=filter)
+        if self.log_rows is not None:
+            self.log_rows.set(filter=filter)
         self.moved()
 
     def current_row(self) -> "Row | None":
         """The row under the cursor, else the last one."""
-        if self.lens is None or not self.lens.sequence:
+        if self.log_rows is None or not self.log_rows.sequence:
             return None
         place = self.place
-        return self.lens.row(self.lens.sequence[place if place is not None else -1])
+        return self.log_rows.row(self.log_rows.sequence[place if place is not None else -1])
 
     def current_record(self) -> "LogRecord | None":
         """The record that the row under the cursor quotes, else the last row's."""
@@ -220,7 +222,7 @@ class LogView(Scrolled):
     def selected(self) -> "list[Row]":
         """Rows of the selection, from the top; none without one."""
         keys = self.keys()
-        return [self.lens.row(keys[place]) for place in self.selection()] if self.lens is not None else []
+        return [self.log_rows.row(keys[place]) for place in self.selection()] if self.log_rows is not None else []
 
     def here(self, step: int) -> int | None:
         """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
@@ -232,9 +234,9 @@ class LogView(Scrolled):
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def height(self, place: int) -> int:
-        if not self.wrapped or self.lens is None:
+        if not self.wrapped or self.log_rows is None:
             return 1
-        return len(self._wrapped(line_of(self.lens.row(self.keys()[place]), newest=not self.numbers)))
+        return len(self._wrapped(line_of(self.log_rows.row(self.keys()[place]), newest=not self.numbers)))
 
     def longest(self) -> int:
         return max((width_of(shown.line.text) + _beside(shown.line) for shown in self._shown()), default=0)
@@ -257,30 +259,34 @@ class LogView(Scrolled):
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit; in a fold of repeats, which is opened for it."""
-        if self.lens is not None and self.jump("hit", self.lens.hits, step) is not None:
+        if self.log_rows is not None and self.jump("hit", self.log_rows.hits, step) is not None:
             self.open_hit(step)
 
     def open_hit(self, step: int) -> None:
         """Opens the fold under the cursor for the hit in it, and moves the lines so that the hit can be seen."""
-        row, lens = self.current_row(), self.lens
-        if row is None or lens is None or self._window is None:
+        row, log_rows = self.current_row(), self.log_rows
+        if row is None or log_rows is None or self._window is None:
             return
         repeated = row.lines == 1 and row.count > 1 and row.count != len(row.ranks)
-        if repeated or (row.lines > 1 and not lens.spans(flat(row.shown.text))):
+        if repeated or (row.lines > 1 and not log_rows.spans(flat(row.shown.text))):
             end = self._window.index_of(row.last) if row.last is not None else None
-            lens.toggle(row.index)
-            at = bisect_left(lens.hits, row.index) if step > 0 or end is None else bisect_right(lens.hits, end) - 1
-            if 0 <= at < len(lens.hits):
-                self.show_key(lens.hits[at])
+            log_rows.toggle(row.index)
+            at = (
+                bisect_left(log_rows.hits, row.index)
+                if step > 0 or end is None
+                else bisect_right(log_rows.hits, end) - 1
+            )
+            if 0 <= at < len(log_rows.hits):
+                self.show_key(log_rows.hits[at])
         self._show_sideways()
 
     def _show_sideways(self) -> None:
         """Moves the lines so that the first hit of the cursor's row can be seen."""
         row = self.current_row()
-        if row is None or self.lens is None or self.wrapped:
+        if row is None or self.log_rows is None or self.wrapped:
             return
         line = line_of(row, newest=not self.numbers)
-        found = self.lens.spans(line.text)
+        found = self.log_rows.spans(line.text)
         if not found:
             return
         begin, end = (width_of(line.text[:at]) for at in found[0])
@@ -293,22 +299,22 @@ class LogView(Scrolled):
 
     def action_phase(self, step: int) -> None:
         """Next or previous beginning of a phase."""
-        if self.lens is not None:
-            self.jump("phase", self.lens.phases, step)
+        if self.log_rows is not None:
+            self.jump("phase", self.log_rows.phases, step)
 
     def action_error(self, step: int) -> None:
         """Next or previous error line."""
-        if self.lens is not None:
-            self.jump("error", self.lens.errors, step)
+        if self.log_rows is not None:
+            self.jump("error", self.log_rows.errors, step)
 
     def show_record(self, index: int) -> None:
         """Puts the cursor on a record; a fold that hides it is opened."""
         self.show_key(index)
         row = self.current_row()
-        if row is not None and self.lens is not None and self._window is not None:
+        if row is not None and self.log_rows is not None and self._window is not None:
             record = self._window.record(index)
             if record is not row.record and record is not row.shown:
-                self.lens.toggle(index)
+                self.log_rows.toggle(index)
                 self.show_key(index)
 
     def show_line(self, number: int) -> bool:
@@ -323,14 +329,14 @@ class LogView(Scrolled):
 
     def action_folds(self) -> None:
         """Repeated lines and tracebacks folded into one row each, or every line; the cursor stays on its record."""
-        if self.lens is None:
+        if self.log_rows is None:
             return
-        from tui.core.logs.rows import Folds
+        from tui.core.logs.folding import Folds
 
         fold = not self.folded
         top = self.first_shown()[0] if self.current is not None else 0
         place = self.place
-        self.lens.set(folds=Folds(repeats=fold, tracebacks=fold))
+        self.log_rows.set(folds=Folds(repeats=fold, tracebacks=fold))
         if place is not None and (now := self.place) is not None:  # its row stays where it is on the screen
             self.put_top(now - (place - top))
         self.moved()
@@ -345,9 +351,9 @@ class LogView(Scrolled):
 
     def action_fold(self) -> None:
         """Opens the fold under the cursor, or closes the one that its line is of."""
-        if self.lens is None or self.current is None:
+        if self.log_rows is None or self.current is None:
             return
-        self.lens.toggle(self.current)
+        self.log_rows.toggle(self.current)
         self.show_key(self.current)
 
     def action_wrap(self) -> None:
@@ -389,13 +395,13 @@ class LogView(Scrolled):
 
     def _shown(self) -> list[_Shown]:
         """The rows on show, from the top."""
-        if self.lens is None or not self.lens.sequence:
+        if self.log_rows is None or not self.log_rows.sequence:
             return []
         place, skip = self.first_shown()
         left = self.rows
         out: list[_Shown] = []
-        for index in self.lens.sequence[place : place + left]:
-            line = line_of(self.lens.row(index), newest=not self.numbers)
+        for index in self.log_rows.sequence[place : place + left]:
+            line = line_of(self.log_rows.row(index), newest=not self.numbers)
             pieces = self._wrapped(line)[skip : skip + left] if self.wrapped else [(0, line.text)]
             out.append(_Shown(index, line, skip, pieces))
             left -= len(pieces)
@@ -425,14 +431,14 @@ class LogView(Scrolled):
         width = canvas.width
         keys, log = self.keys(), self.open_log
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
-        if self.lens is None or log is None or not keys:
+        if self.log_rows is None or log is None or not keys:
             canvas.put(1, 1, self._empty(), "muted", width - 2)
             return
         number_at, gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
         loaded = self._loaded(log)
         newest = log.phase_at(loaded, loaded.end - 1) if loaded is log.tail else None
-        own = self.lens.row_of(self.current) if self.current is not None and not self.following else None
+        own = self.log_rows.row_of(self.current) if self.current is not None and not self.following else None
         chosen = self.selection()
         marked = range(keys[chosen[0]], keys[chosen[-1]] + 1) if chosen else range(0)
         before: Phase | None = None
@@ -475,8 +481,8 @@ class LogView(Scrolled):
 
     def _number(self, canvas: Canvas, end: int, y: int, index: int, *, here: bool, ground: str) -> None:
         assert self._window is not None
-        assert self.lens is not None
-        record = self.lens.row(index).record
+        assert self.log_rows is not None
+        record = self.log_rows.row(index).record
         if record.kind == "marker":  # a line of ours, it is not in the file
             return
         number = self._window.number_of(record)
@@ -485,9 +491,9 @@ class LogView(Scrolled):
 
     def _clock(self, index: int, line: LogLine) -> str:
         start = self.open_log.start_s if self.open_log is not None else None
-        if not self.relative or start is None or self.lens is None:
+        if not self.relative or start is None or self.log_rows is None:
             return line.time or ""
-        stamp = self.lens.row(index).record.stamp_s
+        stamp = self.log_rows.row(index).record.stamp_s
         return since(stamp - start) if stamp is not None else ""
 
     def _text(
@@ -504,11 +510,11 @@ class LogView(Scrolled):
                 canvas.put(x, y, "…", "muted" + ground)
             if begin + len(visible) < len(text):
                 canvas.put(end - 1, y, "…", spec)
-        assert self.lens is not None
+        assert self.log_rows is not None
         if not self.filter.text:
             return
         hit = "bg!/warn" if here else "hittext/hit"
-        for first, last in self.lens.spans(line.text[: begin + len(visible) + _LONG]):
+        for first, last in self.log_rows.spans(line.text[: begin + len(visible) + _LONG]):
             first, last = max(first, begin), min(last, begin + len(visible))
             if first < last:
                 column = x + width_of(line.text[begin:first])
@@ -516,7 +522,7 @@ class LogView(Scrolled):
 
     def _facts(self, width: int) -> list[Run]:
         log = self.open_log
-        if log is None or self.lens is None:
+        if log is None or self.log_rows is None:
             return []
         facts: list[Run] = []
         state = log.state() if self.numbers else None
@@ -561,7 +567,7 @@ class LogView(Scrolled):
 
     def _empty(self) -> str:
         board, log = self.board, self.open_log
-        if log is not None and self.lens is not None and self.lens.hidden:
+        if log is not None and self.log_rows is not None and self.log_rows.hidden:
             return "no line passes the filter"
         if self.numbers and log is not None and log.file is not None:
             return log.state() or ("the file is empty" if log.window.serial or log.ended else "reading…")
@@ -576,8 +582,8 @@ class LogView(Scrolled):
         log = self.open_log
         rows = canvas.height - 1
         assert log is not None
-        assert self.lens is not None
-        sequence = self.lens.sequence
+        assert self.log_rows is not None
+        sequence = self.log_rows.sequence
         if rows < 3 or (log.whole and len(sequence) <= rows):
             return
         x = canvas.width - 2
@@ -589,23 +595,23 @@ class LogView(Scrolled):
                 return 1 + min(rows - 1, bisect_left(sequence, index) * rows // count)
 
             first, last = (row_of(shown[end].index) for end in (0, -1)) if shown else (1, 1)
-            hits = [row_of(index) for index in _thinned(self.lens.hits, rows)]
-            phases = [row_of(index) for index in self.lens.phases]
-            errors = [row_of(index) for index in _thinned(self.lens.errors, rows)]
+            hits = [row_of(index) for index in _thinned(self.log_rows.hits, rows)]
+            phases = [row_of(index) for index in self.log_rows.phases]
+            errors = [row_of(index) for index in _thinned(self.log_rows.errors, rows)]
         else:
             size = max(1, (log.file.size or 1) if log.file is not None else 1)
 
             def row_at(offset: int) -> int:
                 return 1 + max(0, min(rows - 1, offset * rows // size))
 
-            lens = self.lens
+            log_rows = self.log_rows
 
             def row_of_record(index: int) -> int:
-                return row_at(lens.row(index).record.offset)  # the first of a fold may be loaded no more
+                return row_at(log_rows.row(index).record.offset)  # the first of a fold may be loaded no more
 
             first, last = (row_of_record(shown[end].index) for end in (0, -1)) if shown else (1, 1)
             hits = [row_at(hit.offset) for hit in log.known_hits(rows * 4)]
-            hits += [row_of_record(index) for index in _thinned(lens.hits, rows)]
+            hits += [row_of_record(index) for index in _thinned(log_rows.hits, rows)]
             phases = [row_at(mark.offset) for mark in log.known_marks("phase")]
             errors = [row_at(mark.offset) for mark in log.known_marks("error")]
         for y in range(first, last + 1):
