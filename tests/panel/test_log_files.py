@@ -176,7 +176,7 @@ async def test_a_filter_shows_lines_of_context_and_an_expression_says_what_is_wr
         await shows(pilot, "expression")
         await pilot.press("slash")
         view.app.screen.query_one("#search").value = "(("
-        await shows(pilot, "is no regular expression")
+        await shows(pilot, "is not a regular expression")
 
 
 async def test_ranks_are_chosen_one_by_one_and_access_lines_left_out(tmp_path):

@@ -7,7 +7,6 @@ that the panel watches, the watch reads the growing end, once for all screens; a
 import asyncio
 import contextlib
 import time
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost
-from tui.core.logs.blocks import read_block
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
-from tui.core.logs.records import LogRecord
+from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.series import DecodeSeries
-from tui.core.sglang.tracker import LogTracker
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 _FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
 _GROWN_S = 2.0  # how often a search looks at what came since
 _POINTS_KEPT = 20_000
-_PIECE_BYTES = 65_536  # read to learn what time it is there
 
 
 @dataclass(frozen=True)
@@ -151,12 +147,7 @@ class OpenLog:
             return None
         begin = window.record(index).offset
         end = window.record(index + 1).offset if index + 1 < window.end else begin + (1 << 40)
-        state = self.search.state
-        for hits, before in ((state.first, 0), (state.last, state.count - len(state.last))):
-            at = bisect_left(hits, begin, key=lambda hit: hit.offset)
-            if at < len(hits) and hits[at].offset < end and (before == 0 or state.done):
-                return before + at + 1
-        return None
+        return self.search.place(begin, end)
 
     def known_hits(self, count: int) -> "Sequence[Hit]":
         """A sample of the hits that the search over the whole file knows by place."""
@@ -275,10 +266,9 @@ class OpenLog:
         if file is not None and not self._holds(stamp_s):
             async with self._busy_with("looking for that time"):
                 low, high = 0, file.size or 0
-                while high - low > _PIECE_BYTES:
+                while high - low > LINE_LIMIT:
                     middle = (low + high) // 2
-                    block = await read_block(file.transport, file.path, middle, _PIECE_BYTES)
-                    stamp = stamp_in(block.data) if block is not None else None
+                    stamp = await file.first_stamp_s(middle)
                     if stamp is None or stamp >= stamp_s:
                         high = middle
                     else:
@@ -312,7 +302,7 @@ class OpenLog:
         file = self.file
         if file is not None and not file.at_begin and not self._started:
             self._started = True
-            self.start_s = await file.first_stamp_s()
+            self.start_s = await file.first_stamp_s(0)
 
     async def reach(self, what: str, step: int, index: int | None) -> int | None:
         """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
@@ -400,12 +390,6 @@ class OpenLog:
             except LinkLost:
                 self.problem = f"{what}: the link is lost"
             return None
-
-
-def stamp_in(data: bytes) -> float | None:
-    """The first stamp in a piece of a log, read as UTC; None where there is none."""
-    records = LogTracker(offset=1, number=1 << 48).feed(data)
-    return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 
 
 def line_text(record: LogRecord) -> str:

@@ -133,7 +133,7 @@ async def test_of_a_big_file_the_tail_comes_first_and_the_rest_on_request(local,
     log = tmp_path / "log"
     log.write_bytes(LINES)
     file = LogFile(local, str(log))
-    assert await file.first_stamp_s() == one_pass(LINES[:100])[0].stamp_s
+    assert await file.first_stamp_s(0) == one_pass(LINES[:100])[0].stamp_s
     async with following(file):
         assert len(LINES) - 262_144 <= file.begin < len(LINES) - 261_000
         assert texts(file)[-1] == "line 59999"
@@ -361,8 +361,7 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stretches, "read_block", memory.block)
-        for module in (log_file, stretches):
-            patch.setattr(module, "line_begin", memory.line_begin)
+        patch.setattr(stretches, "line_begin", memory.line_begin)
         patch.setattr(stretches, "line_end", memory.line_end)
         patch.setattr(log_file, "BLOCK_BYTES", block_bytes)
         patch.setattr(log_file, "_WHOLE_BYTES", 2 * block_bytes)

@@ -8,7 +8,7 @@ from tui.core.logs.filters import LogFilter
 from tui.core.logs.folding import Folds
 from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import LogRows
-from tui.core.logs.timeline import SideBySide, time_of
+from tui.core.logs.timeline import SideBySide
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.series import DecodeSeries
 from tui.core.sglang.tracker import LogTracker
@@ -154,8 +154,6 @@ def test_stamps_in_seconds():
         "[2026-13-45 20:00:03] no such day",
     )
     assert [record.stamp_s for record in records] == [T0 + 1.25, T0 + 2, None, None]
-    assert time_of(records[0], T0) == 1.25
-    assert time_of(records[2], T0) is None
 
 
 def lens_of(*lines: str, filter: LogFilter | None = None) -> tuple[LogWindow, LogRows]:

@@ -13,13 +13,12 @@ from dataclasses import replace
 from tui.core.errors import HostError
 from tui.core.link.retry import follow_through, try_again
 from tui.core.link.transport import LinkState, Transport
-from tui.core.logs.blocks import first_line, line_begin
 from tui.core.logs.follow import Chunk, follow
 from tui.core.logs.parts import BlockStart, Part, offset_of
 from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LinePlace, LogReader, LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.search import Hit, HostSearch, LogMarks, Mark, Needle, lines_before, offset_of_line
-from tui.core.logs.stretches import PIECE_BYTES, HostFile, Stretch, parse
+from tui.core.logs.stretches import PIECE_BYTES, HostFile, parse
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.tracker import LogTracker
@@ -38,7 +37,6 @@ class LogFile:
     everything else may be called meanwhile, from the same event loop. All loading calls raise UsageError (no permission), HostError, LinkLost after three tries.
 
     Attributes:
-        size: bytes of the file when it was last heard of, None before.
         generation: how often the file was replaced or truncated while it was followed.
         reader: to be set by a view that holds still: the lowest index it shows; None while it follows. What is at it or
             after it is not dropped.
@@ -48,7 +46,6 @@ class LogFile:
 
     def __init__(self, transport: Transport, path: str, *, capacity: int = 100_000) -> None:
         self.transport, self.path, self.capacity = transport, path, capacity
-        self.size: int | None = None
         self.generation = 0
         self._problem: str | None = None
         self.reader: int | None = None
@@ -72,6 +69,11 @@ class LogFile:
     def tail(self) -> LogWindow:
         """The growing end; the same object as `window` while `at_tail`."""
         return self._tail.window
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the file when it was last heard of, None before."""
+        return self._host_file.size
 
     @property
     def begin(self) -> int:
@@ -151,7 +153,7 @@ class LogFile:
             self._host_file.identity = chunk.identity.rsplit(":", 2)[0]
         self._problem = step.text if step.problem or step.event in ("gone", "link_lost") else None
         if chunk is not None and chunk.size is not None:
-            self.size = chunk.size
+            self._host_file.size = chunk.size
         if step.records or (chunk is not None and chunk.data):
             self._append(step.records, step.place)
 
@@ -161,7 +163,7 @@ class LogFile:
         self._opened = True
         if block is None:
             return None
-        self._host_file.identity, self.size = block.file, block.size
+        self._host_file.identity = block.file
         if block.offset > 0 and block.size <= _WHOLE_BYTES:
             before = await self._host_file.block(0, block.offset)
             if before is not None and len(before.data) == block.offset:
@@ -342,26 +344,7 @@ class LogFile:
     async def _part_around(self, offset: int) -> Part | None:
         tail = self._tail.first_of(self.generation)
         limit = tail.offset if tail is not None and tail.offset > offset else None
-
-        async def lines_from(begin: int) -> Stretch | None:
-            length = BLOCK_BYTES if limit is None else min(BLOCK_BYTES, limit - begin)
-            block = await self._host_file.block(begin, length)
-            if block is None or not block.data:
-                return None
-            self._host_file.identity, self.size = self._host_file.identity or block.file, block.size
-            at = 0 if begin in whole else first_line(block.data, begin)
-            if at is None or begin + at > offset:
-                return Stretch(begin, begin, [])
-            return await self._host_file.lines_from(block.data[at:], begin + at)
-
-        whole: set[int] = set()  # bytes where a line begins
-        begin = max(0, offset - BLOCK_BYTES // 2)
-        stretch = await lines_from(begin)
-        if stretch is not None and stretch.end <= offset:
-            # The line with that byte is longer than what was read.
-            begin = stretch.end if stretch.pieces else await line_begin(self.transport, self.path, offset)
-            whole.add(begin)
-            stretch = await lines_from(begin)
+        stretch = await self._host_file.lines_around(offset, BLOCK_BYTES, limit)
         if stretch is None:
             return None
         first = 1 if stretch.begin == 0 else _SOMEWHERE
@@ -406,10 +389,10 @@ class LogFile:
         part.window.serial += 1
         return True
 
-    async def first_stamp_s(self) -> float | None:
-        """The first stamp of the file (`LogRecord.stamp_s`), from its first 64 KiB; None where there is none in it."""
-        block = await self._host_file.block(0, LINE_LIMIT)
-        records = LogTracker().feed(block.data) if block is not None else ()
+    async def first_stamp_s(self, offset: int) -> float | None:
+        """The first stamp (`LogRecord.stamp_s`) in the 64 KiB from a byte on; None where there is none."""
+        block = await self._host_file.block(offset, LINE_LIMIT)
+        records = LogTracker(offset=max(1, offset), number=_SOMEWHERE).feed(block.data) if block is not None else ()
         return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 
     # -- finding --------------------------------------------------------------------------------------------------

@@ -433,12 +433,12 @@ class HostSearch(_Search):
                     hit = Hit(found.offset, found.number)
         return hit
 
-    def place(self, offset: int) -> int | None:
-        """Which of all hits the line with a hit at `offset` is, counted from 1; None where that is not known or it is none."""
+    def place(self, begin: int, end: int) -> int | None:
+        """Which of all hits is the first in a range of bytes, counted from 1; None where that is not known or none is."""
         state = self.state
         for hits, before in ((state.first, 0), (state.last, state.count - len(state.last))):
-            at = bisect_left(hits, (offset,))
-            if at < len(hits) and hits[at].offset == offset:
+            at = bisect_left(hits, (begin,))
+            if at < len(hits) and hits[at].offset < end:
                 return before + at + 1 if before == 0 or state.done else None
         return None
 

@@ -44,11 +44,15 @@ class HostFile:
     def __init__(self, transport: Transport, path: str) -> None:
         self.transport, self.path = transport, path
         self.identity: str | None = None
+        self.size: int | None = None  # bytes, when it was last read
 
     async def block(self, offset: int, length: int) -> Block | None:
         """Bytes of the file; None where it is gone or another one."""
         block = await try_again(lambda: read_block(self.transport, self.path, offset, length, file=self.identity))
-        return block if block is None or self.identity in (None, block.file) else None
+        if block is None or self.identity not in (None, block.file):
+            return None
+        self.size = block.size
+        return block
 
     async def whole_lines(self, data: bytes, offset: int) -> Stretch:
         """What of a block begins with a line; of a line longer than that, its beginning and its end."""
@@ -70,6 +74,29 @@ class HostFile:
         end, closed = await line_end(self.transport, self.path, offset)
         text = data[:LINE_LIMIT]
         return Stretch(offset, end, [text, end - offset - len(text) - closed, b"\n" if closed else b""])
+
+    async def lines_around(self, offset: int, length: int, limit: int | None) -> Stretch | None:
+        """Whole lines, one of them with a byte, of about so many bytes before `limit`; None where there is nothing."""
+        begin = max(0, offset - length // 2)
+        stretch = await self._lines_after(begin, length, limit, upto=offset, whole=False)
+        if stretch is not None and stretch.end <= offset:
+            # The line with that byte is longer than what was read.
+            begin = stretch.end if stretch.pieces else await line_begin(self.transport, self.path, offset)
+            stretch = await self._lines_after(begin, length, limit, upto=offset, whole=True)
+        return stretch
+
+    async def _lines_after(
+        self, begin: int, length: int, limit: int | None, *, upto: int, whole: bool
+    ) -> Stretch | None:
+        """`whole`: a line begins at `begin`. Without pieces where none begins up to a byte."""
+        block = await self.block(begin, length if limit is None else min(length, limit - begin))
+        if block is None or not block.data:
+            return None
+        self.identity = self.identity or block.file
+        at = 0 if whole else first_line(block.data, begin)
+        if at is None or begin + at > upto:
+            return Stretch(begin, begin, [])
+        return await self.lines_from(block.data[at:], begin + at)
 
 
 async def parse(tracker: LogTracker, stretch: Stretch) -> list[LogRecord]:

@@ -5,21 +5,11 @@ from bisect import bisect_left
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import LogRows
 
 _DAY_S = 86_400.0
 _AHEAD = 32  # lines looked ahead for one of the same shape
 _SURE = 64  # rows at the end that are compared one by one
-
-
-def time_of(record: LogRecord, start_s: float = 0.0) -> float | None:
-    """Seconds from a start to a record, both by their stamps; without a start seconds since the epoch, the stamp read as
-    UTC (since midnight where the log has no date); None for a line without stamp."""
-    if record.stamp_s is None:
-        return None
-    since = record.stamp_s - start_s
-    return since + _DAY_S if since < 0 and record.stamp_s < _DAY_S else since
 
 
 class Pair(NamedTuple):

@@ -23,7 +23,7 @@ from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server.launch_records import LaunchRecord, PhaseHistory
 from tui.core.server.preflight import Finding, Level
-from tui.core.server.watch import LogGap, RunUpdate, RunWatcher, ServerState
+from tui.core.server.watch import RunUpdate, RunWatcher, ServerState
 from tui.core.sglang import flags as sglang
 from tui.core.text import one_line
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HostSession",
     "LaunchPlan",
-    "LogGap",
     "PhaseHistory",
     "PreflightFailed",
     "RunUpdate",

@@ -13,7 +13,7 @@ from tui.core.link.retry import follow_through
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import first_line, read_block
 from tui.core.logs.follow import Chunk, file_info, follow
-from tui.core.logs.reader import ANOTHER_FILE, LogReader, LogStep
+from tui.core.logs.reader import LogReader, LogStep
 from tui.core.logs.records import LogRecord
 from tui.core.logs.search import lines_before
 from tui.core.runs import control as runs
@@ -79,19 +79,11 @@ class ServerState:
 
 
 @dataclass(frozen=True)
-class LogGap:
-    """The file was replaced or truncated: what follows is another generation and is never merged."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class RunUpdate:
     """What one tick of watching a run brought."""
 
     state: ServerState
     records: tuple[LogRecord, ...] = ()
-    gap: LogGap | None = None
     behind_bytes: int = 0  # log bytes on the host not read yet
     settled: bool = False  # all that there was when the watch began is in: the log, and an answer about readiness
     log: LogStep | None = None  # the same records with their place in the file, for `LogFile.take`; None without any
@@ -435,12 +427,12 @@ class RunWatcher:
         taken = 0
         ended = False
 
-        def event(step: LogStep, *records: LogRecord, gap: LogGap | None = None) -> None:
+        def event(step: LogStep, *records: LogRecord) -> None:
             nonlocal new, last
             if last is not None:
                 out.append(self._update(tuple(new), last))
                 new, last = [], None
-            out.append(RunUpdate(self._state(), records, gap, log=step))
+            out.append(RunUpdate(self._state(), records, log=step))
 
         while not chunks.empty() and taken < _MAX_BATCH_BYTES:
             chunk = chunks.get_nowait()
@@ -463,7 +455,7 @@ class RunWatcher:
                     new.extend(step.records)
                     last = step
                 else:
-                    event(step, gap=LogGap(chunk.event) if chunk.event in ANOTHER_FILE else None)
+                    event(step)
         if new:
             self._startup_changed.set()
         update = self._update(tuple(new), last, ended=ended)
@@ -476,7 +468,7 @@ class RunWatcher:
         state = self._state(final=ended)
         settled = ended or (self._caught_up() and (self._asked or state.outcome is not Outcome.STARTING))
         log = replace(step, records=records) if step is not None else None
-        return RunUpdate(state, records, None, step.behind_bytes if step is not None else 0, settled, log)
+        return RunUpdate(state, records, step.behind_bytes if step is not None else 0, settled, log)
 
     def _left_out(self, gap: _Gap) -> LogRecord:
         left = (gap.end - gap.begin) / (1 << 20)
