@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from tui.panel.widgets.log.lines import LogLine, fresh, line_of, since
 from tui.panel.widgets.log.scroll import Scrolled
 from tui.panel.widgets.log.text import width_of, window
-from tui.panel.widgets.log.view import LogLine, fresh, line_of, since
 from tui.panel.widgets.paint import Canvas, Run, end_of
 
 if TYPE_CHECKING:

@@ -1,81 +1,17 @@
-"""The log: rows of what is loaded, phases in a gutter, folds, hits; a reader who scrolled up is never moved."""
+"""The log as it is painted: rows of what is loaded, phases in a gutter, folds, hits, an overview at the right edge."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
-
-from textual.binding import Binding, BindingType
+from dataclasses import dataclass
 
 from tui import format as fmt
 from tui.core.sglang.phases import Phase
-from tui.panel.host_view import Board
-from tui.panel.widgets.log.scroll import Scrolled
-from tui.panel.widgets.log.text import flat, width_of, window, wrapped
+from tui.panel.widgets.log.browse import LogBrowser
+from tui.panel.widgets.log.lines import GUTTER, LONG, LogLine, line_of, note_width, since
+from tui.panel.widgets.log.overview import draw_overview
+from tui.panel.widgets.log.text import width_of, window, wrapped
 from tui.panel.widgets.paint import Canvas, Run
 from tui.panel.widgets.paint import width_of as runs_width
-from tui.panel.widgets.server_card import SHORT
 
-if TYPE_CHECKING:
-    from tui.core.logs.filters import LogFilter
-    from tui.core.logs.folding import Folds
-    from tui.core.logs.records import LogRecord
-    from tui.core.logs.rows import LogRows, Row
-    from tui.core.logs.window import LogWindow
-    from tui.panel.open_log import OpenLog
-
-GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
-_MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}
 _SHOWN = 4000  # characters of a line that a wrapped row may take
-_LONG = 1000  # from here on the length is told
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """What one row shows, whether it is one record or a fold of many."""
-
-    record: "LogRecord"  # the one whose text is shown
-    text: str  # on one line, without tabs
-    mark: tuple[str, str]
-    spec: str
-    rank: str
-    note: tuple[Run, ...]
-    time: str | None  # of a fold its first
-
-
-def line_of(row: "Row", *, newest: bool = False) -> LogLine:
-    """How a row is shown.
-
-    Args:
-        newest: a fold of repeats shows the text of its newest record; its time stays that of the first.
-    """
-    record = row.record
-    repeated = row.lines == 1 and row.count > 1 and len(row.ranks) != row.count and record.kind != "bar"
-    shown = row.shown if newest or row.lines > 1 else record
-    note: tuple[Run, ...] = ()
-    if repeated:
-        note = ((f"×{row.count:,}", "strong!"),)
-        if row.last is not None and row.last.time and row.last.time != record.time:
-            note += ((f"  last {row.last.time}", "muted"),)
-    elif row.note:
-        note = ((row.note, "muted"),)
-    length = len(shown.text) + shown.cut_bytes
-    if length > _LONG and not note:
-        note = ((fmt.size(length), "muted"),)
-    folded = repeated or shown.kind == "note"
-    mark = _MARKS.get(shown.kind, ("≡", "muted") if folded else (" ", "text"))
-    if shown.kind == "error":
-        spec = "err!"
-    elif shown.kind in ("phase", "marker"):
-        spec = "strong"
-    else:
-        spec = "muted" if folded or row.context else "text"
-    return LogLine(shown, flat(shown.text), mark, spec, row.rank_label, note, record.time)
-
-
-def _beside(line: LogLine) -> int:
-    """Cells that the note at the right end takes from the text."""
-    return runs_width(line.note) + 2 if line.note else 0
 
 
 @dataclass(frozen=True)
@@ -88,150 +24,10 @@ class _Shown:
     pieces: list[tuple[int, str]]  # each with the index of its first character
 
 
-class LogView(Scrolled):
-    """Rows of a log, a title with facts above them. One column of margin belongs to it on either side.
+class LogView(LogBrowser):
+    """Rows of a log, a title with facts above them. One column of margin belongs to it on either side."""
 
-    A row's key is the absolute index of a record in the window, so the cursor stays on its record whatever folds or
-    filters show of it.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "hit(1)", "next hit", show=False),
-        Binding("N", "hit(-1)", "previous hit", show=False),
-        Binding("right_square_bracket", "phase(1)", "next phase", show=False),
-        Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
-        Binding("e", "error(1)", "next error", show=False),
-        Binding("E", "error(-1)", "previous error", show=False),
-        Binding("z", "folds", "folds", show=False),
-        Binding("space", "fold", "open or close", show=False),
-        Binding("w", "wrap", "wrap", show=False),
-        Binding("t", "clock", "time", show=False),
-        Binding("R", "ranks", "ranks", show=False),
-        Binding("A", "access", "access lines", show=False),
-    ]
-
-    def __init__(self, board: Board, *, numbers: bool = False) -> None:
-        super().__init__(id="log")
-        self.board = board
-        self.numbers = numbers  # line numbers and the overview at the right edge: the logs screen
-        self.relative = False  # times since the start of the log
-        self.log_rows: LogRows | None = None
-        self._window: LogWindow | None = None
-        self._read: OpenLog | None = None
-
-    # -- what there is ---------------------------------------------------------------------------------------------
-
-    @property
-    def open_log(self) -> "OpenLog | None":
-        """The log on display."""
-        return self.board.log
-
-    def _loaded(self, log: "OpenLog") -> "LogWindow":
-        """What of it is displayed: what the reader has gone to on the logs screen, else the growing end."""
-        return log.window if self.numbers else log.tail
-
-    @property
-    def filter(self) -> "LogFilter":
-        """What is looked for and what is hidden."""
-        from tui.core.logs.filters import LogFilter
-
-        return self.log_rows.filter if self.log_rows is not None else LogFilter()
-
-    @property
-    def folds(self) -> "Folds":
-        """Which folds are made."""
-        from tui.core.logs.folding import Folds
-
-        return self.log_rows.folds if self.log_rows is not None else Folds()
-
-    @property
-    def folded(self) -> bool:
-        """Whether repeats and tracebacks are folded."""
-        return self.folds.repeats
-
-    def keys(self) -> Sequence[int]:
-        if self.log_rows is None:
-            return ()
-        self.log_rows.update()  # what is read meanwhile may have pushed out what was there
-        return self.log_rows.sequence
-
-    def place_of(self, key: int) -> int:
-        row = self.log_rows.row_of(key) if self.log_rows is not None else None
-        return bisect_left(self.keys(), row) if row is not None else 0
-
-    def more(self, step: int) -> bool:
-        log = self.open_log
-        return self.numbers and log is not None and not (log.at_begin if step < 0 else log.at_tail)
-
-    def update(self) -> None:
-        """Takes in what the log got since, and repaints."""
-        self.sync()
-        self.repaint()
-
-    def sync(self) -> None:
-        """Takes in what the log got since."""
-        log = self.open_log
-        if log is None:
-            if self._window is not None:
-                self._window = self._read = None
-                if self.log_rows is not None:
-                    self.log_rows = None
-            self.following, self.current, self.marked = True, None, None
-            return
-        window = self._loaded(log)
-        if window is not self._window:
-            self._take(window)
-        if log is not self._read:
-            self._read = log
-            self.following, self.current, self.marked, self.shift = True, None, None, 0
-            self._hold()
-        assert self.log_rows is not None
-        self.log_rows.update()
-        if self.numbers and self.following:  # the newest lines can be read as they come
-            self.log_rows.fold_before(window.settled_end - fresh(self.rows))
-
-    def _take(self, window: "LogWindow") -> None:
-        from tui.core.logs.rows import LogRows
-
-        self._window = window
-        self.current = self.marked = None
-        if self.log_rows is None:
-            self.log_rows = LogRows(window)
-        else:
-            self.log_rows.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
-            self.log_rows.set(window=window)
-
-    def set_filter(self, filter: "LogFilter") -> None:
-        """Another filter; the reader stays where they are. Raises UsageError where its expression is wrong."""
-        if self.log_rows is not None:
-            self.log_rows.set(filter=filter)
-        self.moved()
-
-    def current_row(self) -> "Row | None":
-        """The row under the cursor, else the last one."""
-        if self.log_rows is None or not self.log_rows.sequence:
-            return None
-        place = self.place
-        return self.log_rows.row(self.log_rows.sequence[place if place is not None else -1])
-
-    def current_record(self) -> "LogRecord | None":
-        """The record that the row under the cursor quotes, else the last row's."""
-        row = self.current_row()
-        return None if row is None else row.shown if row.lines > 1 or not self.numbers else row.record
-
-    def selected(self) -> "list[Row]":
-        """Rows of the selection, from the top; none without one."""
-        keys = self.keys()
-        return [self.log_rows.row(keys[place]) for place in self.selection()] if self.log_rows is not None else []
-
-    def here(self, step: int) -> int | None:
-        """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
-        if self.current is not None:
-            return self.current
-        shown = self._shown()
-        return shown[0 if step > 0 else -1].index if shown else None
-
-    # -- moving ----------------------------------------------------------------------------------------------------
+    # -- what fits -------------------------------------------------------------------------------------------------
 
     def height(self, place: int) -> int:
         if not self.wrapped or self.log_rows is None:
@@ -239,7 +35,7 @@ class LogView(Scrolled):
         return len(self._wrapped(line_of(self.log_rows.row(self.keys()[place]), newest=not self.numbers)))
 
     def longest(self) -> int:
-        return max((width_of(shown.line.text) + _beside(shown.line) for shown in self._shown()), default=0)
+        return max((width_of(shown.line.text) + note_width(shown.line) for shown in self._shown()), default=0)
 
     def room(self) -> int:
         return self.size.width - self._columns(self.size.width)[-1] - (4 if self.numbers else 1)
@@ -247,149 +43,12 @@ class LogView(Scrolled):
     def _wrapped(self, line: LogLine) -> list[tuple[int, str]]:
         return wrapped(line.text[:_SHOWN], max(10, self.room()))
 
-    def moved(self) -> None:
-        self._hold()
-        super().moved()
-
-    def _hold(self) -> None:
-        """Tells the file what must not go while somebody looks at it."""
-        log = self.open_log
-        if self.numbers and log is not None and log.file is not None:
-            log.file.reader = None if self.following else self._top
-
-    def action_hit(self, step: int) -> None:
-        """Next or previous hit; in a fold of repeats, which is opened for it."""
-        if self.log_rows is not None and self.jump("hit", self.log_rows.hits, step) is not None:
-            self.open_hit(step)
-
-    def open_hit(self, step: int) -> None:
-        """Opens the fold under the cursor for the hit in it, and moves the lines so that the hit can be seen."""
-        row, log_rows = self.current_row(), self.log_rows
-        if row is None or log_rows is None or self._window is None:
-            return
-        repeated = row.lines == 1 and row.count > 1 and row.count != len(row.ranks)
-        if repeated or (row.lines > 1 and not log_rows.spans(flat(row.shown.text))):
-            end = self._window.index_of(row.last) if row.last is not None else None
-            log_rows.toggle(row.index)
-            at = (
-                bisect_left(log_rows.hits, row.index)
-                if step > 0 or end is None
-                else bisect_right(log_rows.hits, end) - 1
-            )
-            if 0 <= at < len(log_rows.hits):
-                self.show_key(log_rows.hits[at])
-        self._show_sideways()
-
-    def _show_sideways(self) -> None:
-        """Moves the lines so that the first hit of the cursor's row can be seen."""
-        row = self.current_row()
-        if row is None or self.log_rows is None or self.wrapped:
-            return
-        line = line_of(row, newest=not self.numbers)
-        found = self.log_rows.spans(line.text)
-        if not found:
-            return
-        begin, end = (width_of(line.text[:at]) for at in found[0])
-        room = self.room() - _beside(line)
-        if end <= room:
-            self.shift = 0
-        elif not self.shift <= begin < end <= self.shift + room:
-            self.shift = max(0, begin - room // 2)
-        self.moved()
-
-    def action_phase(self, step: int) -> None:
-        """Next or previous beginning of a phase."""
-        if self.log_rows is not None:
-            self.jump("phase", self.log_rows.phases, step)
-
-    def action_error(self, step: int) -> None:
-        """Next or previous error line."""
-        if self.log_rows is not None:
-            self.jump("error", self.log_rows.errors, step)
-
-    def show_record(self, index: int) -> None:
-        """Puts the cursor on a record; a fold that hides it is opened."""
-        self.show_key(index)
-        row = self.current_row()
-        if row is not None and self.log_rows is not None and self._window is not None:
-            record = self._window.record(index)
-            if record is not row.record and record is not row.shown:
-                self.log_rows.toggle(index)
-                self.show_key(index)
-
-    def show_line(self, number: int) -> bool:
-        """Puts the cursor on a line of the file; False where it is not loaded."""
-        index = self._window.at_line(number) if self._window is not None else None
-        if index is None:
-            return False
-        self.show_record(index)
-        return True
-
-    # -- how it is shown -------------------------------------------------------------------------------------------
-
-    def action_folds(self) -> None:
-        """Repeated lines and tracebacks folded into one row each, or every line; the cursor stays on its record."""
-        if self.log_rows is None:
-            return
-        from tui.core.logs.folding import Folds
-
-        fold = not self.folded
-        top = self.first_shown()[0] if self.current is not None else 0
-        place = self.place
-        self.log_rows.set(folds=Folds(repeats=fold, tracebacks=fold))
-        if place is not None and (now := self.place) is not None:  # its row stays where it is on the screen
-            self.put_top(now - (place - top))
-        self.moved()
-
-    def open_fold(self) -> bool:
-        """Opens the fold under the cursor; False where its row is a single line."""
-        row = self.current_row() if self.current is not None else None
-        if row is None or (row.count == 1 and row.lines == 1):
-            return False
-        self.action_fold()
-        return True
-
-    def action_fold(self) -> None:
-        """Opens the fold under the cursor, or closes the one that its line is of."""
-        if self.log_rows is None or self.current is None:
-            return
-        self.log_rows.toggle(self.current)
-        self.show_key(self.current)
-
-    def action_wrap(self) -> None:
-        """Long lines over several rows, or cut."""
-        self.wrapped = not self.wrapped
-        self.shift = self._skip = 0
-        self.moved()
-
-    def action_clock(self) -> None:
-        """Time of day, or time since the log began."""
-        self.relative = not self.relative
-        self.moved()
-
-    def known_ranks(self) -> list[str]:
-        """Rank tags seen in the log, `main` first."""
-        state = self.board.state
-        seen = dict.fromkeys(rank.tag for rank in state.startup.ranks if rank.tag) if state else {}
-        if self.open_log is not None:
-            seen.update(self.open_log.ranks)
-        seen.pop("main", None)
-        return ["main", *sorted(seen, key=_natural)]
-
-    def action_ranks(self) -> None:
-        """All ranks, then one after the other."""
-        order = [None, *(frozenset((rank,)) for rank in self.known_ranks())]
-        present = self.filter.ranks
-        at = order.index(present) if present in order else 0
-        self.set_ranks(order[(at + 1) % len(order)])
-
-    def set_ranks(self, ranks: "frozenset[str] | None") -> None:
-        """Shows lines of these ranks only; None shows all."""
-        self.set_filter(replace(self.filter, ranks=ranks))
-
-    def action_access(self) -> None:
-        """Access lines of the HTTP server, or all but those."""
-        self.set_filter(replace(self.filter, access=not self.filter.access))
+    def here(self, step: int) -> int | None:
+        """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
+        if self.current is not None:
+            return self.current
+        shown = self._shown()
+        return shown[0 if step > 0 else -1].index if shown else None
 
     # -- painting --------------------------------------------------------------------------------------------------
 
@@ -477,7 +136,8 @@ class LogView(Scrolled):
             before = phase
             y += len(shown.pieces)
         if self.numbers:
-            self._overview(canvas)
+            rows = self._shown()
+            draw_overview(canvas, log, self.log_rows, (rows[0].index, rows[-1].index) if rows else None)
 
     def _number(self, canvas: Canvas, end: int, y: int, index: int, *, here: bool, ground: str) -> None:
         assert self._window is not None
@@ -514,7 +174,7 @@ class LogView(Scrolled):
         if not self.filter.text:
             return
         hit = "bg!/warn" if here else "hittext/hit"
-        for first, last in self.log_rows.spans(line.text[: begin + len(visible) + _LONG]):
+        for first, last in self.log_rows.spans(line.text[: begin + len(visible) + LONG]):
             first, last = max(first, begin), min(last, begin + len(visible))
             if first < last:
                 column = x + width_of(line.text[begin:first])
@@ -576,71 +236,3 @@ class LogView(Scrolled):
         if board.run.log_path is None and board.state is not None:
             return "this server's output goes nowhere that can be read"
         return "nothing written yet"
-
-    def _overview(self, canvas: Canvas) -> None:
-        """Where phases, errors and hits are in the whole log, and which part is on show."""
-        log = self.open_log
-        rows = canvas.height - 1
-        assert log is not None
-        assert self.log_rows is not None
-        sequence = self.log_rows.sequence
-        if rows < 3 or (log.whole and len(sequence) <= rows):
-            return
-        x = canvas.width - 2
-        shown = self._shown()
-        if log.whole:
-            count = len(sequence)
-
-            def row_of(index: int) -> int:
-                return 1 + min(rows - 1, bisect_left(sequence, index) * rows // count)
-
-            first, last = (row_of(shown[end].index) for end in (0, -1)) if shown else (1, 1)
-            hits = [row_of(index) for index in _thinned(self.log_rows.hits, rows)]
-            phases = [row_of(index) for index in self.log_rows.phases]
-            errors = [row_of(index) for index in _thinned(self.log_rows.errors, rows)]
-        else:
-            size = max(1, (log.file.size or 1) if log.file is not None else 1)
-
-            def row_at(offset: int) -> int:
-                return 1 + max(0, min(rows - 1, offset * rows // size))
-
-            log_rows = self.log_rows
-
-            def row_of_record(index: int) -> int:
-                return row_at(log_rows.row(index).record.offset)  # the first of a fold may be loaded no more
-
-            first, last = (row_of_record(shown[end].index) for end in (0, -1)) if shown else (1, 1)
-            hits = [row_at(hit.offset) for hit in log.known_hits(rows * 4)]
-            hits += [row_of_record(index) for index in _thinned(log_rows.hits, rows)]
-            phases = [row_at(mark.offset) for mark in log.known_marks("phase")]
-            errors = [row_at(mark.offset) for mark in log.known_marks("error")]
-        for y in range(first, last + 1):
-            canvas.put(x + 1, y, "▐", "muted")
-        for rows_of, char, spec in ((hits, "–", "warn"), (phases, "▸", "accent"), (errors, "✗", "err")):
-            for y in rows_of:
-                canvas.put(x, y, char, spec)
-
-
-def fresh(rows: int) -> int:
-    """So many of the newest lines are not folded with those before them, on a view of so many rows."""
-    return max(4, rows // 3)
-
-
-def since(seconds: float) -> str:
-    """Time since a start in eight cells: `+0:31:58`, `−0:00:04`."""
-    total = round(abs(seconds))
-    text = f"{total // 3600}:{total % 3600 // 60:02d}:{total % 60:02d}"
-    return (("−" if seconds < 0 and total else "+") + text) if total < 36_000 else text
-
-
-def _thinned(places: Sequence[int], rows: int) -> Sequence[int]:
-    """A sample of many places: more than a few in a row of the screen look the same."""
-    return places[:: max(1, len(places) // (rows * 4))]
-
-
-def _natural(tag: str) -> list[tuple[str, int]]:
-    parts = []
-    for word in tag.split():
-        head = word.rstrip("0123456789")
-        parts.append((head, int(word[len(head) :] or -1)))
-    return parts
