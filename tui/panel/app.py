@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tui.core.server.launch_records import PhaseHistory
     from tui.core.server.session import HostSession, LaunchPlan
     from tui.panel.open_log import LogSource
-    from tui.panel.screens.logs import Beside
+    from tui.panel.screens.log_pair import Beside
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 
@@ -897,7 +897,7 @@ class EagleApp(App[None]):
 
     def logs_beside(self) -> "list[Beside]":
         """What can be shown beside the log: other runs of this host."""
-        from tui.panel.screens.logs import Beside
+        from tui.panel.screens.log_pair import Beside
 
         present = self.board.run.run_id if self.board.run is not None else None
         return [

@@ -12,7 +12,8 @@ from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.panel.app import EagleApp, OpenSession
 from tui.panel.keys import Command
 from tui.panel.open_log import LogSource
-from tui.panel.screens.logs import Beside, Logs
+from tui.panel.screens.log_pair import Beside
+from tui.panel.screens.logs import Logs
 
 if TYPE_CHECKING:
     from tui.core.runs.control import Run

@@ -6,6 +6,7 @@ that the panel watches, the watch reads the growing end, once for all screens; a
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.errors import EagletuiError, LinkLost
+from tui.core.errors import EagletuiError, LinkLost, Slug, UsageError
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.window import LogWindow
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tui.core.server.watch import RunUpdate
     from tui.core.sglang.series import DecodePoint
 
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
 _GROWN_S = 2.0  # how often a search looks at what came since
 _POINTS_KEPT = 20_000
@@ -250,6 +252,27 @@ class OpenLog:
             return None
         return await self._fetch(f"looking for line {number:,}", lambda: file.jump_to_line(number))
 
+    async def go_to(self, where: str) -> int | None:
+        """Loads what is around a place as a reader types it: a line, a time of the day, a share of the file in per cent.
+
+        Raises UsageError where it is none of those.
+        """
+        clock = _CLOCK.fullmatch(where)
+        if clock:
+            return await self.jump_to_time(self._last_time(clock))
+        if (number := line_number(where)) is not None:
+            return await self.jump_to_line(number)
+        if where.endswith("%") and (share := where.removesuffix("%")).isdigit():
+            return await self.jump_to_share(min(100, int(share)) / 100)
+        raise UsageError(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", slug=Slug.BAD_VALUE)
+
+    def _last_time(self, clock: re.Match[str]) -> float:
+        """The last time before the log's end that a clock on the wall showed that."""
+        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
+        last = self.last_stamp() or 0.0
+        day = last // 86_400 * 86_400
+        return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
+
     async def jump_to_share(self, share: float) -> int | None:
         """The same for a place in the file, 0 its beginning and 1 its end."""
         if self.file is None:
@@ -390,6 +413,12 @@ class OpenLog:
             except LinkLost:
                 self.problem = f"{what}: the link is lost"
             return None
+
+
+def line_number(where: str) -> int | None:
+    """The number of a line as a reader types it, None where it is something else."""
+    number = where.replace(",", "")
+    return int(number) if number.isdigit() else None
 
 
 def line_text(record: LogRecord) -> str:

@@ -11,8 +11,27 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
+from tui import format as fmt
+from tui.core.logs.folding import Folds
+from tui.core.logs.records import LogRecord
+from tui.core.logs.rows import LogRows, Row
 from tui.core.text import one_line
+from tui.panel.open_log import OpenLog
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines
+
+
+def to_write(log: OpenLog, log_rows: LogRows, chosen: Sequence[Row]) -> tuple[list[LogRecord], str]:
+    """The lines of the chosen rows, else all that pass the filter, and what they are in words."""
+    if chosen:
+        records = [record for row in chosen for record in log_rows.members(row.index)]
+        records.sort(key=lambda record: record.offset)
+        return records, fmt.plural(len(records), "line") + " of the selection"
+    every = LogRows(log_rows.window, log_rows.filter, Folds(repeats=False, tracebacks=False))
+    records = [log_rows.window.record(index) for index in every.sequence]
+    what = fmt.plural(len(records), "line") + (" that pass the filter" if log_rows.hidden else "")
+    if not log.whole and log.file is not None:
+        what += f" of what is loaded, {fmt.size(log.file.end - log.file.begin)} of {fmt.size(log.file.size or 0)}"
+    return records, what
 
 
 class WriteDialog(Dialog[str]):

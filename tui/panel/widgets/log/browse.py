@@ -140,6 +140,10 @@ class LogBrowser(Scrolled):
             self.log_rows.set(filter=filter)
         self.moved()
 
+    def acted_on(self) -> "tuple[LogRows | None, OpenLog | None]":
+        """What keys act on: rows, and the log they are of."""
+        return self.log_rows, self.open_log
+
     def current_row(self) -> "Row | None":
         """The row under the cursor, else the last one."""
         if self.log_rows is None or not self.log_rows.sequence:

@@ -17,7 +17,7 @@ from tui.panel.widgets.paint import Canvas, Run, end_of
 if TYPE_CHECKING:
     from tui.core.logs.filters import LogFilter
     from tui.core.logs.folding import Folds
-    from tui.core.logs.rows import Row
+    from tui.core.logs.rows import LogRows, Row
     from tui.core.logs.timeline import SideBySide
     from tui.panel.open_log import OpenLog
 
@@ -187,6 +187,10 @@ class LogPair(Scrolled):
             return None
         pair = rows[place]
         return pair.left if self.side == 0 else pair.right
+
+    def acted_on(self) -> "tuple[LogRows, OpenLog]":
+        """What keys act on: rows, and the log they are of."""
+        return self.both[self.side], self.sides[self.side].log
 
     def current_row(self) -> "Row | None":
         """The row under the cursor on the side that keys act on."""
