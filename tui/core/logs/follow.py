@@ -8,7 +8,7 @@ inode and the checksum of its first 1 KiB; a file that was truncated, rotated or
 import asyncio
 import shlex
 import zlib
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
@@ -172,6 +172,68 @@ if [ ! -r "$p" ]; then echo denied; exit; fi
 """
 
 
+class _Followed:
+    """A file that is being followed: what is known of it, and what each frame of a sender means for it."""
+
+    def __init__(self, transport: Transport, path: str, after: Chunk | None) -> None:
+        self._transport, self._path = transport, path
+        self.offset, self._generation = (after.end, after.generation) if after is not None else (0, 0)
+        self.known = _Known.parse(after.identity) if after is not None else None
+        self._goal: int | None = None  # where the file ends, once its writer has
+        self.lost = False
+        self._gone = False
+        self.elsewhere = False  # the sender reads from the middle of another file
+
+    def event(self, name: str, size: int | None = None) -> Chunk:
+        """A chunk without bytes."""
+        return Chunk(b"", self.offset, self._generation, size, name, str(self.known) if self.known else None)
+
+    def take(self, frame: _Frame) -> Iterator[Chunk]:
+        """What a frame brings. Raises UsageError where the file cannot be read, _Broken."""
+        if self.lost:
+            self.lost = False
+            yield self.event("resumed", frame.size)
+        if frame.kind == "X":
+            raise refused(self._transport.host, self._path, frame.file)
+        if frame.kind == "G":
+            if not self._gone:
+                self._gone = True
+                yield self.event("gone")
+        elif frame.kind in "TR" or (frame.kind == "O" and self._is_another(frame)):
+            self.elsewhere = frame.offset != 0
+            self.known, self.offset, self._goal, self._gone = None, 0, None, False
+            self._generation += 1
+            yield self.event("truncated" if frame.kind == "T" else "replaced", frame.size)
+        if self.elsewhere:
+            return
+        if frame.kind in "OI":
+            self._gone = False
+            self.known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
+        elif frame.kind == "D":
+            if frame.offset != self.offset:
+                raise _Broken
+            for begin in range(0, len(frame.data), _MAX_CHUNK_BYTES):
+                piece = frame.data[begin : begin + _MAX_CHUNK_BYTES]
+                at, self.offset = self.offset, self.offset + len(piece)
+                yield Chunk(piece, at, self._generation, frame.size, None, str(self.known))
+
+    def _is_another(self, opened: _Frame) -> bool:
+        """Whether what was opened is not what was being read: removed in between, replaced, or rewritten."""
+        if self._gone and (self.known is not None or self.offset > 0):
+            return True
+        return (
+            self.known is not None and not self.known.fits(opened.file, opened.data)
+        ) or opened.offset != self.offset
+
+    async def read_to_end(self) -> bool:
+        """Whether all that a writer who has ended wrote is read."""
+        if self._goal is None and self.known is not None and not self._gone:
+            info = await file_info(self._transport, self._path)
+            if info is not None and info.file == self.known.file:
+                self._goal = info.size
+        return self._gone or (self._goal is not None and self.offset >= self._goal)
+
+
 async def follow(
     transport: Transport, path: str, *, after: Chunk | None = None, ended: Callable[[], bool] | None = None
 ) -> AsyncGenerator[Chunk, None]:
@@ -187,72 +249,27 @@ async def follow(
         UsageError: not a regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
         HostError: the host cannot run the sender; never LinkLost, which is a chunk.
     """
-    offset, generation = (after.end, after.generation) if after is not None else (0, 0)
-    known = _Known.parse(after.identity) if after is not None else None
-    goal: int | None = None  # where the file ends, once its writer has
-    lost = gone = False
+    file = _Followed(transport, path, after)
     empty = 0
-
-    def event(name: str, size: int | None = None) -> Chunk:
-        return Chunk(b"", offset, generation, size, name, str(known) if known else None)
-
     while True:
         word = token_hex(16)
         frames = 0
+        file.elsewhere = False
         try:
-            async with transport.stream(_script(path, offset, known, word)) as stream:
+            async with transport.stream(_script(path, file.offset, file.known, word)) as stream:
                 reader = _Reader(stream, word)
-                while True:
+                while not file.elsewhere:
                     frame = await reader.frame()
                     frames += 1
-                    if lost:
-                        lost = False
-                        yield event("resumed", frame.size)
-                    if frame.kind == "X":
-                        raise refused(transport.host, path, frame.file)
-                    if frame.kind == "G":
-                        if not gone:
-                            gone = True
-                            yield event("gone")
-                    elif frame.kind in "TR" or (
-                        # Opened, and not what was being read: removed in between, replaced, or rewritten.
-                        frame.kind == "O"
-                        and (
-                            (gone and (known is not None or offset > 0))
-                            or (known is not None and not known.fits(frame.file, frame.data))
-                            or frame.offset != offset
-                        )
-                    ):
-                        fresh = frame.offset == 0
-                        known, offset, goal, gone = None, 0, None, False
-                        generation += 1
-                        yield event("truncated" if frame.kind == "T" else "replaced", frame.size)
-                        if not fresh:
-                            break  # this sender reads from the middle of another file
-                    if frame.kind in "OI":
-                        gone = False
-                        known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
-                    elif frame.kind == "D":
-                        if frame.offset != offset:
-                            raise _Broken
-                        for begin in range(0, len(frame.data), _MAX_CHUNK_BYTES):
-                            piece = frame.data[begin : begin + _MAX_CHUNK_BYTES]
-                            at, offset = offset, offset + len(piece)
-                            yield Chunk(piece, at, generation, frame.size, None, str(known))
-                    if ended is None or not ended():
-                        continue
-                    if goal is None and known is not None and not gone:
-                        # The writer had ended before this is asked, so it is the size at the end.
-                        info = await file_info(transport, path)
-                        if info is not None and info.file == known.file:
-                            goal = info.size
-                    if gone or (goal is not None and offset >= goal):
-                        yield event("ended", frame.size)
+                    for chunk in file.take(frame):
+                        yield chunk
+                    if ended is not None and not file.elsewhere and ended() and await file.read_to_end():
+                        yield file.event("ended", frame.size)
                         return
         except LinkLost:
-            if not lost:
-                lost = True
-                yield event("link_lost")
+            if not file.lost:
+                file.lost = True
+                yield file.event("link_lost")
             await asyncio.sleep(_RETRY_S)
         except (EOFError, _Broken, HostError) as error:
             if isinstance(error, HostError) and error.slug != Slug.KILLED:

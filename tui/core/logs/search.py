@@ -133,7 +133,7 @@ def _set(whole: str, text: str) -> str:
 
 
 class _Found(NamedTuple):
-    kind: str  # opened, replaced, hit, last, count, progress, end
+    kind: str  # opened, replaced, refused, hit, last, count, progress, end
     number: int | None = None  # line of the file
     offset: int = 0
     text: str = ""
@@ -176,20 +176,55 @@ def _order(needle: Needle, **where: int | str | None) -> _Order:
     return replace(_Order(text, flags, HITS_KEPT, HITS_KEPT), **where)  # type: ignore[arg-type]
 
 
+class _Answers:
+    """What the lines mean that the program writes."""
+
+    def __init__(self, begin: int) -> None:
+        self._base: int | None = 0 if begin == 0 else None  # lines before the place that numbers count from
+        self._place = begin
+        self._known: int | None = None  # line of the newest hit
+        self.counted = self._before = 0
+        self._answered = False  # awk has told its count: it was there, and read all that grep wrote
+
+    def read(self, line: bytes) -> _Found | None:
+        """Raises ValueError, IndexError where it is not a line of the program."""
+        kind, _, rest = line.partition(b" ")
+        words = rest.split(b" ", 2)
+        match kind:
+            case b"H" | b"L":
+                number = self._base + int(words[0]) if self._base is not None else None
+                self._known = number if number is not None else self._known
+                text = words[2].decode("utf-8", "replace") if len(words) > 2 else ""
+                return _Found("hit" if kind == b"H" else "last", number, self._place + int(words[1]), text)
+            case b"C":
+                self.counted, self._answered = self._before + int(words[0]), True
+                return _Found("count", amount=self.counted)
+            case b"B":
+                if int(words[0]) != self._place:
+                    self._place, self._base = int(words[0]), self._known
+                self._before, self._answered = self.counted, False
+                return None
+            case b"O":
+                return _Found("opened", amount=int(words[1]), file=words[0].decode())
+            case b"R":
+                return _Found("replaced", amount=int(words[1]), file=words[0].decode())
+            case b"E" if self._answered:
+                return _Found("end", offset=int(words[0]), amount=int(words[1]))
+            case b"X":
+                return _Found("refused", text=rest.decode("ascii", "replace"))
+        raise ValueError
+
+
 async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerator[_Found, None]:
     """What the program on the host finds, as it comes; its end is always the last.
 
-    Raises UsageError (no file, no right), HostError, LinkLost.
+    Raises UsageError (no file, no permission), HostError, LinkLost.
     """
     async with transport.stream(order.script(path)) as stream:
         reading: asyncio.Task[bytes] | None = None
         held = b""
-        base: int | None = 0 if order.begin == 0 else None  # lines before the place that numbers count from
-        place = order.begin
-        known: int | None = None  # line of the newest hit
+        answers = _Answers(order.begin)
         seen = -1
-        counted = before = 0
-        answered = False  # awk has told its count: it was there, and read all that grep said
         try:
             while True:
                 if reading is None:
@@ -199,48 +234,24 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
                     at = _progress(stream)
                     if at > seen:
                         seen = at
-                        yield _Found("progress", offset=at, amount=counted)
+                        yield _Found("progress", offset=at, amount=answers.counted)
                     continue
                 data, reading = reading.result(), None
-                if not data:
-                    raise _broken(transport, stream)
                 *lines, held = (held + data).split(b"\n")
-                if len(held) > _LINE_LIMIT:
+                if not data or len(held) > _LINE_LIMIT:
                     raise _broken(transport, stream)
                 for line in lines:
-                    kind, _, rest = line.partition(b" ")
-                    words = rest.split(b" ", 2)
-                    match kind:
-                        case b"H" | b"L":
-                            number = base + int(words[0]) if base is not None else None
-                            known = number if number is not None else known
-                            yield _Found(
-                                "hit" if kind == b"H" else "last",
-                                number,
-                                place + int(words[1]),
-                                words[2].decode("utf-8", "replace") if len(words) > 2 else "",
-                            )
-                        case b"C":
-                            counted, answered = before + int(words[0]), True
-                            yield _Found("count", amount=counted)
-                        case b"B":
-                            if int(words[0]) != place:
-                                place, base = int(words[0]), known
-                            before, answered = counted, False
-                        case b"O":
-                            yield _Found("opened", amount=int(words[1]), file=words[0].decode())
-                        case b"E":
-                            if not answered:
-                                raise _broken(transport, stream)
-                            yield _Found("end", offset=int(words[0]), amount=int(words[1]))
-                            return
-                        case b"R":
-                            yield _Found("replaced", amount=int(words[1]), file=words[0].decode())
-                            return
-                        case b"X":
-                            raise refused(transport.host, path, rest.decode("ascii", "replace"))
-                        case _:
-                            raise _broken(transport, stream)
+                    try:
+                        found = answers.read(line)
+                    except (ValueError, IndexError):
+                        raise _broken(transport, stream) from None
+                    if found is None:
+                        continue
+                    if found.kind == "refused":
+                        raise refused(transport.host, path, found.text)
+                    yield found
+                    if found.kind in ("end", "replaced"):
+                        return
         finally:
             if reading is not None:
                 reading.cancel()
