@@ -49,7 +49,7 @@ def decode(second: int, tok_s: float = 72.1) -> str:
 
 
 def rows(pilot) -> list[str]:
-    """The rows of the log on show."""
+    """The rows of the displayed log."""
     lines = screen_text(pilot.app).split("\n")
     first = next(i for i, line in enumerate(lines) if line.startswith((" Log ", " time ", " elapsed "))) + 1
     return [line[:-3] for line in lines[first:-1] if line.strip()]  # without the overview at the right edge

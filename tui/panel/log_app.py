@@ -42,7 +42,7 @@ class LogApp(EagleApp):
     """The log screen of the panel without the rest of it.
 
     Args:
-        target: the log on show.
+        target: the displayed log.
         beside: another one, shown beside it on a common time axis.
     """
 

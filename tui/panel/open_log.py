@@ -158,7 +158,7 @@ class OpenLog:
         return hits[:: max(1, len(hits) // max(1, count))]
 
     def known_marks(self, kind: str) -> "Sequence[Mark]":
-        """Phases or errors of the whole file, as far as the host has told."""
+        """Phases or errors of the whole file, as far as the host has reported."""
         if self.file is None:
             return ()
         return self.file.marks.phases if kind == "phase" else self.file.marks.errors
@@ -378,7 +378,7 @@ class OpenLog:
                 self.searching = False
                 self._touch()
                 await asyncio.sleep(_GROWN_S)
-                while (file.size or 0) <= search.state.looked_bytes:  # noqa: ASYNC110  nobody tells of growth
+                while (file.size or 0) <= search.state.looked_bytes:  # noqa: ASYNC110  nothing reports growth
                     await asyncio.sleep(_GROWN_S)
         finally:
             self.searching = False

@@ -166,7 +166,7 @@ async def test_no_text_is_anything_but_text(host, tmp_path, text):
 
 @pytest.mark.parametrize("text", ["", "a\nb", "a\rb", "\0", "x" * 1_001, "\ud800"])
 def test_what_cannot_be_searched_for(text):
-    with pytest.raises(UsageError, match="what is searched for"):
+    with pytest.raises(UsageError, match="the search text"):
         Needle(text)
 
 

@@ -190,7 +190,7 @@ class RowMaker:
                 return False
         elif plain:
             self._touched.setdefault(head, copy(fold))
-        # A rank that is behind says a line when others have begun the next phase already.
+        # A rank that is behind logs a line when others have begun the next phase already.
         if first.phase is not record.phase and (record.rank is None or record.rank in ranks):
             return False
         if fold is None:

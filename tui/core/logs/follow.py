@@ -246,7 +246,7 @@ async def follow(
         ended: whether the writer has ended; once it is true and everything is read, an `ended` chunk is the last.
 
     Raises:
-        UsageError: not a regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
+        UsageError: not a regular file, or no permission to read it. A file that is not there is a `gone` chunk, and waited for.
         HostError: the host cannot run the sender; never LinkLost, which is a chunk.
     """
     file = _Followed(transport, path, after)

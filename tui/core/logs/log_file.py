@@ -279,7 +279,7 @@ class LogFile:
             part.drop_first(self.capacity)
 
     def _take_from_tail(self, part: Part) -> None:
-        """Goes on with what the growing end has already; with the last of it, `part` is the growing end."""
+        """Continues with what the growing end has already; with the last of it, `part` is the growing end."""
         tail = self._tail
         base = tail.window.generation_first or tail.window.first
         low = max(0, base - tail.window.first)
@@ -304,7 +304,7 @@ class LogFile:
             part.drop_first(self.capacity)
             return
         if shift:
-            # The tracker goes on with the tail's numbers: the other records take those.
+            # The tracker continues with the tail's numbers: the other records take those.
             window = part.window
             window.renumber(-shift)
             if window.line_base is None and tail.window.line_base is not None:

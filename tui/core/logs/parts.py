@@ -33,7 +33,7 @@ class Part:
 
     @classmethod
     def starting_at(cls, offset: int, number: int, generation: int, *, counted: bool) -> "Part":
-        """An empty one. `counted`: `number` is the line of the file."""
+        """An empty part. `counted`: `number` is the line of the file."""
         window = LogWindow(None)
         window.line_base = 0 if counted else None
         return cls(window, [BlockStart(window.first, offset, number, generation)], offset, number)

@@ -25,7 +25,7 @@ class Row:
     record: LogRecord  # the first of the fold; of a bar the newest frame
     shown: LogRecord  # whose text is shown: the newest of a repeat, the exception of a traceback
     count: int = 1  # records folded into this row, itself included (a traceback counts once)
-    ranks: tuple[str, ...] = ()  # ranks that said it, in order of appearance
+    ranks: tuple[str, ...] = ()  # ranks that logged it, in order of appearance
     last: LogRecord | None = None  # the newest of a fold, None for a single record
     lines: int = 1  # lines of a folded traceback
     hit: bool = False  # one of its records has a hit
@@ -58,7 +58,7 @@ class LogRows(RowMaker):
             newer ones of its fold are loaded.
         hits, errors, phases: the rows of `sequence` with a hit, with an error, that begin a phase; ascending.
         hidden: records that the filter hides, of all that came.
-        plain_from: from this index on a line that a rank says again is a row of its own, unless it is known to be harmless;
+        plain_from: from this index on a line that a rank logs again is a row of its own, unless it is known to be harmless;
             None: repeats fold everywhere.
     """
 

@@ -1,6 +1,6 @@
 """Search, counts and marks by the host: grep reads the file there, and only hits travel.
 
-Every scan can be left at any time (the process on the host ends then) and tells how far it has looked. Program:
+Every scan can be abandoned at any time (the process on the host ends then) and reports how far it has looked. Program:
 `tui/remote/search.sh`.
 """
 
@@ -47,7 +47,7 @@ class Needle:
 
     A regular expression is matched against the whole line as it is in the file, stamp included.
 
-    Raises UsageError where it is empty, has a line break, is too long, or is no expression that both sides understand.
+    Raises UsageError where it is empty, has a line break, is too long, or is not an expression that both sides understand.
     """
 
     text: str
@@ -62,9 +62,9 @@ class Needle:
         elif re.search(r"[\r\n\0]", self.text):
             problem = "has a line break"
         elif any(0xD800 <= ord(letter) <= 0xDFFF for letter in self.text):
-            problem = "is no valid text"
+            problem = "is not valid text"
         if problem is not None:
-            raise UsageError(f"what is searched for {problem}", "search for a part of one line", slug=Slug.BAD_SEARCH)
+            raise UsageError(f"the search text {problem}", "search for a part of one line", slug=Slug.BAD_SEARCH)
         if self.regex:
             self.expression  # noqa: B018  whether both sides understand it
 
@@ -184,7 +184,7 @@ class _Answers:
         self._place = begin
         self._known: int | None = None  # line of the newest hit
         self.counted = self._before = 0
-        self._answered = False  # awk has told its count: it was there, and read all that grep wrote
+        self._answered = False  # awk has reported its count: it was there, and read all that grep wrote
 
     def read(self, line: bytes) -> _Found | None:
         """Raises ValueError, IndexError where it is not a line of the program."""
@@ -267,9 +267,11 @@ def _progress(stream: ByteStream) -> int:
 
 def _broken(transport: Transport, stream: ByteStream) -> HostError:
     tail = [line for line in stream.stderr_tail().decode("utf-8", "replace").splitlines() if line[:2] != "P "]
-    said = one_line(tail[-1], 200) if tail else "it ended without an answer"
+    problem = one_line(tail[-1], 200) if tail else "it ended without an answer"
     return HostError(
-        f"{transport.host}: the search failed: {said}", "does that host have grep, awk and dd?", slug=Slug.SEARCH_FAILED
+        f"{transport.host}: the search failed: {problem}",
+        "does that host have grep, awk and dd?",
+        slug=Slug.SEARCH_FAILED,
     )
 
 
@@ -319,7 +321,7 @@ class _Search:
 
         Leaving it ends the search on the host. A file that was replaced or truncated is looked at from its beginning.
 
-        Raises UsageError (no file, no right to read it), HostError, LinkLost; it may be run again then.
+        Raises UsageError (no file, no permission to read it), HostError, LinkLost; it may be run again then.
         """
         same = False
         while not same:
@@ -342,7 +344,7 @@ class _Search:
         room = 0 if last else HITS_KEPT - len(first)
         order = replace(self._order(), begin=self._looked, file=self._file, first=room)
         size: int | None = None
-        total = told = 0
+        total = new = 0
         at = self._looked
 
         def state(*, done: bool = False) -> SearchState:
@@ -361,8 +363,8 @@ class _Search:
                         yield None
                     case "hit":
                         first.append(found)
-                        told += 1
-                        total = max(total, told)
+                        new += 1
+                        total = max(total, new)
                     case "last":
                         last.append(found)
                     case "count" | "progress":
@@ -399,7 +401,7 @@ class HostSearch(_Search):
         Answered from what is known where that is enough, else asked of the host. None: there is none that way.
 
         Args:
-            offset: the beginning of a line: of the one after the reader's to go on, of the reader's own to go back.
+            offset: the beginning of a line: of the line after the reader's to go forwards, of the reader's own to go back.
         """
         known = self._known(offset, step)
         if known is not None:
@@ -456,7 +458,7 @@ class HostSearch(_Search):
 
 # ---- marks ------------------------------------------------------------------------------------------------------
 
-# One of these is in every line that begins a phase or tells an error, as far as a line alone can tell.
+# One of these is in every line that begins a phase or reports an error, as far as a line alone can show.
 _MARKED = (
     *("server_args=", "orch distributed begin", "Init parallel begin", "oad weight begin", "oad weight end"),
     *("KV Cache is allocated", "emory pool end", "max_total_num_tokens=", "graph begin", "graph end", "Capture "),
@@ -474,7 +476,7 @@ class Mark:
     offset: int
     number: int | None  # line of the file, counted from 1
     kind: str  # phase or error
-    phase: Phase | None  # begun by it, or in force
+    phase: Phase | None  # begun by it, or in effect
     text: str  # sanitised and masked, its beginning
 
 
@@ -516,7 +518,7 @@ class LogMarks(_Search):
         return marks[at] if 0 <= at < len(marks) else None
 
     def phase_at(self, offset: int) -> Phase | None:
-        """The phase in force at a byte; None before the first mark, and where nothing was looked at."""
+        """The phase in effect at a byte; None before the first mark, and where nothing was looked at."""
         if offset >= self._looked:
             return None
         at = bisect_right(self.phases, offset, key=_offset)

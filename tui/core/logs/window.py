@@ -15,14 +15,14 @@ from tui.core.sglang.phases import Phase
 
 # What is known of a record without looking at its text again.
 ACCESS = 1  # an access line of the HTTP server
-TRACE = 2  # a traceback begins here, or goes on with its cause
+TRACE = 2  # a traceback begins here, or continues with its cause
 INSIDE = 4  # it belongs to the traceback that began before it
 RAISED = 8  # within a traceback: the line that says what was raised
 
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:,]\d+)*")
 _TRACE = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
-_TRACE_LINES = 2_000  # a longer one is no traceback
+_TRACE_LINES = 2_000  # a longer one is not a traceback
 _EDITS_KEPT = 256
 _KEYS_KEPT = 64
 
@@ -71,7 +71,7 @@ class _Traces:
             self._lines = 0
             return ACCESS if text.startswith("INFO: ") and "HTTP/" in text else 0
         if self._raised:
-            return INSIDE  # the message goes on
+            return INSIDE  # the message continues
         self._raised = True
         return INSIDE | RAISED
 
@@ -123,7 +123,7 @@ class LogWindow:
 
     @property
     def settled_end(self) -> int:
-        """Absolute index after the last record that is no unterminated tail."""
+        """Absolute index after the last record that is not an unterminated tail."""
         at = len(self.records)
         while at and self.records[at - 1].provisional:
             at -= 1
@@ -274,7 +274,7 @@ class LogWindow:
         self.serial += 1
 
     def _keep(self, end: int) -> None:
-        """Takes off the end without a word: what was there is provisional, or the caller tells."""
+        """Takes off the end, unannounced: what was there is provisional, or the caller reports it."""
         at = end - self.first
         del self.records[at:], self.shapes[at:], self.traits[at:]
 

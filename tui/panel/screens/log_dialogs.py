@@ -49,7 +49,7 @@ class WriteDialog(Dialog[str]):
             yield Folded([[("Write ", "strong!"), (self._what, "strong!")], [],
                           [("On this machine; a relative path is taken from ", "muted"), (one_line(os.getcwd(), 200), "text"), (".", "muted")], []])  # fmt: skip
             yield Input(self._path, select_on_focus=False)
-            yield Folded(id="said")
+            yield Folded(id="problem")
             yield Lines([[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -70,7 +70,7 @@ class WriteDialog(Dialog[str]):
             self.dismiss(path)
 
     def _say(self, text: str) -> None:
-        self.query_one("#said", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
+        self.query_one("#problem", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
 
 
 class BesideDialog(Dialog[int]):

@@ -60,7 +60,7 @@ class LogFollowing(Mode):
             log.problem = error.message
 
     def _fill(self) -> None:
-        """Loads blocks, but not for ever, while what is loaded does not fill the first page."""
+        """Loads blocks, but not forever, while what is loaded does not fill the first page."""
         view, log = self.view, self.view.open_log
         if log is None or log.file is None or self._loading or self._filled >= _FILLED:
             return

@@ -1,4 +1,4 @@
-"""Above the log: the state of what is read, how many hits there are and where, which ranks are on show."""
+"""Above the log: the state of what is read, how many hits there are and where, which ranks are displayed."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -83,7 +83,7 @@ class LogState(_Head):
         return [("read to its end" if log.ended else "read to the end", "muted")]
 
     def _right(self) -> list[list[Run]]:
-        """What is not on show, the weightiest first."""
+        """What is not displayed, the most important first."""
         view = self.view
         if view is None or view.log_rows is None:
             return []
@@ -165,7 +165,7 @@ def counted(view: "LogView") -> tuple[int | None, int, str | None]:
 
 
 class RankLine(_Head):
-    """Which ranks are on show, one or several; with the focus on it, arrows and the space bar choose."""
+    """Which ranks are displayed, one or several; with the focus on it, arrows and the space bar choose."""
 
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""How a row of a log is shown: its text on one line, its mark, who said it, and what its note says."""
+"""How a row of a log is shown: its text on one line, its mark, which ranks logged it, and what its note says."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}
-LONG = 1000  # from here on the length is told
+LONG = 1000  # from here on the length is shown
 
 
 @dataclass(frozen=True)

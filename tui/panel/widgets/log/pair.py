@@ -94,7 +94,7 @@ class LogPair(Scrolled):
         return any(not (side.log.at_begin if step < 0 else side.log.at_tail) for side in self.sides)
 
     def lacking(self, step: int) -> "OpenLog":
-        """The log of which less is loaded that way on the common axis, of those that go on there."""
+        """The log of which less is loaded that way on the common axis, of those that continue there."""
         ends = self._ends(step)
         return self.sides[0 if ends[0] <= ends[1] else 1].log
 
@@ -243,24 +243,24 @@ class LogPair(Scrolled):
 
         fold = not self.both[0].folds.repeats
         folds = Folds(repeats=fold, tracebacks=fold)
-        self._anew([partial(log_rows.set, folds=folds) for log_rows in self.both])
+        self._rearrange([partial(log_rows.set, folds=folds) for log_rows in self.both])
 
     def action_clock(self) -> None:
         """Time of day, or time since either log began."""
         self.relative = not self.relative
 
-        def pair_anew() -> None:
+        def pair_again() -> None:
             self.beside = self._paired()
 
-        self._anew([pair_anew])
+        self._rearrange([pair_again])
 
     def action_fold(self) -> None:
         """Opens or closes the fold under the cursor."""
         index = self.index()
         if index is not None:
-            self._anew([lambda: self.both[self.side].toggle(index)])
+            self._rearrange([lambda: self.both[self.side].toggle(index)])
 
-    def _anew(self, changes: "Sequence[Callable[[], None]]") -> None:
+    def _rearrange(self, changes: "Sequence[Callable[[], None]]") -> None:
         """Other rows, with the cursor on the same lines."""
         rows = self.beside.rows
         pair = rows[self.place] if self.place is not None else None

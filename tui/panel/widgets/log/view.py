@@ -16,7 +16,7 @@ _SHOWN = 4000  # characters of a line that a wrapped row may take
 
 @dataclass(frozen=True)
 class _Shown:
-    """A row on show."""
+    """A row on the screen."""
 
     index: int
     line: LogLine
@@ -44,7 +44,7 @@ class LogView(LogBrowser):
         return wrapped(line.text[:_SHOWN], max(10, self.room()))
 
     def here(self, step: int) -> int | None:
-        """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is on show."""
+        """Where the reader is, for what comes next (1) or before (-1): the cursor's record, else an end of what is displayed."""
         if self.current is not None:
             return self.current
         shown = self._shown()
@@ -53,7 +53,7 @@ class LogView(LogBrowser):
     # -- painting --------------------------------------------------------------------------------------------------
 
     def _shown(self) -> list[_Shown]:
-        """The rows on show, from the top."""
+        """The rows on the screen, from the top."""
         if self.log_rows is None or not self.log_rows.sequence:
             return []
         place, skip = self.first_shown()
