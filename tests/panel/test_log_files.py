@@ -383,7 +383,7 @@ async def test_the_plot_follows_the_cursor_and_can_be_put_away(tmp_path):
         assert "tok/s ─" not in screen_text(pilot.app)  # no rows for it
 
 
-async def test_a_run_of_the_panel_is_read_through_its_file_and_beside_another_one(tmp_path):
+async def test_a_run_of_the_panel_is_read_once_and_shown_beside_another_one(tmp_path, monkeypatch):
     for name, word in (("first", "left"), ("second", "right")):
         (tmp_path / name).write_text("".join(plain(n, word) for n in range(1, 6000)))
     first = fakes.run(log_path=str(tmp_path / "first"))
@@ -392,11 +392,15 @@ async def test_a_run_of_the_panel_is_read_through_its_file_and_beside_another_on
     await transport.connect()
     script = fakes.Script(samples=(fakes.gpus(),), runs=(first, second), files=transport,
                           updates=(read_whole(tmp_path / "first", first),))  # fmt: skip
+    streams: list[str] = []
+    plain_stream = transport.stream
+    monkeypatch.setattr(transport, "stream", lambda script: streams.append(script) or plain_stream(script))
     app = EagleApp("gpu1", open_session=fakes.Hosts(script))
     async with app.run_test(size=(160, 40)) as pilot:
         await shows(pilot, "● READY")
         await pilot.press("2")
         await shows(pilot, f"line {words(5999)}. left", "run 4f9c2a")
+        assert streams == []  # its watch reads the log already
         await pilot.press("|")
         await shows(pilot, "run abcdef")
         await pilot.press("up", "enter")
