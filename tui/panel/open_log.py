@@ -11,10 +11,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost, Slug, UsageError
+from tui.core.link.retry import try_again
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.window import LogWindow
@@ -340,32 +342,32 @@ class OpenLog:
         if what == "end":
             file.to_tail()
             return None
-        around = 0 if step > 0 else file.size or 0
+        # From the reader on, then around the ends.
+        places = [file.edge(index, step)] if index is not None else []
+        places.append(0 if step > 0 else file.size or 0)
         found: Hit | Mark | None = None
         if what == "hit":
             search = self.search
             if search is None:
                 return None
             async with self._busy_with("looking for the next hit" if step > 0 else "looking for the hit before"):
-                found = await file.next_hit(index, step) if index is not None else None
-                found = found or await search.next(around, step)
+                for place in places:
+                    found = found or await try_again(partial(search.next, place, step))
         else:
             if not file.marks.state.done:
                 async with self._busy_with(f"looking for {what}s"):
                     async for _ in file.marks.run():
                         self._touch()
-            found = file.next_mark(what, index, step) if index is not None else None
-            found = found or file.marks.next(what, around, step)
+            found = next((mark for place in places if (mark := file.marks.next(what, place, step))), None)
         return await self.jump(found.offset, found.number) if found is not None else None
 
     async def look_for(self, text: str, regex: bool) -> None:
         """Searches the whole file, and what it grows by, until cancelled. Raises UsageError for a text that can't be searched."""
-        from tui.core.logs.search import Needle
+        from tui.core.logs.search import HostSearch, Needle
 
         file = self.file
         assert file is not None
-        search = file.begin_search(Needle(text, regex))
-        self.search = search
+        search = self.search = HostSearch(file.transport, file.path, Needle(text, regex))
         try:
             while True:
                 self.searching = True

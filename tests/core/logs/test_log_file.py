@@ -18,7 +18,7 @@ from tui.core.logs.log_file import LogFile
 from tui.core.logs.reader import LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import LogRows
-from tui.core.logs.search import Needle
+from tui.core.logs.search import HostSearch, Needle
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 
@@ -559,28 +559,27 @@ async def test_hits_and_marks_outside_of_what_is_loaded(ssh_transport, tmp_path)
     log.write_bytes(data)
     file = LogFile(ssh_transport, str(log))
     async with following(file):
-        assert await file.next_hit(0, 1) is None
-        search = file.begin_search(Needle("needle"))
+        search = HostSearch(ssh_transport, str(log), Needle("needle"))
         async for _ in search.run():
             pass
         assert (search.state.count, search.state.complete) == (2, True)
         last = file.window.end - 1
-        hit = await file.next_hit(last, -1)
+        hit = await search.next(file.edge(last, -1), -1)
         assert data[hit.offset : hit.offset + 6] == b"needle"
         index = await file.jump_to(hit.offset, number=hit.number)
         assert file.window.record(index).text == "RuntimeError: needle"
         assert file.window.number_of(file.window.record(index)) == data.count(b"\n", 0, hit.offset) + 1
-        assert await file.next_hit(index, -1) is None
-        hit = await file.next_hit(index, 1)
+        assert await search.next(file.edge(index, -1), -1) is None
+        hit = await search.next(file.edge(index, 1), 1)
         assert hit.offset == len(data) - 7
         assert file.phase_at(index) is None
         async for _ in file.marks.run():
             pass
         assert file.phase_at(index) is Phase.LOAD_WEIGHTS
-        mark = file.next_mark("error", index, -1)
+        mark = file.marks.next("error", file.edge(index, -1), -1)
         assert mark.offset == data.index(b"[2026-10-06 20:00:01 TP1] Scheduler hit")
-        assert file.next_mark("error", await file.jump_to(mark.offset), -1) is None
-        assert file.next_mark("phase", index, -1).offset == 0
+        assert file.marks.next("error", file.edge(await file.jump_to(mark.offset), -1), -1) is None
+        assert file.marks.next("phase", file.edge(index, -1), -1).offset == 0
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo"])

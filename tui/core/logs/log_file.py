@@ -17,7 +17,7 @@ from tui.core.logs.follow import Chunk, follow
 from tui.core.logs.parts import BlockStart, Part, offset_of
 from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LinePlace, LogReader, LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
-from tui.core.logs.search import Hit, HostSearch, LogMarks, Mark, Needle, lines_before, offset_of_line
+from tui.core.logs.search import LogMarks, lines_before, offset_of_line
 from tui.core.logs.stretches import PIECE_BYTES, HostFile, parse
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.phases import Phase
@@ -40,7 +40,6 @@ class LogFile:
         generation: how often the file was replaced or truncated while it was followed.
         reader: to be set by a view that holds still: the lowest index it shows; None while it follows. What is at it or
             after it is not dropped.
-        search: the last search that was begun on this file.
         marks: phases and errors of the whole file, empty until `marks.run()`.
     """
 
@@ -49,7 +48,6 @@ class LogFile:
         self.generation = 0
         self._problem: str | None = None
         self.reader: int | None = None
-        self.search: HostSearch | None = None
         self.marks = LogMarks(transport, path)
         self._tail = Part.starting_at(0, 1, 0, counted=True)
         self._here = self._tail
@@ -395,23 +393,9 @@ class LogFile:
         records = LogTracker(offset=max(1, offset), number=_SOMEWHERE).feed(block.data) if block is not None else ()
         return next((record.stamp_s for record in records if record.stamp_s is not None), None)
 
-    # -- finding --------------------------------------------------------------------------------------------------
-
-    def begin_search(self, needle: Needle) -> HostSearch:
-        """A search over the whole file, to be run by `HostSearch.run()`; the one before it is forgotten."""
-        self.search = HostSearch(self.transport, self.path, needle)
-        return self.search
-
-    async def next_hit(self, index: int, step: int) -> Hit | None:
-        """The next (1) or previous (-1) line with a hit of `search`, seen from a record of `window`; None: none that way."""
-        search = self.search
-        if search is None:
-            return None
-        return await try_again(lambda: search.next(self._here.edge(index, step), step))
-
-    def next_mark(self, kind: str, index: int, step: int) -> Mark | None:
-        """The next or previous phase or error of `marks`, seen from a record of `window`."""
-        return self.marks.next(kind, self._here.edge(index, step), step)
+    def edge(self, index: int, step: int) -> int:
+        """Byte where the line of a record of `window` begins (step -1), or the line after it (step 1)."""
+        return self._here.edge(index, step)
 
     def phase_at(self, index: int) -> Phase | None:
         """The phase in effect at a record of `window`, by what is loaded and by `marks`; None while that is not known."""

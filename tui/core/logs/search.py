@@ -182,7 +182,7 @@ class _Answers:
     def __init__(self, begin: int) -> None:
         self._base: int | None = 0 if begin == 0 else None  # lines before the place that numbers count from
         self._place = begin
-        self._known: int | None = None  # line of the newest hit
+        self._known_answer: int | None = None  # line of the newest hit
         self.counted = self._before = 0
         self._answered = False  # awk has reported its count: it was there, and read all that grep wrote
 
@@ -193,7 +193,7 @@ class _Answers:
         match kind:
             case b"H" | b"L":
                 number = self._base + int(words[0]) if self._base is not None else None
-                self._known = number if number is not None else self._known
+                self._known_answer = number if number is not None else self._known_answer
                 text = words[2].decode("utf-8", "replace") if len(words) > 2 else ""
                 return _Found("hit" if kind == b"H" else "last", number, self._place + int(words[1]), text)
             case b"C":
@@ -201,7 +201,7 @@ class _Answers:
                 return _Found("count", amount=self.counted)
             case b"B":
                 if int(words[0]) != self._place:
-                    self._place, self._base = int(words[0]), self._known
+                    self._place, self._base = int(words[0]), self._known_answer
                 self._before, self._answered = self.counted, False
                 return None
             case b"O":
@@ -326,14 +326,14 @@ class _Search:
         same = False
         while not same:
             same = True
-            async with contextlib.aclosing(self._look()) as look:
+            async with contextlib.aclosing(self._look_at_new()) as look:
                 async for state in look:
                     same = state is not None
                     if state is not None:
                         self.state = state
                         yield state
 
-    async def _look(self) -> AsyncGenerator[SearchState | None, None]:
+    async def _look_at_new(self) -> AsyncGenerator[SearchState | None, None]:
         """One run over what is new; None where the file is another one now."""
         first, last, before = list(self._first), deque(self._last, HITS_KEPT), self.state.count
         # The line that was being written when the last look ended is looked at again.
@@ -374,10 +374,10 @@ class _Search:
                     case "end":
                         at, self._looked = found.offset, found.offset - found.amount
                         self._first, self._last = first, last
-                        self._took()
+                        self._results_changed()
                         yield state(done=True)
 
-    def _took(self) -> None:
+    def _results_changed(self) -> None:
         """`_first` and `_last` are others now."""
 
 
@@ -403,11 +403,11 @@ class HostSearch(_Search):
         Args:
             offset: the beginning of a line: of the line after the reader's to go forwards, of the reader's own to go back.
         """
-        known = self._known(offset, step)
+        known = self._known_answer(offset, step)
         if known is not None:
             return known[0]
         if step > 0:
-            return await self._one(_order(self.needle, begin=offset, first=1, last=0), offset)
+            return await self._single_hit(_order(self.needle, begin=offset, first=1, last=0), offset)
         end = offset
         for size in (*_BACK_BYTES, *[_BACK_BYTES[-1]] * 4_096):
             if end <= 0:
@@ -416,13 +416,13 @@ class HostSearch(_Search):
             # A line over the border is looked at whole.
             begin = await line_begin(self._transport, self._path, begin)
             order = _order(self.needle, begin=begin, count=end - begin, first=0, last=1)
-            hit = await self._one(order, begin)
+            hit = await self._single_hit(order, begin)
             if hit is not None:
                 return hit
             end = begin
         return None
 
-    def _known(self, offset: int, step: int) -> tuple[Hit | None] | None:
+    def _known_answer(self, offset: int, step: int) -> tuple[Hit | None] | None:
         """The answer where the kept hits have it."""
         state = self.state
         for hits in (state.first, state.last):
@@ -438,7 +438,7 @@ class HostSearch(_Search):
             return None  # the file may have grown since
         return (hits[at] if at >= 0 else None,)
 
-    async def _one(self, order: _Order, begin: int) -> Hit | None:
+    async def _single_hit(self, order: _Order, begin: int) -> Hit | None:
         hit = None
         async with contextlib.aclosing(_scan(self._transport, self._path, order)) as scan:
             async for found in scan:
@@ -495,7 +495,7 @@ class LogMarks(_Search):
     def _order(self) -> _Order:
         return _Order("\n".join(_MARKED), "F", HITS_KEPT, HITS_KEPT, _MARK_TEXT)
 
-    def _took(self) -> None:
+    def _results_changed(self) -> None:
         # The lines alone, in their order, tell the tracker what the whole log would have.
         tracker = LogTracker(offset=1)  # what is before the first of them is not known
         phases: list[Mark] = []

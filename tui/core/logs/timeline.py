@@ -104,11 +104,11 @@ class SideBySide:
                     at += 1
                 ends.append(at)
             self._marks.append((second, len(self.rows), i, j))
-            self._beside(None if second == -math.inf else second, range(i, ends[0]), range(j, ends[1]))
+            self._pair_second(None if second == -math.inf else second, range(i, ends[0]), range(j, ends[1]))
             i, j = ends
         self._done = i, j
 
-    def _beside(self, second: float | None, lefts: range, rights: range) -> None:
+    def _pair_second(self, second: float | None, lefts: range, rights: range) -> None:
         """Rows of one second: those of a shape on one row, the others between them as they come."""
         left, right = self._left, self._right
         i, j = lefts.start, rights.start
@@ -119,12 +119,12 @@ class SideBySide:
             if shape not in near:
                 continue
             match = j + near.index(shape)
-            self._emit(second, range(i, at), range(j, match))
-            self._emit(second, range(at, at + 1), range(match, match + 1))
+            self._add_pairs(second, range(i, at), range(j, match))
+            self._add_pairs(second, range(at, at + 1), range(match, match + 1))
             i, j = at + 1, match + 1
-        self._emit(second, range(i, lefts.stop), range(j, rights.stop))
+        self._add_pairs(second, range(i, lefts.stop), range(j, rights.stop))
 
-    def _emit(self, second: float | None, lefts: range, rights: range) -> None:
+    def _add_pairs(self, second: float | None, lefts: range, rights: range) -> None:
         rows, left, right = self.rows, self._left.rows, self._right.rows
         for i, j in zip_longest(lefts, rights):
             rows.append(Pair(second, None if i is None else left[i], None if j is None else right[j]))

@@ -97,9 +97,9 @@ class BesideDialog(Dialog[int]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._list()
+        self._draw_list()
 
-    def _list(self) -> None:
+    def _draw_list(self) -> None:
         most = max(1, self.app.size.height - 8)
         first = max(0, min(self._at - most // 2, len(self._choices) - most))
         rows: list[Line] = []
@@ -113,7 +113,7 @@ class BesideDialog(Dialog[int]):
     def action_move(self, step: int) -> None:
         """Down or up the list."""
         self._at = (self._at + step) % len(self._choices)
-        self._list()
+        self._draw_list()
 
     def action_choose(self) -> None:
         """Shows it."""

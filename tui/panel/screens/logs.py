@@ -175,9 +175,9 @@ class Logs(LogFollowing):
     def on_input_changed(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_TYPED_S, self._look)
+        self._timer = self.set_timer(_TYPED_S, self._apply_search)
 
-    def _look(self) -> None:
+    def _apply_search(self) -> None:
         """Looks for what the search line holds: at once in what is loaded, then in the whole file."""
         if self._timer is not None:
             self._timer.stop()
@@ -224,7 +224,7 @@ class Logs(LogFollowing):
             where, search.value = search.value[1:].strip(), view.filter.text
             self._go_to(where)
             return
-        self._look()
+        self._apply_search()
         if view.filter.text and (self.pair is not None or counted(view)[0] is None):
             self.front.action_hit(-1 if self.front.following else 1)
 
@@ -254,12 +254,12 @@ class Logs(LogFollowing):
 
     def action_toggle_filter(self) -> None:
         """Marks hits among all lines, or shows only lines with hits."""
-        self._look()
+        self._apply_search()
         self._set_filter(only_hits=not self.view.filter.only_hits)
 
     def action_toggle_regex(self) -> None:
         """The text is looked for as it is, or is a regular expression."""
-        self._look()
+        self._apply_search()
         self._set_filter(regex=not self.view.filter.regex)
 
     def action_context(self, step: int) -> None:
@@ -273,7 +273,7 @@ class Logs(LogFollowing):
     def on_key(self, event: events.Key) -> None:
         if event.key in ("down", "up") and isinstance(self.focused, Search):
             event.stop()
-            self._look()
+            self._apply_search()
             self.front.action_hit(1 if event.key == "down" else -1)
 
     # -- other actions ---------------------------------------------------------------------------------------------
@@ -322,15 +322,15 @@ class Logs(LogFollowing):
         rows = front.selected()
         if rows:
             front.action_select()
-            return "\n".join(map(line_text, self._seen(rows))), fmt.plural(len(rows), "row")
+            return "\n".join(map(line_text, self._records_shown(rows))), fmt.plural(len(rows), "row")
         row = front.current_row()
         if row is None:
             return None
         if row.lines > 1:
-            return "\n".join(map(line_text, self._seen([row]))), "traceback"
+            return "\n".join(map(line_text, self._records_shown([row]))), "traceback"
         return row.record.text, "line"
 
-    def _seen(self, rows: "Sequence[Row]") -> "list[LogRecord]":
+    def _records_shown(self, rows: "Sequence[Row]") -> "list[LogRecord]":
         """What rows show: a traceback with all its lines, of a line that was logged again and again one."""
         log_rows, _ = self.front.acted_on()
         records: list[LogRecord] = []

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from tui.panel.host_view import Board
 from tui.panel.widgets.log.lines import fresh, line_of, note_width
-from tui.panel.widgets.log.scroll import Scrolled
+from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
 from tui.panel.widgets.log.text import flat, width_of
 
 if TYPE_CHECKING:
@@ -29,16 +29,8 @@ class LogBrowser(Scrolled):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "hit(1)", "next hit", show=False),
-        Binding("N", "hit(-1)", "previous hit", show=False),
-        Binding("right_square_bracket", "phase(1)", "next phase", show=False),
-        Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
-        Binding("e", "error(1)", "next error", show=False),
-        Binding("E", "error(-1)", "previous error", show=False),
-        Binding("z", "folds", "folds", show=False),
-        Binding("space", "fold", "open or close", show=False),
+        *LOG_KEYS,
         Binding("w", "wrap", "wrap", show=False),
-        Binding("t", "clock", "time", show=False),
         Binding("R", "ranks", "ranks", show=False),
         Binding("A", "access", "access lines", show=False),
     ]
@@ -113,7 +105,7 @@ class LogBrowser(Scrolled):
             return
         window = self._loaded(log)
         if window is not self._window:
-            self._take(window)
+            self._show_window(window)
         if log is not self._read:
             self._read = log
             self.following, self.current, self.marked, self.shift = True, None, None, 0
@@ -123,7 +115,7 @@ class LogBrowser(Scrolled):
         if self.numbers and self.following:  # the newest lines can be read as they come
             self.log_rows.fold_before(window.settled_end - fresh(self.rows))
 
-    def _take(self, window: "LogWindow") -> None:
+    def _show_window(self, window: "LogWindow") -> None:
         from tui.core.logs.rows import LogRows
 
         self._window = window

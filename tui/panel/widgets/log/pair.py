@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.panel.widgets.log.lines import LogLine, fresh, line_of, since
-from tui.panel.widgets.log.scroll import Scrolled
+from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
 from tui.panel.widgets.log.text import width_of, window
 from tui.panel.widgets.paint import Canvas, Run, end_of
 
@@ -42,17 +42,7 @@ class Side:
 class LogPair(Scrolled):
     """Rows of two columns on a common time axis; one of them is the one that keys act on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "hit(1)", "next hit", show=False),
-        Binding("N", "hit(-1)", "previous hit", show=False),
-        Binding("right_square_bracket", "phase(1)", "next phase", show=False),
-        Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
-        Binding("e", "error(1)", "next error", show=False),
-        Binding("E", "error(-1)", "previous error", show=False),
-        Binding("z", "folds", "folds", show=False),
-        Binding("space", "fold", "open or close", show=False),
-        Binding("t", "clock", "time", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
 
     def __init__(self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool) -> None:
         """`relative`: the axis is time since either log's start, else the time of day."""
@@ -62,14 +52,14 @@ class LogPair(Scrolled):
         self.sides = (left, right)
         self.relative = relative
         self.both = (
-            LogRows(left.log.window, self._of(filter, left), folds),
-            LogRows(right.log.window, self._of(filter, right), folds),
+            LogRows(left.log.window, self._filter_of(filter, left), folds),
+            LogRows(right.log.window, self._filter_of(filter, right), folds),
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
-        self._seen: object = None
+        self._seen_serials: object = None
         self._found: tuple[list[int], list[int], list[int]] = ([], [], [])  # rows with hits, errors, phases
-        self._look(0)
+        self._find_marks(0)
 
     def _paired(self) -> "SideBySide":
         from tui.core.logs.timeline import SideBySide
@@ -78,7 +68,7 @@ class LogPair(Scrolled):
         return SideBySide(self.both[0], self.both[1], starts[0], starts[1])
 
     @staticmethod
-    def _of(filter: "LogFilter", side: Side) -> "LogFilter":
+    def _filter_of(filter: "LogFilter", side: Side) -> "LogFilter":
         return filter if side.rank is None else replace(filter, ranks=frozenset((side.rank,)))
 
     # -- what there is ---------------------------------------------------------------------------------------------
@@ -120,35 +110,35 @@ class LogPair(Scrolled):
         if self.following:
             for log_rows in self.both:
                 log_rows.fold_before(log_rows.window.settled_end - fresh(self.rows))
-            self._take()
+            self._pair_rows()
         self.repaint()
 
     def _sync(self) -> None:
         """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
         seen = tuple((side.log.window, side.log.window.serial) for side in self.sides)
-        if seen == self._seen:
+        if seen == self._seen_serials:
             return
-        self._seen = seen
+        self._seen_serials = seen
         for side, log_rows in zip(self.sides, self.both, strict=True):
             if log_rows.window is not side.log.window:
                 log_rows.set(window=side.log.window)
             log_rows.update()
-        self._take()
+        self._pair_rows()
 
-    def _take(self) -> None:
+    def _pair_rows(self) -> None:
         """Rows of what the logs have now, the reader where they were."""
         rows = self.beside.rows
         kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
         changed = self.beside.update()
         if changed >= len(self.beside.rows):
             return
-        self._look(changed)
+        self._find_marks(changed)
         for name, pair in zip(("_top", "current"), kept, strict=True):
             key = getattr(self, name)
             if pair is not None and key is not None and key >= changed:
-                setattr(self, name, self._again(pair.left, pair.right, changed, key))
+                setattr(self, name, self._place_now(pair.left, pair.right, changed, key))
 
-    def _again(self, left: int | None, right: int | None, begin: int, key: int) -> int:
+    def _place_now(self, left: int | None, right: int | None, begin: int, key: int) -> int:
         """Where a row is that was elsewhere before."""
         for place in range(begin, len(self.beside.rows)):
             pair = self.beside.rows[place]
@@ -156,7 +146,7 @@ class LogPair(Scrolled):
                 return place
         return min(key, len(self.beside.rows) - 1)
 
-    def _look(self, begin: int) -> None:
+    def _find_marks(self, begin: int) -> None:
         """Finds hits, errors and phases from a row on."""
         for found in self._found:
             del found[bisect_left(found, begin) :]
@@ -170,12 +160,12 @@ class LogPair(Scrolled):
     def set_filter(self, filter: "LogFilter") -> None:
         """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
         for side, log_rows in zip(self.sides, self.both, strict=True):
-            log_rows.set(filter=self._of(replace(filter, ranks=None), side))
+            log_rows.set(filter=self._filter_of(replace(filter, ranks=None), side))
         self._rebuilt()
 
     def _rebuilt(self) -> None:
         self.beside.update()
-        self._look(0)
+        self._find_marks(0)
         self.moved()
 
     def index(self, place: int | None = None) -> int | None:
@@ -219,17 +209,17 @@ class LogPair(Scrolled):
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit on either side."""
-        self._go(self._found[0], step)
+        self._go_to_next(self._found[0], step)
 
     def action_error(self, step: int) -> None:
         """Next or previous error on either side."""
-        self._go(self._found[1], step)
+        self._go_to_next(self._found[1], step)
 
     def action_phase(self, step: int) -> None:
         """Next or previous beginning of a phase on either side."""
-        self._go(self._found[2], step)
+        self._go_to_next(self._found[2], step)
 
-    def _go(self, places: list[int], step: int) -> None:
+    def _go_to_next(self, places: list[int], step: int) -> None:
         found = self.next_of(places, step)
         if found is not None:
             pair = self.beside.rows[found]
@@ -267,9 +257,9 @@ class LogPair(Scrolled):
         for change in changes:
             change()
         self.beside.update()
-        self._look(0)
+        self._find_marks(0)
         if pair is not None:
-            self.show_key(self._again(pair.left, pair.right, 0, self.current or 0))
+            self.show_key(self._place_now(pair.left, pair.right, 0, self.current or 0))
         self.moved()
 
     # -- painting --------------------------------------------------------------------------------------------------

@@ -14,6 +14,18 @@ from textual.message import Message
 from tui.panel.widgets.paint import Painted
 
 _SIDE = 16  # cells that an arrow moves the lines
+# Of one log, and of two side by side.
+LOG_KEYS: list[BindingType] = [
+    Binding("n", "hit(1)", "next hit", show=False),
+    Binding("N", "hit(-1)", "previous hit", show=False),
+    Binding("right_square_bracket", "phase(1)", "next phase", show=False),
+    Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
+    Binding("e", "error(1)", "next error", show=False),
+    Binding("E", "error(-1)", "previous error", show=False),
+    Binding("z", "folds", "folds", show=False),
+    Binding("space", "fold", "open or close", show=False),
+    Binding("t", "clock", "time", show=False),
+]
 
 
 class Scrolled(Painted):
