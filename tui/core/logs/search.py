@@ -182,7 +182,7 @@ class _Answers:
     def __init__(self, begin: int) -> None:
         self._base: int | None = 0 if begin == 0 else None  # lines before the place that numbers count from
         self._place = begin
-        self._known_answer: int | None = None  # line of the newest hit
+        self._newest_line: int | None = None  # line of the newest hit
         self.counted = self._before = 0
         self._answered = False  # awk has reported its count: it was there, and read all that grep wrote
 
@@ -193,7 +193,7 @@ class _Answers:
         match kind:
             case b"H" | b"L":
                 number = self._base + int(words[0]) if self._base is not None else None
-                self._known_answer = number if number is not None else self._known_answer
+                self._newest_line = number if number is not None else self._newest_line
                 text = words[2].decode("utf-8", "replace") if len(words) > 2 else ""
                 return _Found("hit" if kind == b"H" else "last", number, self._place + int(words[1]), text)
             case b"C":
@@ -201,7 +201,7 @@ class _Answers:
                 return _Found("count", amount=self.counted)
             case b"B":
                 if int(words[0]) != self._place:
-                    self._place, self._base = int(words[0]), self._known_answer
+                    self._place, self._base = int(words[0]), self._newest_line
                 self._before, self._answered = self.counted, False
                 return None
             case b"O":
