@@ -452,6 +452,8 @@ class RunWatcher:
                     self._probe.saw_bytes(chunk.data)
                 step = self._reader.take(chunk)
                 if chunk.event in (None, "ended"):
+                    while step.records and new and new[-1].provisional:
+                        new.pop()  # an unterminated tail, written on since
                     new.extend(step.records)
                     last = step
                 else:
