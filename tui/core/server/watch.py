@@ -456,10 +456,10 @@ class RunWatcher:
                         new.pop()  # an unterminated tail, written on since
                     new.extend(step.records)
                     last = step
+                    if step.records:
+                        self._startup_changed.set()
                 else:
                     event(step)
-        if new:
-            self._startup_changed.set()
         update = self._update(tuple(new), last, ended=ended)
         out.append(update)
         if ended or not self._run_over():  # of a run that is over nothing is known before its log is read
