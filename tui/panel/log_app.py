@@ -98,7 +98,7 @@ class LogApp(EagleApp):
             self.screen.show_beside(self.logs_beside()[0])
 
     async def _source(self, target: Target) -> LogSource:
-        from tui.core.logs.follow import file_info
+        from tui.core.logs.blocks import read_block
         from tui.core.logs.log_file import LogFile
 
         session = self._sessions.get(target.host)
@@ -120,7 +120,7 @@ class LogApp(EagleApp):
             over = asyncio.Event()
             self._watch_end(session, run, over)
             return LogSource(f"run {run.short_id}", file, over.is_set)
-        if await file_info(session.transport, target.path) is None:
+        if await read_block(session.transport, target.path, 0, 0) is None:
             raise UsageError(f"{target.path} is not there on {target.host}", "check the path", slug=Slug.UNKNOWN_FILE)
         return LogSource(target.label, LogFile(session.transport, target.path))
 

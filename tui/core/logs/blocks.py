@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.logs.follow import CHECK, refused
+from tui.core.text import one_line
 
 MAX_BLOCK_BYTES = 4 << 20
 _STEP_BYTES = 1 << 20
@@ -13,9 +14,11 @@ _SEARCH_TIMEOUT_S = 300.0  # a line may be as long as the file
 _STAMPED = re.compile(rb"\n(?=\[?\d{4}-\d\d-\d\d)")
 
 # For scripts: opens "$p" as file 3 and sets size and file, or says in one word why not.
-OPEN = (
-    CHECK
-    + """\
+OPEN = """\
+if [ ! -e "$p" ]; then echo gone; exit; fi
+if [ -d "$p" ]; then echo directory; exit; fi
+if [ ! -f "$p" ]; then echo irregular; exit; fi
+if [ ! -r "$p" ]; then echo denied; exit; fi
 exec 3< "$p"
 if s=$(stat -L -c '%s %d:%i' /proc/self/fd/3 2>/dev/null); then set -- $s
 else set -- $(LC_ALL=C ls -lniL /proc/self/fd/3); set -- "$6" "0:$1"; fi
@@ -30,7 +33,6 @@ bytes() {
   return 0
 }
 """
-)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,18 @@ class Block:
     file: str  # device:inode
 
 
+def refused(host: str, path: str, why: str) -> UsageError:
+    """Why a file cannot be read; `why` is the word of the script that looked."""
+    problem, hint = {
+        "gone": ("is not there", "check the path"),
+        "directory": ("is a directory", "name a file"),
+        "irregular": ("is not a regular file", "name a log file"),
+        "denied": ("may not be read", "ask its owner for permission to read it"),
+    }.get(why, ("cannot be read", "look at it on the host"))
+    slug = Slug.UNKNOWN_FILE if why == "gone" else Slug.UNREADABLE_FILE
+    return UsageError(f"{host}: {one_line(path)} {problem}", hint, slug=slug)
+
+
 async def read_block(
     transport: Transport, path: str, offset: int, length: int, *, file: str | None = None
 ) -> Block | None:
@@ -50,7 +64,7 @@ async def read_block(
 
     Args:
         offset: below 0 it counts from the end; before the beginning it is the beginning.
-        length: 4 MiB at most.
+        length: 4 MiB at most; 0 asks for size and identity alone.
         file: device:inode the bytes must be of; of another file none are read.
 
     Raises:

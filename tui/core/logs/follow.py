@@ -16,9 +16,10 @@ from importlib import resources
 from secrets import token_hex
 from typing import Any
 
-from tui.core.errors import HostError, LinkLost, Slug, UsageError
+from tui.core.errors import HostError, LinkLost, Slug
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
+from tui.core.logs.blocks import read_block, refused
 from tui.core.text import one_line
 
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
@@ -53,14 +54,6 @@ class Chunk:
     def caught_up(self) -> bool:
         """Whether nothing more was written when this was read."""
         return self.end >= (self.size or 0)
-
-
-@dataclass(frozen=True)
-class FileInfo:
-    """A regular file on a host."""
-
-    size: int  # bytes
-    file: str  # device:inode
 
 
 @dataclass
@@ -151,27 +144,6 @@ def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
     )
 
 
-def refused(host: str, path: str, why: str) -> UsageError:
-    """Why a file cannot be read; `why` is the word of the script that looked."""
-    problem, hint = {
-        "gone": ("is not there", "check the path"),
-        "directory": ("is a directory", "name a file"),
-        "irregular": ("is not a regular file", "name a log file"),
-        "denied": ("may not be read", "ask its owner for permission to read it"),
-    }.get(why, ("cannot be read", "look at it on the host"))
-    slug = Slug.UNKNOWN_FILE if why == "gone" else Slug.UNREADABLE_FILE
-    return UsageError(f"{host}: {one_line(path)} {problem}", hint, slug=slug)
-
-
-# For scripts: says in one word why "$p" cannot be read, and ends there.
-CHECK = """\
-if [ ! -e "$p" ]; then echo gone; exit; fi
-if [ -d "$p" ]; then echo directory; exit; fi
-if [ ! -f "$p" ]; then echo irregular; exit; fi
-if [ ! -r "$p" ]; then echo denied; exit; fi
-"""
-
-
 class _Followed:
     """A file that is being followed: what is known of it, and what each frame of a sender means for it."""
 
@@ -228,9 +200,9 @@ class _Followed:
     async def read_to_end(self) -> bool:
         """Whether all that a writer who has ended wrote is read."""
         if self._goal is None and self.known is not None and not self._gone:
-            info = await file_info(self._transport, self._path)
-            if info is not None and info.file == self.known.file:
-                self._goal = info.size
+            now = await read_block(self._transport, self._path, 0, 0)
+            if now is not None and now.file == self.known.file:
+                self._goal = now.size
         return self._gone or (self._goal is not None and self.offset >= self._goal)
 
 
@@ -283,21 +255,6 @@ async def follow(
                 ) from None
             if not frames:
                 await asyncio.sleep(_RETRY_S)
-
-
-async def file_info(transport: Transport, path: str) -> FileInfo | None:
-    """Size and identity of a file, None where there is none. Raises UsageError where it is not a readable file."""
-    done = await transport.run(
-        f"p={shell_path(path)}\n{CHECK}"
-        'if s=$(stat -L -c \'%s %d:%i\' "$p" 2>/dev/null); then echo "$s"; '
-        'else set -- $(LC_ALL=C ls -lniL "$p"); echo "$6 0:$1"; fi\n'
-    )
-    words = done.stdout.decode("ascii", "replace").split()
-    if words == ["gone"]:
-        return None
-    if len(words) != 2 or not words[0].isdigit():
-        raise refused(transport.host, path, words[0] if words else "")
-    return FileInfo(int(words[0]), words[1])
 
 
 async def read_log(

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from tui.core.errors import HostError, Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
-from tui.core.logs.blocks import OPEN, line_begin
-from tui.core.logs.follow import refused
+from tui.core.logs.blocks import OPEN, line_begin, refused
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line

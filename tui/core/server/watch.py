@@ -12,7 +12,7 @@ from tui.core.host.gpus import GpuSample
 from tui.core.link.retry import follow_through
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import first_line, read_block
-from tui.core.logs.follow import Chunk, file_info, follow
+from tui.core.logs.follow import Chunk, follow
 from tui.core.logs.reader import LogReader, LogStep
 from tui.core.logs.records import LogRecord
 from tui.core.logs.search import lines_before
@@ -355,10 +355,11 @@ class RunWatcher:
 
     async def _log_size(self) -> int:
         try:
-            info = await file_info(self._transport, self._run.log_path) if self._run.log_path else None
+            path = self._run.log_path
+            log = await read_block(self._transport, path, 0, 0) if path else None
         except UsageError:
             return 0
-        return info.size if info else 0
+        return log.size if log else 0
 
     def _caught_up(self) -> bool:
         return self._goal is not None and self._read_to >= self._goal
