@@ -219,7 +219,7 @@ def test_ranks_access_lines_and_context():
 
 def test_a_wrong_expression_is_refused_and_changes_nothing():
     log_rows = LogRows(window_of("a", "b"), LogFilter("a"))
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         log_rows.set(filter=LogFilter("a(", regex=True))
     assert log_rows.filter == LogFilter("a")
     assert log_rows.hits == [0]
