@@ -9,12 +9,13 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from operator import attrgetter
 
 from tui.core.errors import HostError
 from tui.core.link.retry import follow_through, try_again
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.follow import Chunk, follow
-from tui.core.logs.parts import BlockStart, Part, offset_of
+from tui.core.logs.parts import BlockStart, Part
 from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LinePlace, LogReader, LogStep
 from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.search import LogMarks, lines_before, offset_of_line
@@ -281,7 +282,7 @@ class LogFile:
         tail = self._tail
         base = tail.window.generation_first or tail.window.first
         low = max(0, base - tail.window.first)
-        begin = bisect_left(tail.window.records, part.end, lo=low, key=offset_of) + tail.window.first
+        begin = bisect_left(tail.window.records, part.end, lo=low, key=attrgetter("offset")) + tail.window.first
         block = next(
             (
                 block

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tui.core.logs.reader import LinePlace
 from tui.core.logs.records import LogRecord
@@ -85,7 +86,7 @@ class Part:
         grows = replace(self, window=self.window.copy(), blocks=list(self.blocks))
         window = self.window
         begin = max(0, len(window.records) - 4 * _BLOCK_RECORDS)
-        window.drop_from(window.first + bisect_left(window.records, self.end, lo=begin, key=offset_of))
+        window.drop_from(window.first + bisect_left(window.records, self.end, lo=begin, key=attrgetter("offset")))
         self.blocks = [block for block in self.blocks if block.index <= window.end]
         self.ahead = None
         return grows
@@ -104,8 +105,3 @@ class Part:
         while at < len(records) and (records[at].number == number or records[at].kind == "marker"):
             at += 1
         return records[at].offset if at < len(records) else self.end
-
-
-def offset_of(record: LogRecord) -> int:
-    """For searching by offset."""
-    return record.offset

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from operator import attrgetter
 from typing import NamedTuple
 
 from tui.core.errors import HostError, Slug, UsageError
@@ -513,19 +514,15 @@ class LogMarks(_Search):
     def next(self, kind: str, offset: int, step: int) -> Mark | None:
         """The first mark of a kind at or after a byte (step 1), or the last one before it (step -1)."""
         marks = self.phases if kind == "phase" else self.errors
-        at = bisect_left(marks, offset, key=_offset) - (step < 0)
+        at = bisect_left(marks, offset, key=attrgetter("offset")) - (step < 0)
         return marks[at] if 0 <= at < len(marks) else None
 
     def phase_at(self, offset: int) -> Phase | None:
         """The phase in effect at a byte; None before the first mark, and where nothing was looked at."""
         if offset >= self._looked:
             return None
-        at = bisect_right(self.phases, offset, key=_offset)
+        at = bisect_right(self.phases, offset, key=attrgetter("offset"))
         return self.phases[at - 1].phase if at else None
-
-
-def _offset(mark: Mark) -> int:
-    return mark.offset
 
 
 # ---- counting lines ---------------------------------------------------------------------------------------------

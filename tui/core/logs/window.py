@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tui.core.logs.records import LogRecord
 from tui.core.sglang.phases import Phase
@@ -144,7 +145,7 @@ class LogWindow:
     def at_offset(self, offset: int) -> int | None:
         """Absolute index of the record that holds a byte of the file as it is now, None where it is not loaded."""
         begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
-        found = bisect_right(self.records, offset, lo=begin, key=_offset)
+        found = bisect_right(self.records, offset, lo=begin, key=attrgetter("offset"))
         return self.first + found - 1 if found > begin else None
 
     def at_line(self, number: int) -> int | None:
@@ -153,14 +154,14 @@ class LogWindow:
             return None
         begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
         wanted = number - self.line_base
-        found = bisect_right(self.records, wanted - 1, lo=begin, key=_number)
+        found = bisect_right(self.records, wanted - 1, lo=begin, key=attrgetter("number"))
         if found == len(self.records) or (found == begin and self.records[begin].number > wanted):
             return None
         return self.first + found
 
     def index_of(self, record: LogRecord) -> int | None:
         """Absolute index of a record, None where it is not loaded any more."""
-        end = bisect_right(self.records, record.offset, key=_offset)
+        end = bisect_right(self.records, record.offset, key=attrgetter("offset"))
         for at in range(end - 1, max(-1, end - 64), -1):
             if self.records[at] is record:
                 return self.first + at
@@ -277,11 +278,3 @@ class LogWindow:
         """Takes off the end, unannounced: what was there is provisional, or the caller reports it."""
         at = end - self.first
         del self.records[at:], self.shapes[at:], self.traits[at:]
-
-
-def _offset(record: LogRecord) -> int:
-    return record.offset
-
-
-def _number(record: LogRecord) -> int:
-    return record.number
