@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
-from tui.core.profiles.importing.shell_words import Shell
+from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.profiles import discover
 
 DATA = Path(__file__).parents[3] / "data" / "commands"

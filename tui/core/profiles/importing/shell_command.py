@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from tui.core.errors import Slug, UsageError
-from tui.core.profiles.importing.shell_words import Command, Shell
+from tui.core.profiles.importing.shell import Command, Shell
 from tui.core.profiles.importing.yaml_commands import yaml_calls
 from tui.core.profiles.profiles import flag_words, is_secret_env, toml_value
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
