@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
 from tui.core.profiles.importing.shell import Shell
+from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
 from tui.core.profiles.profiles import discover
 
 DATA = Path(__file__).parents[3] / "data" / "commands"
@@ -26,7 +26,7 @@ def imported(text: str) -> ImportedCommand:
 
 
 def profile(text: str) -> dict:
-    return tomli.loads(imported(text).profile_toml)
+    return tomli.loads(imported(text).profile)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
@@ -41,15 +41,15 @@ def test_posted_commands_of_public_reports(case, tmp_path):
         assert list(found.argv) == truth["argv"]
         assert {name: found.env.get(name) for name in truth["env"]} == truth["env"]
     for name in ("bad_flags", "deprecated_flags", "abbreviations"):
-        args = tomli.loads(found.profile_toml)["args"]
+        args = tomli.loads(found.profile)["args"]
         for flag in truth.get(name, ()):
             assert flag[2:] not in args
     for flag in truth.get("abbreviations", {}).values():
-        assert flag[2:] in tomli.loads(found.profile_toml)["args"]
+        assert flag[2:] in tomli.loads(found.profile)["args"]
     if "lost_line" in truth:
         assert any(truth["lost_line"] in warning for warning in found.warnings)
     # What comes out is a profile that loads, unless the command itself lacks something.
-    (tmp_path / "x.toml").write_text(found.profile_toml, encoding="utf-8")
+    (tmp_path / "x.toml").write_text(found.profile, encoding="utf-8")
     assert [str(error) for error in discover([tmp_path])[0].errors] == []
 
 
@@ -155,7 +155,7 @@ def test_environment_of_every_kind():
 def test_the_container_has_only_its_own_environment():
     found = imported(f"A=1 docker run -e B=2 --env C=3 -eD=4 --gpus '\"device=2,3\"' img {CALL}")
     assert found.env == {"B": "2", "C": "3", "D": "4", "CUDA_VISIBLE_DEVICES": "2,3"}
-    assert tomli.loads(found.profile_toml)["gpus"] == [2, 3]
+    assert tomli.loads(found.profile)["gpus"] == [2, 3]
 
 
 def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
@@ -178,7 +178,7 @@ def test_a_blank_after_the_backslash_ends_the_command():
     assert found.argv[-1] == " "
     assert any("blank after a backslash" in warning for warning in found.warnings)
     assert any("--tp 8 is not part of the command" in warning for warning in found.warnings)
-    assert tomli.loads(found.profile_toml)["args"] == {"model-path": "/m"}
+    assert tomli.loads(found.profile)["args"] == {"model-path": "/m"}
 
 
 def test_typography_is_undone():
@@ -312,4 +312,4 @@ def test_any_text_ends_in_a_command_or_a_usage_error(pieces):
         found = imported("".join(pieces))
     except UsageError:
         return
-    tomli.loads(found.profile_toml)
+    tomli.loads(found.profile)

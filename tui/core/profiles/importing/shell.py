@@ -20,28 +20,46 @@ from tui.core.errors import Slug, UsageError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MAX_BYTES = 32 * 1024  # the parser takes seconds for the worst text of this length, four times that for twice it
+# The parser needs time that grows with the square of what is nested.
+MAX_BYTES = 32 * 1024
+MAX_NESTED = 2000  # characters that nest: | ( { [
+MAX_EXPANDED = 1024 * 1024  # characters of all values
 MAX_FIELDS = 1000  # that brace expansion makes of one word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PLACEHOLDER = re.compile(r"""<([A-Za-z_](?:[\w .:/-]*[\w./-])?)>(?=[\s"/:.,)\\]|$)""")
 _ESCAPED_BLANK = re.compile(r"(?<!\\)((?:\\\\)*)\\([ \t])")
 _EXPANSIONS = frozenset(
-    "simple_expansion expansion command_substitution arithmetic_expansion process_substitution".split()
+    ["simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution"]
 )
-_REDIRECTS = frozenset("file_redirect heredoc_redirect herestring_redirect".split())
+_REDIRECTS = frozenset(["file_redirect", "heredoc_redirect", "herestring_redirect"])
 _WORDS = _EXPANSIONS | frozenset(
-    "word number string raw_string ansi_c_string translated_string concatenation brace_expression array "
-    "variable_name special_character extglob_pattern regex test_operator $".split()
+    [
+        "word",
+        "number",
+        "string",
+        "raw_string",
+        "ansi_c_string",
+        "translated_string",
+        "concatenation",
+        "brace_expression",
+        "array",
+        "variable_name",
+        "special_character",
+        "extglob_pattern",
+        "regex",
+        "test_operator",
+        "$",
+    ]
 )
 # Private characters: the grammar drops an escaped blank and takes <name> for two redirections, so both are parsed as
 # letters; and in a word that is being expanded, one character stands for each quoted or expanded part.
 _OPEN, _CLOSE, _GAP, _BLANK, _TAB = "\ue000\ue001\ue002\ue003\ue004"
 _SHOWN = str.maketrans({_OPEN: "<", _CLOSE: ">", _GAP: " ", _BLANK: "\\ ", _TAB: "\\\t"})
-_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+_PRIVATE = re.compile("[\0\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _FIRST_PART = 0xF0000
 _PART = re.compile("([\U000f0000-\U000fffff])")
-_PLAIN = re.compile(rf"\\\r?\n|\\(.)|{_OPEN}([^{_CLOSE}]*){_CLOSE}|([{_BLANK}{_TAB}])", re.DOTALL)
+_PLAIN = re.compile(rf"\\\n|\\(.)|{_OPEN}([^{_CLOSE}]*){_CLOSE}|([{_BLANK}{_TAB}])", re.DOTALL)
 
 _Value = str | list[str]
 _Part = tuple[list[str], bool]  # values, and whether blanks split them further
@@ -64,6 +82,10 @@ def _unreadable(what: str, line: int) -> UsageError:
     return UsageError(f"line {line}: {what}", "complete the command", slug=Slug.UNREADABLE_COMMAND)
 
 
+def _too_long(what: str) -> UsageError:
+    return UsageError(what, "cut the text to the command", slug=Slug.UNREADABLE_COMMAND)
+
+
 @cache
 def _parser() -> "Parser":
     import tree_sitter
@@ -72,15 +94,19 @@ def _parser() -> "Parser":
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def _parse(text: str) -> "Node":
-    """The tree of a text. Raises UsageError for a text that is too long, or a quote or parenthesis that stays open."""
+def _encoded(text: str) -> bytes:
+    """A text as the parser gets it. Raises UsageError where it is too long."""
     text = _PRIVATE.sub("\ufffd", text)
     text = _PLACEHOLDER.sub(lambda match: _OPEN + match[1].replace(" ", _GAP) + _CLOSE, text)
     text = _ESCAPED_BLANK.sub(lambda match: match[1] + (_BLANK if match[2] == " " else _TAB), text)
     raw = text.encode("utf-8", "replace")
-    if len(raw) > MAX_BYTES:
-        limit = f"{MAX_BYTES // 1024} KiB"
-        raise UsageError(f"the text is longer than {limit}", "cut it to the command", slug=Slug.UNREADABLE_COMMAND)
+    if len(raw) > MAX_BYTES or sum(map(raw.count, b"|({[")) > MAX_NESTED:
+        raise _too_long(f"the text is too long to be a command: more than {MAX_BYTES // 1024} KiB, or too nested")
+    return raw
+
+
+def _parsed(raw: bytes) -> "Node":
+    """The root of a text's tree. Raises UsageError where a quote or parenthesis stays open."""
     root = _parser().parse(raw).root_node
     stack = [root] if root.has_error else []
     while stack:
@@ -113,11 +139,6 @@ def _source(node: "Node") -> str:
     return (node.text or b"").decode().translate(_SHOWN).strip()
 
 
-def _between(parent: "Node", start: int, end: int) -> str:
-    """The text of a node between two offsets of the whole text."""
-    return (parent.text or b"")[start - parent.start_byte : end - parent.start_byte].decode()
-
-
 class Shell:
     """Variables and exports while a text is read from top to bottom. `home` is the caller's, for ~ and $HOME."""
 
@@ -127,17 +148,19 @@ class Shell:
         self._variables: dict[str, _Value] = {**(variables or {})}
         self._exported = set(variables or {})
         self._export_all = False
-        self._remarks: list[tuple[str, str]] = []  # what stayed as text, and the sentence about it
+        self._remarks: dict[str, str] = {}  # what stayed as text, and the sentence about it
+        self._expanded = 0
         self._status: bool | None = None  # of the last command, where it can be told
         self._branches = True
         self._assigning = ""
         self._redirects: dict[int, list[Node]] = {}  # that stand behind a list, by the command that they belong to
+        self._raw = b""
         self._found: list[Command] = []
 
     def warnings(self, values: Iterable[str]) -> list[str]:
         """Sentences about what in `values` stayed as text because only a running shell could tell."""
         together = "\n".join(values)
-        return list(dict.fromkeys(sentence for source, sentence in self._remarks if source in together))
+        return [sentence for source, sentence in self._remarks.items() if source in together]
 
     def commands(self, text: str, *, branches: bool = True) -> list[Command]:
         """The simple commands of a text, in order; with `branches`, only those of the branches a shell would take.
@@ -146,11 +169,11 @@ class Shell:
         """
         self._branches = branches
         self._found = []
-        root = _parse(text)
+        self._raw = _encoded(text)
         try:
-            self._run(root)
+            self._run(_parsed(self._raw))
         except RecursionError:
-            raise _unreadable("it is nested too deeply", 1) from None
+            raise _too_long("the text is nested too deeply") from None
         return self._found
 
     # Statements ----------------------------------------------------------------------------------------------------
@@ -220,7 +243,7 @@ class Shell:
         if name is not None and values:
             self._variables[_source(name)] = values[0]
             if len(values) > 1:
-                self._remark(values[0], f"of the loop over {_source(name)} only {values[0]} was taken")
+                self._remarks[values[0]] = f"of the loop over {_source(name)} only {values[0]} was taken"
         body = node.child_by_field_name("body")
         if body is not None:
             self._each(body)
@@ -244,8 +267,8 @@ class Shell:
         words = [child for child in node.children if child.type in _WORDS | {"variable_assignment", "command_name"}]
         for first, second in pairwise(words):
             # The grammar takes A=1 B=2 on a line of their own for the beginning of the next line's command.
-            gap = _between(node, first.end_byte, second.start_byte)
-            if first.type == "variable_assignment" and "\n" in re.sub(r"\\\r?\n", "", gap):
+            gap = self._raw[first.end_byte : second.start_byte]
+            if first.type == "variable_assignment" and b"\n" in gap.replace(b"\\\n", b""):
                 at = words.index(second)
                 self._simple(words[:at], ())
                 words = words[at:]
@@ -265,7 +288,7 @@ class Shell:
             for node in assignments:
                 self._assign(node, export=self._export_all)
             return
-        argv = [field for word in _joined(words) for field in self._expand(*word)]
+        argv = [field for word in self._joined(words) for field in self._expand(*word)]
         self._status = None
         if not argv or self._builtin(argv, words):
             return
@@ -388,14 +411,22 @@ class Shell:
         variable = re.fullmatch(r'"?\$\{?([A-Za-z_]\w*)\}?"?', _source(word))
         if variable and variable[1] != "HOME" and variable[1] not in self._variables:
             return ""
-        before = len(self._remarks)
         value = " ".join(self._expand(word))
-        return value if len(self._remarks) == before else None
+        return None if any(source in value for source in self._remarks) else value
 
     # Words ---------------------------------------------------------------------------------------------------------
 
-    def _remark(self, source: str, sentence: str) -> None:
-        self._remarks.append((source, sentence))
+    def _joined(self, nodes: Iterable["Node"]) -> list[list["Node"]]:
+        """Nodes by the words they are: the grammar ends a word at an escaped newline, and before some a $."""
+        words: list[list[Node]] = []
+        end = 0
+        for node in nodes:
+            if words and self._raw[end : node.start_byte] in (b"", b"\\\n") and end <= node.start_byte:
+                words[-1].append(node)
+            else:
+                words.append([node])
+            end = node.end_byte
+        return words
 
     def _expand(self, *nodes: "Node") -> list[str]:
         """One word as the fields a shell makes of it."""
@@ -441,7 +472,7 @@ class Shell:
                 return _put(parts, match[1])
             if match[2] is not None:
                 placeholder = f"<{match[2].replace(_GAP, ' ')}>"
-                self._remark(placeholder, f"{placeholder} is a placeholder: fill it in")
+                self._remarks[placeholder] = f"{placeholder} is a placeholder: fill it in"
                 return _put(parts, placeholder)
             return _put(parts, " " if match[3] == _BLANK else "\t") if match[3] else ""
 
@@ -454,7 +485,7 @@ class Shell:
         pattern, at = "", node.start_byte + (node.text or b"").index(b'"') + 1
 
         def literal(end: int) -> str:
-            text = re.sub(r'\\(\r?\n|[$`"\\])', lambda m: "" if m[1][-1] == "\n" else m[1], _between(node, at, end))
+            text = re.sub(r'\\([$`"\\\n])', lambda m: m[1].strip("\n"), self._raw[at:end].decode())
             return _put(parts, text.translate(_SHOWN)) if text else ""
 
         for child in node.named_children:
@@ -491,11 +522,14 @@ class Shell:
             value = ""  # PATH=$PATH:/x
         if value is None:
             return self._unresolved(source, "is not set in this text")
+        self._expanded += sum(map(len, value)) + 1
+        if self._expanded > MAX_EXPANDED:
+            raise _too_long(f"its variables make more than {MAX_EXPANDED // 1024} KiB of text")
         if isinstance(value, list):
             apart = quoted and "*" not in (name, index)
             return (value if apart else [" ".join(value)]), not quoted
         # A value that only a running shell could tell is one value, whatever blanks its text has.
-        whole = any(text in value for text, _ in self._remarks if text[0] in "$`<")
+        whole = any(text in value for text in self._remarks if text[0] in "$`<")
         return [value], not quoted and not whole
 
     def _lookup(self, name: str, index: str | None) -> _Value | None:
@@ -530,24 +564,8 @@ class Shell:
     def _unresolved(self, source: str, why: str) -> tuple[list[str], bool]:
         short = " ".join(source.split())
         short = short if len(short) <= 60 or why.endswith("text") else short[:59] + "…"
-        self._remark(source, f"{short} {why}: it stays as text")
+        self._remarks[source] = f"{short} {why}: it stays as text"
         return [source], False
-
-
-def _joined(nodes: Iterable["Node"]) -> list[list["Node"]]:
-    """Nodes by the words they are: the grammar ends a word at an escaped newline, and before some a $."""
-    words: list[list[Node]] = []
-    for node in nodes:
-        last = words[-1][-1] if words else None
-        if (
-            last
-            and node.parent == last.parent
-            and _between(node.parent, last.end_byte, node.start_byte) in ("", "\\\n")
-        ):
-            words[-1].append(node)
-        else:
-            words.append([node])
-    return words
 
 
 def _operands(node: "Node") -> list["Node"]:
@@ -570,7 +588,7 @@ def _writes(redirect: "Node") -> bool:
 def _put(parts: list[_Part], *values: str, splits: bool = False) -> str:
     """The character that stands for values in a pattern."""
     if len(parts) >= 0xFFFF:
-        raise _unreadable("a word is too long", 1)
+        raise _too_long("a word has too many parts")
     parts.append((list(values), splits))
     return chr(_FIRST_PART + len(parts) - 1)
 
