@@ -41,7 +41,12 @@ def container_commands(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
         stack += list(value.values() if isinstance(value, dict) else value)[::-1]
         if isinstance(value, dict) and (argv := _argv(value)):
             env = _environment(value)
-            yield [re.sub(r"\$\((\w+)\)", lambda name, env=env: env.get(name[1], name[0]), word) for word in argv], env
+            yield [_substituted(word, env) for word in argv], env
+
+
+def _substituted(word: str, env: dict[str, str]) -> str:
+    """$(NAME) as Kubernetes replaces it; what the container does not set stays."""
+    return re.sub(r"\$\((\w+)\)", lambda name: env.get(name[1], name[0]), word)
 
 
 def _argv(container: dict[Any, Any]) -> list[str]:

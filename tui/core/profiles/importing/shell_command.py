@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from tui.core.errors import Slug, UsageError
-from tui.core.profiles.importing.shell import MAX_BYTES, Command, Shell
+from tui.core.profiles.importing.bash_tree import MAX_BYTES, unreadable
+from tui.core.profiles.importing.shell import Command, Shell
 from tui.core.profiles.importing.wrappers import Call, unwrapped
 from tui.core.profiles.importing.written import profile_text
 from tui.core.text import one_line
@@ -48,8 +49,7 @@ def import_command(text: str, home: str) -> ImportedCommand:
         UsageError: no server call in it (slug no_command), or it cannot be read (slug unreadable_command).
     """
     if len(text) > MAX_BYTES:
-        limit = f"the text is longer than {MAX_BYTES // 1024} KiB"
-        raise UsageError(limit, "cut it to the command", slug=Slug.UNREADABLE_COMMAND)
+        raise unreadable(f"the text is longer than {MAX_BYTES // 1024} KiB")
     warnings: list[str] = []
     found = _found(_tidied(text, warnings), home)
     if not found:
@@ -60,8 +60,7 @@ def import_command(text: str, home: str) -> ImportedCommand:
         )
     call = found[0]
     if sum(word.startswith("-") for word in call.argv) > MAX_FLAGS:
-        limit = f"the command has more than {MAX_FLAGS} flags"
-        raise UsageError(limit, "cut it to what the server takes", slug=Slug.UNREADABLE_COMMAND)
+        raise unreadable(f"the command has more than {MAX_FLAGS} flags")
     warnings += call.warnings
     if len(found) > 1:
         where = f", in line {call.line}," if call.line else ""
