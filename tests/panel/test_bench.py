@@ -607,7 +607,7 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
     from tui.core.experiment import record as experiment_record
     from tui.core.experiment.record import Cell
-    from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
+    from tui.core.profiles.load import load_bench, load_experiment, load_launch
 
     dirs = [profiles]
     profile = load_experiment("pays", dirs)

@@ -22,7 +22,7 @@ from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, Limits
 from tui.core.model.result import Guard, GuardStatus, Result
-from tui.core.profiles.profiles import load_bench
+from tui.core.profiles.load import load_bench
 from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
 from tui.core.runs.control import Run

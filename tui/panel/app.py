@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from tui.core.logs.records import LogRecord
     from tui.core.model.profile import BenchProfile
-    from tui.core.profiles.profiles import LaunchProfile, ProfileEntry
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run
     from tui.core.server.launch_records import PhaseHistory
     from tui.core.server.session import HostSession, LaunchPlan
@@ -502,13 +503,13 @@ class EagleApp(App[None]):
 
     def profile_entries(self) -> "list[ProfileEntry]":
         """Every profile found, broken ones too."""
-        from tui.core.profiles.profiles import discover
+        from tui.core.profiles.load import discover
 
         return discover(self.profile_dirs())
 
     async def load_profile(self, name: str, sets: Sequence[str]) -> "LaunchProfile":
         """A launch profile with overrides. Raises UsageError."""
-        from tui.core.profiles.profiles import load_launch
+        from tui.core.profiles.load import load_launch
 
         return load_launch(name, self.profile_dirs(), sets)
 
@@ -520,7 +521,7 @@ class EagleApp(App[None]):
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.profiles import parse_set_value
+        from tui.core.profiles.overrides import parse_set_value
 
         await self._connect_ended.wait()  # a key pressed while it connects is not refused for that
         session = self.live_session()
@@ -662,7 +663,8 @@ class EagleApp(App[None]):
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
             self.say("Nothing to apply: no change is suggested here")
             return
-        from tui.core.profiles.profiles import parse_set_value, toml_value
+        from tui.core.profiles.overrides import parse_set_value
+        from tui.core.profiles.toml_text import toml_value
         from tui.core.server import launch_records
 
         known = launch_records.read(state.run.run_id)

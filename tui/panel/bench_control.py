@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.core.experiment.runner import ExperimentRunner
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.profile import BenchProfile, ExperimentProfile
-    from tui.core.profiles.profiles import LaunchProfile
+    from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.runs.control import Run
     from tui.panel.app import EagleApp
     from tui.panel.host_view import Board
@@ -66,7 +66,7 @@ class Measuring:
 
     def load_bench(self, name: str) -> "BenchProfile":
         """A bench profile. Raises UsageError."""
-        from tui.core.profiles.profiles import load_bench
+        from tui.core.profiles.load import load_bench
 
         return load_bench(name, self._dirs())
 
@@ -77,7 +77,8 @@ class Measuring:
     def _preview(self, name: str) -> Preview:
         from tui.core.experiment import record as experiment_record
         from tui.core.experiment.state import STOP_S, bench_length_s
-        from tui.core.profiles.profiles import load_bench, load_experiment, load_launch, public_sets
+        from tui.core.profiles.load import load_bench, load_experiment, load_launch
+        from tui.core.profiles.secrets import public_sets
         from tui.core.server import launch_records
 
         host, dirs = self._app.board.host, self._dirs()

@@ -30,7 +30,7 @@ from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, Limits, LoadPoint, Search
 from tui.core.model.result import Counts, Guard, GuardStatus, Held, Result, Throughput
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import load_bench, load_launch
+from tui.core.profiles.load import load_bench, load_launch
 from tui.core.results import store
 from tui.core.results.codec import from_json, to_json
 from tui.core.results.flat import flat

@@ -21,7 +21,9 @@ from tui.core.model.experiment import ArmStatus, LiveRun
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Guard, GuardStatus, Result
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import MASK, LaunchProfile, load_launch
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.load import load_launch
+from tui.core.profiles.secrets import MASK
 from tui.core.server.launch_records import PhaseHistory
 
 BENCH = BenchProfile("b", (LoadPoint(1),), duration_s=60.0, runs=3)

@@ -27,7 +27,7 @@ from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import load_launch
+from tui.core.profiles.load import load_launch
 from tui.core.results import store
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession, open_session

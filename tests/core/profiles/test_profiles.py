@@ -8,21 +8,13 @@ import pytest
 from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.model.profile import LoadPoint
-from tui.core.profiles.profiles import (
-    METRICS_NOTE,
-    LaunchProfile,
-    ProfileBroken,
-    build_command,
-    discover,
-    is_secret_env,
-    load_bench,
-    load_experiment,
-    load_launch,
-    profile_difference,
-    public_sets,
-    render_command,
-    save_profile,
-)
+from tui.core.profiles.command import METRICS_NOTE, build_command, render_command
+from tui.core.profiles.difference import profile_difference
+from tui.core.profiles.errors import ProfileBroken
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.load import discover, load_bench, load_experiment, load_launch
+from tui.core.profiles.secrets import is_secret_env, public_sets
+from tui.core.profiles.toml_text import save_profile
 from tui.core.sglang.flags import flags_of
 
 HOST = HostEntry("gpu1", "gpu1", "/opt/sglang/bin/python", {"HF_HOME": "/data/hf"})
@@ -108,7 +100,7 @@ def test_all_errors_at_once_with_key_and_what_was_meant(folder):
         "args.served-model-name": ("needs a value", None),
         "args.random-seed": ("must be a whole number", None),
         "requires.sglan": ("unknown requirement", "did you mean sglang?"),
-        "requires.sglang": ('"new" is no version condition', 'write it like ">=0.5.10" or ">=0.5,<0.6"'),
+        "requires.sglang": ('"new" is not a version condition', 'write it like ">=0.5.10" or ">=0.5,<0.6"'),
     }
 
 
@@ -123,7 +115,7 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
-        ("kind = ", None, "no valid TOML"),
+        ("kind = ", None, "not valid TOML"),
         ("", "kind", "is missing"),
         ('kind = "lunch"', "kind", "must be one of"),
         ('kind = "launch"', "args.model-path", "is missing"),
@@ -153,9 +145,9 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         (experiment("budget_h = 1e300"), "budget_h", "at most 8,760"),
         ('kind = "launch"\nstartup_timeout_s = inf\n[args]\nmodel-path = "/m"', "startup_timeout_s", "at most 604,800"),
         (experiment("looks = [3, 1000000000]"), "looks.1", "at most 1,000"),
-        (experiment(first='against = "B"'), None, "arm A is the reference"),
-        (experiment(last='against = "C"'), None, "arm B can be compared with an earlier arm only, not with 'C'"),
-        (experiment(last='against = ""'), None, "not with ''"),
+        (experiment(first='against = "B"'), "arms.0.against", "arm A is the reference"),
+        (experiment(last='against = "C"'), "arms.1.against", "arm B can be compared with an earlier arm only, not with 'C'"),
+        (experiment(last='against = ""'), "arms.1.against", "not with ''"),
         (experiment(last='againts = "A"'), "arms.1.againts", "unknown key"),
     ],
 )  # fmt: skip
@@ -163,6 +155,40 @@ def test_one_error_of_each_sort(folder, text, key, words):
     found = errors_of(folder(x=text))
     assert key in found, found
     assert words in found[key][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('kind = "bench"\nruns = 0\nconcurrency = [2, 2]\nrate = [1.0]\ndataset = "x"', ["runs", None, None, None]),
+        ('kind = "bench"\nslo = { share = 2.0 }\nduration_s = "1"', ["duration_s", "slo.share", "slo", None]),
+        (
+            experiment("margin = 2.0\nlooks = [5, 3]", first='against = "B"', last="set = { foo = 1 }"),
+            ["margin", None, "arms.0.against", "arms.1.set"],
+        ),
+    ],
+)
+def test_bench_profiles_and_experiments_report_all_their_errors_at_once(folder, text, keys):
+    directory = folder(x=text, base=BASE, b='kind = "bench"')
+    entry = next(entry for entry in discover([directory]) if entry.name == "x")
+    assert [error.key for error in entry.errors] == keys
+
+
+def test_errors_of_a_file_and_of_its_overrides_are_reported_together(folder):
+    with pytest.raises(ProfileBroken) as caught:
+        load_launch("x", [folder(x=BASE + "foo = 1\n")], ["bar=1", "x"])
+    assert [(error.path.name, error.key) for error in caught.value.errors] == [
+        ("x.toml", "args.foo"), ("--set", "x"), ("--set", "bar"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "suggestion"), [("88", "write mem-fraction-static = 0.88"), ("2", None), ("100", None)]
+)
+def test_a_suggestion_is_plausible_or_absent(folder, value, suggestion):
+    with pytest.raises(ProfileBroken) as caught:
+        load_launch("x", [folder(x=BASE)], [f"mem-fraction-static={value}"])
+    assert caught.value.errors[0].suggestion == suggestion
 
 
 def test_a_broken_file_blocks_nothing_else(folder):
@@ -342,7 +368,7 @@ def test_set_errors_come_all_at_once(folder):
     assert len(error.errors) == 6
     assert "\n" not in error.message
     for words in ("; tp: must be a whole number (write tp = 8)", "write novalue=VALUE", "bar: unknown flag",
-                  "x.y: unknown key", "write gpus=[0,1]", "env.A b: is no name"):  # fmt: skip
+                  "x.y: unknown key", "write gpus=[0,1]", "env.A b: is not a name"):  # fmt: skip
         assert words in error.message
 
 
@@ -451,12 +477,11 @@ def test_secrets_stay_out_of_argv_and_out_of_the_preview(folder):
     assert set(built.secret_env) == {"HF_TOKEN", "https_proxy"}
     assert "HF_TOKEN=••••••••" in shown
     assert "(secret, handed over by file)" in shown
-    assert built.secrets_visible == ()
+    assert built.open_args == {}
 
 
 def test_an_old_version_shows_that_the_key_will_be_seen(folder):
     built = build_command(load_launch("x", [folder(x=BASE)], ["api-key=sk-1"]), HOST, "0.5.2", None)
-    assert built.secrets_visible == ("api-key",)
     assert built.secret_args == {}
     assert built.open_words == ("--api-key=sk-1",)
     assert "sk-1" not in render_command(built)
@@ -465,7 +490,7 @@ def test_an_old_version_shows_that_the_key_will_be_seen(folder):
 
 def test_a_config_of_the_profiles_own_leaves_no_room_for_ours(folder):
     built = command(load_launch("x", [folder(x=BASE)], ["api-key=sk-1", "config=/c.yaml"]))
-    assert built.secrets_visible == ("api-key",)
+    assert built.open_args == {"api-key": "sk-1"}
 
 
 def test_what_is_stored_holds_no_secret(folder):
@@ -510,7 +535,7 @@ def test_a_container_is_told_about_its_environment(folder):
     text = BASE.replace("description", 'wrapper = ["docker", "run", "-e", "HF_HOME", "img"]\ndescription')
     built = command(load_launch("x", [folder(x=text)]))
     assert built.argv[5] == "python3"
-    assert any("docker does not hand on NCCL_DEBUG" in note for note in built.notes)
+    assert any("docker does not pass on NCCL_DEBUG" in note for note in built.notes)
 
 
 def test_a_home_in_the_interpreters_path_is_the_hosts(folder):

@@ -19,7 +19,7 @@ from tui.core.link.retry import patiently, until
 from tui.core.link.scripts import shell_path
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import AllReduce, Result
-from tui.core.profiles.profiles import is_secret_env
+from tui.core.profiles.secrets import is_secret_env
 from tui.core.results.codec import from_json, to_json
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run

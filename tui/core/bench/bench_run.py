@@ -31,7 +31,7 @@ from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer, Result
-from tui.core.profiles.profiles import is_secret_env
+from tui.core.profiles.secrets import is_secret_env
 from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run, RunState

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.link.retry import Tell, patiently
-from tui.core.profiles.profiles import LaunchProfile
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server.session import HostSession, PreflightFailed

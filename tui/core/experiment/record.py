@@ -19,7 +19,8 @@ from tui.core.experiment.schedule import schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
-from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import is_secret_env, public_sets
 from tui.core.results.codec import from_json, to_json
 from tui.core.text import one_line
 

@@ -27,7 +27,8 @@ from tui.core.link.retry import patiently
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
-from tui.core.profiles.profiles import LaunchProfile, public_sets
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run

@@ -23,7 +23,7 @@ from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.masking import mask_secrets
 from tui.core.model.result import SCHEMA, Result
-from tui.core.profiles.profiles import MASK, is_secret_env, public_sets
+from tui.core.profiles.secrets import MASK, is_secret_env, public_sets
 from tui.core.results.codec import from_json, to_json
 from tui.core.sglang.flags import flag_table
 from tui.core.text import one_line

@@ -17,7 +17,8 @@ from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
-from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
+from tui.core.profiles.command import METRICS_NOTE, LaunchCommand
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json

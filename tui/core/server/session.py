@@ -17,7 +17,9 @@ from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import open_transport
 from tui.core.link.transport import Asker, LinkState, LinkStatus, Transport
-from tui.core.profiles.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
+from tui.core.profiles.command import LaunchCommand, build_command
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_sets
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import forecast, launch_records, preflight

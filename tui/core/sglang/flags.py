@@ -136,6 +136,10 @@ class FlagTable:
                 return rename.new
         return self.first_names.get(name, name)
 
+    def is_secret(self, name: str) -> bool:
+        """Whether the flag's value is never shown or stored."""
+        return self.canonical(name) in self.secret
+
     def type_of(self, name: str) -> str | None:
         """Kind of value the flag takes; None for a flag that is gone or unknown."""
         return self.types.get(self.canonical(name))

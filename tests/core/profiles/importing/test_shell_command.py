@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tui.core.errors import UsageError
 from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
-from tui.core.profiles.profiles import discover
+from tui.core.profiles.load import discover
 
 DATA = Path(__file__).parents[3] / "data" / "commands"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -126,6 +126,10 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
         f"apptainer exec --nv --bind /data:/data img.sif {CALL}",
         f"kubectl exec -it pod -- {CALL}",
         f"nsys profile -o out -t cuda {CALL}",
+        f"eval '{CALL}'",
+        f"A=1 B=2\n{CALL}",
+        f"while true; do\n  {CALL}",
+        f"case $1 in\n  serve) {CALL} ;;\nesac",
         f"cat > run.sh <<'X'\nexport A=1\n{CALL}\nX\nbash run.sh",
         f"bash <<X\n{CALL}\nX",
         f"#!/bin/bash\nset -e\nfoo() {{\n  {CALL}\n}}\nfoo",
@@ -179,6 +183,40 @@ def test_a_blank_after_the_backslash_ends_the_command():
     assert any("blank after a backslash" in warning for warning in found.warnings)
     assert any("--tp 8 is not part of the command" in warning for warning in found.warnings)
     assert tomli.loads(found.profile)["args"] == {"model-path": "/m"}
+
+
+def test_what_a_substitution_gives_is_one_word():
+    found = imported(f"R=$(hostname | cut -d- -f2)\n{CALL} --node-rank $R --tp 8")
+    assert found.argv[5:] == ("--node-rank", "$(hostname | cut -d- -f2)", "--tp", "8")
+
+
+def test_what_a_cluster_sets_is_named():
+    found = imported("command: [sglang, serve, --model-path=/m, --dist-init-addr, $(LEADER):1]")
+    assert any("$(LEADER) is not set" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 40_000,
+        "(" * 3000,
+        "a | " * 3000,
+        "x=aaaaaaaa\n" + "x=$x$x\n" * 60,
+        "echo " + "{1,2}" * 20,
+        "[[ a && " * 900,
+    ],
+    ids="long nested pipes doubling braces deep".split(),
+)
+def test_hostile_text_is_bounded(text):
+    with pytest.raises(UsageError) as caught:
+        imported(f"{text}\n{CALL} $x")
+    assert caught.value.slug == "unreadable_command"
+
+
+def test_a_manifest_of_many_aliases_is_bounded():
+    bombs = "\n".join(f"x{n}: &x{n} {{ <<: [{', '.join([f'*x{n - 1}'] * 9)}] }}" for n in range(1, 30))
+    with pytest.raises(UsageError):
+        imported(f"x0: &x0 {{ a: b, c: d }}\n{bombs}\ncommand: *x29\n")
 
 
 def test_typography_is_undone():
@@ -268,8 +306,46 @@ def test_several_calls_take_the_first_and_say_so():
             "python3 -m sglang.launch_server --model-path /m --host 0.0.0.0",
             {"B": "2"},
         ),
+        (
+            """
+            x-env: &env { A: "1", B: "2" }
+            services:
+              sglang:
+                environment:
+                  <<: *env
+                  B: "3"
+                command: python3 -m sglang.launch_server --model-path /m
+            """,
+            "python3 -m sglang.launch_server --model-path /m",
+            {"A": "1", "B": "3"},
+        ),
+        (
+            """
+            - args: [--model-path, /m, --tp, "8"]
+              command: [python3, -m, sglang.launch_server]  # not in this order
+              env: [{ name: A, value: "1" }, { name: NODE, valueFrom: { fieldRef: { fieldPath: x } } }]
+            """,
+            "python3 -m sglang.launch_server --model-path /m --tp 8",
+            {"A": "1"},
+        ),
+        (
+            "kind: Service\n---\nspec:\n  command:\n  - sglang\n  - serve\n  args: [--model-path=/m]\n",
+            "sglang serve --model-path=/m",
+            {},
+        ),
+        (
+            "Use this:\n    spec:\n      - name: x\n        command: [sglang, serve]\n        args:\n        - --model-path=/m\n  and wait",
+            "sglang serve --model-path=/m",
+            {},
+        ),
+        (
+            "spec:\n  replicas: {{ .Values.n }}\n  containers:\n  - env:\n    - name: A\n      value: '1'\n"
+            "    command:\n    - sglang\n    - serve\n    - --model-path=/m\n",
+            "sglang serve --model-path=/m",
+            {"A": "1"},
+        ),
     ],
-    ids=["kubernetes", "kubernetes-shell", "compose"],
+    ids="kubernetes kubernetes-shell compose anchors args-first several-documents fragment template".split(),
 )
 def test_yaml_around_a_command(text, argv, env):
     found = imported(text)

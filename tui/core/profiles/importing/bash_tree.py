@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # The parser needs time that grows with the square of what is nested.
 MAX_BYTES = 32 * 1024
-MAX_NESTED = 2000  # characters that nest: | ( { [
+MAX_NESTED = 2000  # characters that nest: | ( { [ <
 
 EXPANSIONS = frozenset(
     ["simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution"]
@@ -61,7 +61,7 @@ def encoded(text: str) -> bytes:
     text = _PLACEHOLDER.sub(lambda match: OPEN + match[1].replace(" ", GAP) + CLOSE, text)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\ ", rf"\1{BLANK}", text)
     raw = text.encode("utf-8", "replace")
-    if len(raw) > MAX_BYTES or sum(map(raw.count, b"|({[")) > MAX_NESTED:
+    if len(raw) > MAX_BYTES or sum(map(raw.count, b"|({[<")) > MAX_NESTED:
         raise unreadable(f"the text is too long to be a command: more than {MAX_BYTES // 1024} KiB, or too nested")
     return raw
 

@@ -109,7 +109,8 @@ def _blocks(lines: list[str]) -> Iterator[str]:
         if at < end or not re.match(r" *(?:- )?(?:command|args|entrypoint) *:", line):
             continue
         start = at
-        while start > end and columns[start - 1] >= columns[at] and depths[start] == columns[start]:
+        # Up to the "- " that the mapping begins with.
+        while start > end and columns[start - 1] >= columns[at] and not depths[start] < columns[start] == columns[at]:
             start -= 1
         end = next((below for below in range(at + 1, len(lines)) if depths[below] < columns[at]), len(lines))
         yield "\n".join([lines[start].replace("- ", "  ", 1), *lines[start + 1 : end]])

@@ -44,13 +44,10 @@ class Call:
 
 def unwrapped(call: Call) -> Call | None:
     """The call without its outermost wrapper; None where it has none, or nothing is inside."""
-    if (take := _SPECIAL.get(call.program)) is not None:
-        inner = take(call)
-    elif (form := _forms().get(call.program)) is not None:
-        inner = _taken_off(call, form)
-    else:
-        return None
-    return inner if inner is not None and len(inner.argv) < len(call.argv) else None
+    if take := _SPECIAL.get(call.program):
+        return take(call)
+    form = _forms().get(call.program)
+    return None if form is None else _taken_off(call, form)
 
 
 @cache

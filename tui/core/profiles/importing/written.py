@@ -5,8 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from tui.core.profiles.command import flag_words
 from tui.core.profiles.importing.wrappers import Call
-from tui.core.profiles.profiles import flag_words, is_secret_env, toml_value
+from tui.core.profiles.secrets import is_secret_env
+from tui.core.profiles.toml_text import toml_value
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
@@ -43,7 +45,7 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
     table = flag_table()
     secrets = [name for name, value in rest.items() if is_secret_env(name, value)]
-    secrets += [name for name in args if table.canonical(name) in table.secret]
+    secrets += [name for name in args if table.is_secret(name)]
     warnings += [
         f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
