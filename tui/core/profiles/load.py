@@ -210,7 +210,8 @@ def experiment_table(experiment: ExperimentProfile) -> dict[str, Any]:
     """An experiment as its file would say it, with what it leaves out; secrets are masked."""
     table = {"kind": "experiment"} | _given(experiment, ("bench", "pairs", "looks", "margin", "budget_h", *_WORDS))
     table["arms"] = [
-        {"profile": arm.profile, "set": public_sets(arm.sets)} | _given(arm, ("against",)) for arm in experiment.arms
+        {"profile": arm.profile} | ({"set": public_sets(arm.sets)} if arm.sets else {}) | _given(arm, ("against",))
+        for arm in experiment.arms
     ]
     return table
 

@@ -203,7 +203,7 @@ def test_what_a_cluster_sets_is_named():
         "a | " * 3000,
         "x=aaaaaaaa\n" + "x=$x$x\n" * 60,
         "echo " + "{1,2}" * 20,
-        "[[ a && " * 900,
+        "a && " * 3000,
     ],
     ids="long nested pipes doubling braces deep".split(),
 )
