@@ -197,15 +197,8 @@ def test_what_a_cluster_sets_is_named():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "x" * 40_000,
-        "(" * 3000,
-        "a | " * 3000,
-        "x=aaaaaaaa\n" + "x=$x$x\n" * 60,
-        "echo " + "{1,2}" * 20,
-        "a && " * 3000,
-    ],
-    ids="long nested pipes doubling braces deep".split(),
+    ["x" * 40_000, "(" * 3000, "a | " * 3000, "x=aaaaaaaa\n" + "x=$x$x\n" * 60, "echo " + "{1,2}" * 20, "a && " * 3000],
+    ids=["long", "nested", "pipes", "doubling", "braces", "deep"],
 )
 def test_hostile_text_is_bounded(text):
     with pytest.raises(UsageError) as caught:
@@ -345,7 +338,16 @@ def test_several_calls_take_the_first_and_say_so():
             {"A": "1"},
         ),
     ],
-    ids="kubernetes kubernetes-shell compose anchors args-first several-documents fragment template".split(),
+    ids=[
+        "kubernetes",
+        "kubernetes-shell",
+        "compose",
+        "anchors",
+        "args-first",
+        "several-documents",
+        "fragment",
+        "template",
+    ],
 )
 def test_yaml_around_a_command(text, argv, env):
     found = imported(text)
