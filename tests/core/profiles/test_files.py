@@ -73,7 +73,7 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         ('kind = "launch"\nextends = "nowhere"', "extends", "there is no profile"),
         (BASE.replace("description", "gpus = [0, 0]\ndescription"), "gpus", "twice"),
         (BASE.replace('NCCL_DEBUG = "WARN"', 'CUDA_VISIBLE_DEVICES = "0"').replace("desc", "gpus=[0]\ndesc", 1),
-         "gpus", "says the same as env.CUDA_VISIBLE_DEVICES"),
+         "gpus", "duplicates env.CUDA_VISIBLE_DEVICES"),
         ('kind = "bench"\nconcurrency = [1]\nrate = [2.0]', None, "exclude each other"),
         ('kind = "bench"\ndataset = "sharegpt"', None, "is unknown"),
         ('kind = "bench"\ndriver = "aiperf"', "driver", "must be 'eagletui'"),

@@ -35,8 +35,8 @@ def test_cycles_are_named(folder):
     directory = folder(
         a='kind = "launch"\nextends = "b"', b='kind = "launch"\nextends = "c"', c='kind = "launch"\nextends = "a"'
     )
-    assert errors_of(directory, "a")["extends"][0] == "goes in a circle: a -> b -> c -> a"
-    assert "goes in a circle" in errors_of(folder("self", a='kind = "launch"\nextends = "a"'), "a")["extends"][0]
+    assert errors_of(directory, "a")["extends"][0] == "is circular: a -> b -> c -> a"
+    assert "is circular" in errors_of(folder("self", a='kind = "launch"\nextends = "a"'), "a")["extends"][0]
 
 
 def test_a_profile_may_extend_the_one_it_hides(folder):

@@ -43,7 +43,7 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
         for name, value in env.items():
             yield from variable(name, value)
         if gpus and "CUDA_VISIBLE_DEVICES" in env:
-            yield "gpus", "says the same as env.CUDA_VISIBLE_DEVICES", "keep one of the two"
+            yield "gpus", "duplicates env.CUDA_VISIBLE_DEVICES", "keep one of the two"
     if isinstance(requires, dict):
         for name, value in requires.items():
             yield from requirement(name, value)
@@ -111,7 +111,7 @@ def numbers(value: Any) -> list[Any]:
 
 
 def tables(value: Any) -> list[dict[str, Any]]:
-    """The tables of a list; what is no table counts as an empty one."""
+    """The tables of a list; what is not a table counts as an empty one."""
     return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
 
 

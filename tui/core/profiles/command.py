@@ -18,7 +18,7 @@ from tui.core.sglang.flags import flag_table, map_args, takes_config
 
 DEFAULT_PORT = 30000
 METRICS_NOTE = (
-    "--enable-metrics is added: a measurement holds its counts against the server's "
+    "--enable-metrics is added, so that token counts can be checked against the server's "
     "(enable-metrics = false leaves it out)"
 )
 

@@ -77,7 +77,7 @@ class Library:
             if not found:
                 wrong, near = f'there is no profile "{one_line(name)}"', did_you_mean(name, self.paths)
             elif base is None:
-                wrong = f"goes in a circle: {' -> '.join([*(entry.name for entry in chain), name])}"
+                wrong = f"is circular: {' -> '.join([*(entry.name for entry in chain), name])}"
             elif base.kind != "launch" and not base.problems:
                 wrong = f"{name} is not a launch profile"
             else:

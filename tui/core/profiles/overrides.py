@@ -12,7 +12,7 @@ from tui.core.text import one_line
 
 
 def parse_sets(sets: Mapping[str, object] | Iterable[str], errors: list[ProfileError]) -> tuple[tuple[str, Any], ...]:
-    """Keys and values of overrides; what is no override is added to `errors`."""
+    """Keys and values of overrides; what is not one is added to `errors`."""
     if isinstance(sets, Mapping):
         return tuple(sets.items())
     items = []

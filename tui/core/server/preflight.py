@@ -400,7 +400,7 @@ class _Look:
             self.add("flags", Level.BLOCK, f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
             if note != METRICS_NOTE:
-                self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
+                self.add("flags", Level.WARN, note.removesuffix("; the profile is unchanged"))
         if host_flags is None:
             if self.facts.sglang:
                 self.add("flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked")

@@ -26,7 +26,7 @@ _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
 
 
 def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
-    """A sortable key of a version such as "0.5.10.post1" or "595.58.03"; None where there is no number.
+    """A sortable key of a version such as "0.5.10.post1" or "595.58.03"; None where it has no number.
 
     Pre-releases sort before the release, post releases after it; a local part ("+cu128") is ignored.
     """
@@ -41,7 +41,7 @@ def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def version_at_least(version: str, floor: str) -> bool:
-    """Whether `version` is `floor` or later; False where either is no version."""
+    """Whether `version` is `floor` or later; False where either is not a version."""
     have, want = parse_version(version), parse_version(floor)
     return have is not None and want is not None and have >= want
 
@@ -231,11 +231,11 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
             else:
                 has_old, has_new = rename.old in host_flags, rename.new in host_flags
             if name == rename.old and has_new and not has_old:
-                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile stays as is")
+                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile is unchanged")
                 name = rename.new
             elif name == rename.new and has_old and not has_new:
                 notes.append(
-                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile stays as is"
+                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile is unchanged"
                 )
                 name = rename.old
         replaced = next((entry for entry in table.replaced if name == entry.old), None)
@@ -247,7 +247,7 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
                 env |= replaced.env
                 words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
                 words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
-                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile stays as is")
+                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile is unchanged")
                 continue
         if host_flags is not None and not accepted(name):
             first = table.canonical(name)

@@ -86,7 +86,7 @@ def _environment(container: dict[Any, Any]) -> dict[str, str]:
 
 
 def _documents(text: str) -> list[Any]:
-    """What the text holds; where it is no whole file (a fragment, a template), the blocks that have a command."""
+    """What the text holds; where it is not a whole file (a fragment, a template), the blocks that have a command."""
     try:
         return list(yaml.load_all(text, _Loader))
     except (yaml.YAMLError, RecursionError):

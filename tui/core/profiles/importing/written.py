@@ -69,7 +69,7 @@ def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
             continue
         typed, equals, attached = word.partition("=")
         if not re.fullmatch(r"--?[A-Za-z0-9][\w.-]*", typed):
-            warnings.append(f"{one_line(word, 80)} is no flag and was left out of the profile")
+            warnings.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
             continue
         name = _whole_name(typed, warnings)
         values = [attached] if equals else []
@@ -112,7 +112,7 @@ def _whole_name(typed: str, warnings: list[str]) -> str:
         return table.canonical(whole)
     near = table.suggest(name)
     warnings.append(
-        f"{one_line(typed, 60)} is no flag of SGLang {table.newest}" + (f": did you mean --{near}?" if near else "")
+        f"{one_line(typed, 60)} is not a flag of SGLang {table.newest}" + (f": did you mean --{near}?" if near else "")
     )
     return name
 
