@@ -377,7 +377,8 @@ def test_what_is_no_command_is_one_clear_error(text, slug):
 _PIECES = st.lists(
     st.sampled_from(
         ["'", '"', "\\", "\n", "$", "{", "}", "(", ")", "<", ">", "&", "|", ";", "`", "#", " ", "a", "=", "[", "]",
-         "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi "]
+         "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi ",
+         "case x in ", "<a b>", "command: [", "- ", "&x ", "*x ", "<<: ", ": ", "\t", "\0", "é"]
     ),
     max_size=25,
 )  # fmt: skip
