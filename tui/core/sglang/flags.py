@@ -7,6 +7,7 @@ directory.
 
 import difflib
 import json
+import operator
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,14 @@ from tui.core.link.transport import Transport
 
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
+_COMPARE = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
 
 
@@ -66,24 +75,17 @@ def version_matches(version: str, specifier: str) -> bool | None:
     have = parse_version(version)
     if conditions is None or have is None:
         return None
-    for operator, text in conditions:
+    for sign, text in conditions:
         want = parse_version(text)
         if want is None:
             return None
-        if operator == "~=":
+        if sign == "~=":
             # ~=0.5.3 is >=0.5.3 and within 0.5; a single number has nothing to be within
             series = [int(part) for part in _VERSION.match(text.strip()).group(1).split(".")][:-1]  # type: ignore[union-attr]
             padded = list(have[0]) + [0] * len(series)
             met = have >= want and padded[: len(series)] == series
         else:
-            met = {
-                ">=": have >= want,
-                "<=": have <= want,
-                "==": have == want,
-                "!=": have != want,
-                ">": have > want,
-                "<": have < want,
-            }[operator]
+            met = _COMPARE[sign](have, want)
         if not met:
             return False
     return True
