@@ -21,7 +21,7 @@ from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
-from tui.core.results.codec import to_json
+from tui.core.records import to_json
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 

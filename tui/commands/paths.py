@@ -5,8 +5,8 @@ import click
 from tui.commands.options import json_option
 from tui.commands.output import emit
 from tui.core.config import config_dir, data_dir, shipped_profiles_dir, state_dir
-from tui.core.results.store import results_dir
-from tui.core.server.launch_records import launches_dir
+from tui.core.results import store
+from tui.core.server import launch_records
 
 
 @click.command()
@@ -18,8 +18,8 @@ def command(as_json: bool) -> int:
         "profiles": config_dir() / "profiles",
         "shipped_profiles": shipped_profiles_dir(),
         "patterns": config_dir() / "patterns",
-        "launches": launches_dir(),
-        "results": results_dir(),
+        "launches": launch_records.FILES.directory,
+        "results": store.FILES.directory,
         "data": data_dir(),
         "state": state_dir(),
     }

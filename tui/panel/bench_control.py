@@ -341,7 +341,7 @@ class Measuring:
             self._app.touch(soon=True)
 
     def export(self, shown: "ExperimentState") -> None:
-        """Writes what is on show as CSV and Markdown into the data directory."""
+        """Writes what is displayed into the data directory, in each format that the table names for the panel."""
         self._work(partial(self._export, shown), "export")
 
     async def _export(self, shown: "ExperimentState") -> None:
@@ -355,13 +355,14 @@ class Measuring:
         except Exception as error:
             app.tell(app.report_fault(error))
         else:
-            app.say(f"exported to {paths[0]}, and .md beside it")
+            others = " and ".join(path.suffix for path in paths[1:])
+            app.say(f"exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 
 def _write_export(shown: "ExperimentState") -> "list[Path]":
-    """CSV and Markdown of every result of the arms, by arm; the files' paths. Raises UsageError where there is none."""
+    """Every result of the arms, by arm, in each format of the panel; the files' paths. Raises UsageError where there is none."""
     from tui.core.config import data_dir, write_whole
-    from tui.core.experiment import export
+    from tui.core.experiment.export.formats import FORMATS
     from tui.core.results import store
 
     results = [result for arm in shown.arms for result in arm.results]
@@ -369,12 +370,10 @@ def _write_export(shown: "ExperimentState") -> "list[Path]":
         raise UsageError("there is nothing to export yet", "a run has to be done first")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", shown.name)[:60].strip("-.") or "bench"
     stem = data_dir() / "exports" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}"
-    texts = {".csv": export.as_csv(results), ".md": export.markdown(results, store.read_all())}
-    paths = []
-    for suffix, text in texts.items():
-        path = stem.with_name(stem.name + suffix)
-        write_whole(path, text)
-        paths.append(path)
+    formats = [form for form in FORMATS if form.in_panel]
+    paths = [stem.with_name(stem.name + form.suffix) for form in formats]
+    for form, path in zip(formats, paths, strict=True):
+        write_whole(path, form.export(results, store.read_all()))
     return paths
 
 

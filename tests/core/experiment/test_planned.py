@@ -8,8 +8,9 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.experiment import export, history, planned
+from tui.core.experiment import history, planned
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.export.formats import format_named
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import stored_state, verdicts_of
 from tui.core.model.experiment import ArmStatus
@@ -159,7 +160,7 @@ def test_pairs_of_several_experiments_wait_for_all_of_them(begun):
 
 def test_of_an_experiment_that_is_not_here_the_plan_is_said_to_be_unknown(begun):
     record = begun(3, planned=5, B=1.09)
-    (experiment_record.experiments_dir() / f"{record.experiment_id}.json").unlink()
+    (experiment_record.FILES.directory / f"{record.experiment_id}.json").unlink()
     found = compared("graphs-1:A", "graphs-1:B")
     assert found["verdict"] == "faster"
     assert any("cannot be read here" in reason for reason in found["reasons"])
@@ -190,7 +191,7 @@ def test_the_panel_and_an_export_obey_it_too(begun):
     [shown] = history.side_by_side(history.configurations("gpu1")).verdicts
     assert (shown.confidence, shown.n_pairs) == (0.99, 3)
     results = sorted(store.read_all(), key=lambda result: result.server.profile or "")
-    assert "99 % CI" in export.markdown(results, results)
+    assert "99 % CI" in format_named("markdown").export(results, results).decode()
 
 
 def test_what_was_found_not_to_count_since_is_in_no_verdict(begun):

@@ -72,7 +72,7 @@ def test_each_round_has_every_arm_once(record):
 
 def test_no_secret_is_written(record):
     experiment_record.write(record)
-    (path,) = experiment_record.experiments_dir().iterdir()
+    (path,) = experiment_record.FILES.directory.iterdir()
     assert "sk-secret" not in path.read_text()
     assert record.profile.arms[1].sets == {"tp": 4, "api-key": MASK}
 
@@ -82,7 +82,7 @@ def test_no_secret_is_written(record):
 )
 def test_a_broken_file_hides_no_other(record, text):
     experiment_record.write(record)
-    (experiment_record.experiments_dir() / "half.json").write_text(text)
+    (experiment_record.FILES.directory / "half.json").write_text(text)
     assert experiment_record.read_all() == [record]
     assert experiment_record.read("half") is None
 
@@ -197,7 +197,7 @@ def test_the_time_that_is_left(record):
 
 def test_the_file_is_plain_json(record):
     experiment_record.write(record)
-    document = json.loads(next(experiment_record.experiments_dir().glob("*.json")).read_text())
+    document = json.loads(next(experiment_record.FILES.directory.glob("*.json")).read_text())
     assert document["profile"]["name"] == "x"
     assert [cell["arm"] for cell in document["cells"]] == list(record.order)
 

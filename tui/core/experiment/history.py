@@ -15,7 +15,7 @@ from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import Side, configuration, launch_seconds, launches, setting, when
+from tui.core.verdicts.pairing import Side, configuration, launch_seconds, launches, level_of, setting, when
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,6 @@ def baselines(host: str) -> tuple[Baseline, ...]:
             runs = launches([r for r in one.results if r.point == point], metric(DEFAULT))
             if runs and point.concurrency is not None:
                 rate = math.exp(statistics.fmean(launch.datum for launch in runs))
-                repeated = len(runs[0].values) > 1 or len(runs) > 1
-                level = "L2" if len(runs) >= 3 else "L1" if repeated else "L0"
-                found.append(Baseline(one.profile, one.results[-1].server.model, point.concurrency, rate, level))
+                model = one.results[-1].server.model
+                found.append(Baseline(one.profile, model, point.concurrency, rate, level_of(runs)))
     return tuple(found)

@@ -11,16 +11,16 @@ import json
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from operator import attrgetter
 
-from tui.core.config import data_dir, private_dir, write_whole
+from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.schedule import schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
 from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
-from tui.core.results.codec import from_json, to_json
+from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
 SCHEMA = 1
@@ -131,47 +131,23 @@ def configuration_sum(launch: LaunchProfile) -> str:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def experiments_dir() -> Path:
-    return data_dir() / "experiments"
+def _fits(record: ExperimentRecord) -> bool:
+    """What a profile allows: statistics have no answer beyond it."""
+    profile, looks = record.profile, record.profile.looks
+    return (
+        {cell.arm for cell in record.cells} <= {arm.letter for arm in profile.arms}
+        and 0 < profile.margin < 1
+        and list(looks) == sorted({look for look in looks if 3 <= look <= 1000})
+    )
 
 
-def write(record: ExperimentRecord) -> None:
-    """Stores a record, replacing the one of the same experiment."""
-    text = json.dumps(to_json(record), ensure_ascii=False, indent=1, allow_nan=False)
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
-    write_whole(experiments_dir() / f"{record.experiment_id}.json", text)
-
-
-def _read(path: Path) -> ExperimentRecord | None:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict) or raw.get("schema", SCHEMA) != SCHEMA:
-            return None
-        record = from_json(ExperimentRecord, raw)
-    except (OSError, ValueError, RecursionError):
-        return None  # somebody else's, or a newer format: it must not hide the others
-    profile = record.profile
-    letters = {arm.letter for arm in profile.arms}
-    sound = record.experiment_id == path.stem and {cell.arm for cell in record.cells} <= letters
-    # What a profile allows: statistics have no answer beyond it.
-    looks = profile.looks
-    sound = sound and 0 < profile.margin < 1 and list(looks) == sorted({n for n in looks if 3 <= n <= 1000})
-    return record if sound else None
-
-
-def read(experiment_id: str) -> ExperimentRecord | None:
-    """The record of one experiment; None where there is none, or it cannot be read."""
-    return _read(experiments_dir() / f"{experiment_id}.json")
+FILES = RecordFiles(ExperimentRecord, "experiments", attrgetter("experiment_id"), _fits)
+write, read = FILES.write, FILES.read
 
 
 def read_all() -> list[ExperimentRecord]:
     """All experiments of this machine that can be read, newest first."""
-    try:
-        paths = [path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
-    except OSError:
-        return []
-    found = [record for path in paths if (record := _read(path))]
-    return sorted(found, key=lambda record: (record.started_at or "", record.experiment_id), reverse=True)
+    return sorted(FILES.read_all(), key=lambda record: (record.started_at or "", record.experiment_id), reverse=True)
 
 
 def unfinished(name: str, host: str) -> ExperimentRecord | None:
@@ -187,7 +163,7 @@ def only_one(host: str) -> Iterator[None]:
     Raises EagletuiError (slug busy) where another process of this machine runs one there.
     """
     name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = private_dir(experiments_dir()) / f".lock-{name}"
+    path = private_dir(FILES.directory) / f".lock-{name}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -7,13 +7,14 @@ from functools import lru_cache
 from tui.core.errors import EagletuiError
 from tui.core.model.result import Result
 from tui.core.model.verdict import SameText, Verdict, VerdictKind
+from tui.core.records import Stamp
 from tui.core.results import store
 from tui.core.verdicts.metric import metric
 from tui.core.verdicts.pairing import Side, forced_accept_length, launches
 from tui.core.verdicts.same_text import fact, mark, reason, replies, same_text
 
 # The runs of each launch: a result's id, with what its file of rows looks like.
-Runs = tuple[tuple[tuple[str, store.Stamp], ...], ...]
+Runs = tuple[tuple[tuple[str, Stamp], ...], ...]
 
 
 def with_replies(verdict: Verdict, a: Side, b: Side) -> Verdict:

@@ -10,11 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
 from tui import format as fmt
-from tui.core.bench.capacity import limits_words, search_words
 from tui.core.errors import EagletuiError
 from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row

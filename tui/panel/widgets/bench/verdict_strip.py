@@ -4,11 +4,11 @@ import re
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.core.bench.capacity import answer_words, limits_words
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts.same_text import mark
+from tui.core.verdicts.sentences import answer_words, limits_words
 from tui.panel.bench_view import ArmView, Comparison
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of, words
 

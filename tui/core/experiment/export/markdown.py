@@ -1,168 +1,50 @@
-"""Results to take along: CSV for a spreadsheet, Markdown for an issue, JSON lines for another eagletui.
+"""A table with one line a configuration and load, the verdicts between them, and what was launched."""
 
-Nothing secret leaves, and no cell is taken for a formula, a column or markup by what reads it.
-"""
-
-import csv
-import io
 import itertools
-import json
 import math
 import re
 import shlex
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import tui
-from tui.core.bench.capacity import answer_words
 from tui.core.errors import UsageError
 from tui.core.experiment import planned
-from tui.core.masking import mask_secrets
+from tui.core.experiment.export.groups import Group, groups, public_text
 from tui.core.model.result import Distribution, Result
-from tui.core.results.codec import to_json
 from tui.core.results.flat import flat
 from tui.core.results.store import without_secrets
 from tui.core.text import one_line
-from tui.core.verdicts import stats
 from tui.core.verdicts.judging import screened_words
-from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import Launch, Setting, Side, configuration, launches, setting
+from tui.core.verdicts.metric import default_for, metric
+from tui.core.verdicts.pairing import Setting, Side, launches, setting
 from tui.core.verdicts.same_text import fact
-from tui.core.verdicts.sentences import count, load_words, sets_words
+from tui.core.verdicts.sentences import answer_words, count, load_words, sets_words
 
-_LAUNCHES = 3  # of level L2, as for a verdict
-_FORMULA = ("=", "+", "-", "@")
 _NONE = "–"
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": "&#64;", "[": "\\[", "*": "\\*"}
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Runs of one configuration in one setting."""
-
-    name: str  # A, B, … in the order in which they were given
-    results: tuple[Result, ...]
-    launches: tuple[Launch, ...]  # of the runs that count
-
-    @property
-    def level(self) -> str:
-        """L0: one run; L1: restarts are not told apart; L2: at least three launches."""
-        if len(self.launches) >= _LAUNCHES:
-            return "L2"
-        return "L1" if sum(len(launch.values) for launch in self.launches) > 1 else "L0"
-
-    @property
-    def rate(self) -> float | None:
-        """Tokens a second of one user: geometric mean over launches."""
-        if not self.launches:
-            return None
-        return math.exp(statistics.fmean(launch.datum for launch in self.launches))
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """95 % of `rate`, from at least three launches."""
-        if len(self.launches) < _LAUNCHES:
-            return None
-        found = stats.paired([launch.datum for launch in self.launches])
-        return math.exp(found.low), math.exp(found.high)
-
-
-def _groups(results: Sequence[Result]) -> list[_Group]:
-    found: dict[tuple[Setting, object], list[Result]] = {}
-    for result in results:
-        found.setdefault((setting(result), configuration(result)), []).append(result)
-    names = ("".join(letters) for size in itertools.count(1) for letters in itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=size))  # fmt: skip
-    yardstick = metric(DEFAULT)
-    return [
-        _Group(name, tuple(group), launches([result for result in group if result.valid], yardstick))
-        for name, group in zip(names, found.values(), strict=False)
-    ]
-
-
-def _safe(text: str) -> str:
-    return mask_secrets(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
-
-
-# Lines of JSON --------------------------------------------------------------------------------------------------------
-
-
-def jsonl(results: Iterable[Result]) -> str:
-    """Whole records, one a line: `eagletui results import` reads them."""
-    return "".join(json.dumps(to_json(without_secrets(result)), ensure_ascii=False) + "\n" for result in results)
-
-
-# CSV ------------------------------------------------------------------------------------------------------------------
-
-
-def as_csv(results: Sequence[Result]) -> str:
-    """One row a result: the flat record, what was launched, and what its configuration rests on."""
-    groups = {result.result_id: group for group in _groups(results) for result in group.results}
-    rows = [_csv_row(result, groups[result.result_id]) for result in results]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
-    return out.getvalue()
-
-
-def _csv_row(result: Result, group: _Group) -> dict[str, object]:
-    server = without_secrets(result).server
-    low, high = group.interval or (None, None)
-    return {
-        **flat(result),
-        "sets": dict(server.sets),
-        "gpus": "; ".join(server.gpus),
-        "driver": server.driver,
-        "argv": shlex.join(server.argv),
-        "level": group.level if result.valid else None,
-        "launches": len(group.launches),
-        "per_user_tok_s_low": low,
-        "per_user_tok_s_high": high,
-    }
-
-
-def _csv_cell(value: object) -> object:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else ""
-    text = one_line(_safe(text), 30_000)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-# Markdown -------------------------------------------------------------------------------------------------------------
-
-
-def markdown(results: Sequence[Result], stored: Iterable[Result] = ()) -> str:
-    """A table with one line a configuration and load, the verdicts between them, and what was launched.
-
-    Args:
-        stored: everything there is: how much launches differ on this host comes from it.
-    """
-    groups = _groups(results)
+def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
+    found = groups(results)
     lines = [
         "| | configuration | bench | load | tok/s a user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
         "| accept length |",
         "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
     ]
-    lines += ["| " + " | ".join(_text(cell) for cell in _row(group)) + " |" for group in groups]
+    lines += ["| " + " | ".join(_escaped(cell) for cell in _row(group)) + " |" for group in found]
     lines += ["", "tok/s a user: geometric mean over launches. TTFT and TPOT: medians. "
               "L0: one run; L1: restart variance not measured; L2: three launches or more."]  # fmt: skip
-    said = _verdicts(groups, tuple(stored))
+    said = _verdicts(found, tuple(stored))
     if said:
-        lines += ["", *(f"- {_text(line)}" for line in said)]
-    for group in groups:
+        lines += ["", *(f"- {_escaped(line)}" for line in said)]
+    for group in found:
         lines += ["", *_launched(group)]
     lines += ["", f"<sub>eagletui {tui.__version__}</sub>"]
-    return _safe("\n".join(lines)) + "\n"
+    return (public_text("\n".join(lines)) + "\n").encode()
 
 
-def _row(group: _Group) -> list[str]:
+def _row(group: Group) -> list[str]:
     first = group.results[0]
     valid = [result for result in group.results if result.valid]
     low_high = group.interval
@@ -188,7 +70,7 @@ def _row(group: _Group) -> list[str]:
     ]
 
 
-def _load_words(group: _Group) -> str:
+def _load_words(group: Group) -> str:
     """The load; of a search, with what each launch's answers say of it."""
     point = group.results[0].point
     yardstick = metric(default_for(point))
@@ -218,10 +100,10 @@ def _accept_length(result: Result) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _verdicts(groups: Sequence[_Group], stored: tuple[Result, ...]) -> list[str]:
+def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
     """Each configuration against the first one of its setting; and what does not count, with the reason."""
     said = []
-    by_setting: dict[Setting, list[_Group]] = {}
+    by_setting: dict[Setting, list[Group]] = {}
     for group in groups:
         by_setting.setdefault(setting(group.results[0]), []).append(group)
     for first, *others in by_setting.values():
@@ -253,7 +135,7 @@ def _why(result: Result) -> str:
     return "; ".join(failed or result.suspicious) or "invalid"
 
 
-def _launched(group: _Group) -> list[str]:
+def _launched(group: Group) -> list[str]:
     server = without_secrets(group.results[0]).server
     gpus = [f"{len(list(same))} × {name}" for name, same in itertools.groupby(server.gpus)]
     versions = sorted({result.server.version for result in group.results if result.server.version})
@@ -266,7 +148,7 @@ def _launched(group: _Group) -> list[str]:
         f"on {server.host}",
         f"measured by {', '.join(tools)}",
     ]
-    lines = [f"**{group.name}** " + _text("; ".join(filter(None, facts)))]
+    lines = [f"**{group.name}** " + _escaped("; ".join(filter(None, facts)))]
     if server.argv:
         words = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
         command = " ".join([*words, shlex.join(server.argv)])
@@ -276,5 +158,5 @@ def _launched(group: _Group) -> list[str]:
     return lines
 
 
-def _text(text: str) -> str:
+def _escaped(text: str) -> str:
     return "".join(_ENTITIES.get(character, character) for character in one_line(text, 2000))
