@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+from tui.commands.experiment import conduct
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.noise import noise_report
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.runner import begin, take_up
-from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
-from tui.core.experiment.state import Timing, UnderWay, knocked_out, left_s, state_of
+from tui.core.experiment.runner import begin, resumed
+from tui.core.experiment.so_far import look_decides, stored_state, to_make_up, verdicts_of, worth_repeating
+from tui.core.experiment.state import UnderWay, knocked_out, left_s, state_of
 from tui.core.model.experiment import ArmStatus, LiveRun
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Guard, GuardStatus, Result
@@ -99,16 +100,32 @@ def test_only_the_newest_of_a_name_and_host_is_taken_up(record):
     assert experiment_record.unfinished("x", "gpu1") is None
 
 
+def test_what_a_process_runs_is_running_and_not_unfinished(record, tmp_path):
+    (tmp_path / "b.toml").write_text('kind = "bench"\nconcurrency = [1]\n')
+    experiment_record.write(record)
+    with experiment_record.only_one("gpu1", record.experiment_id):
+        assert experiment_record.running("gpu1") == (str(os.getpid()), record.experiment_id)
+        assert experiment_record.unfinished("x", "gpu1") is None
+        assert stored_state(record).message == f"running in another process (PID {os.getpid()})"
+        with pytest.raises(EagletuiError, match=f"experiment {record.experiment_id} is already running on gpu1"):
+            conduct(tmp_path, PROFILE, "gpu1", True, None, ())
+    assert experiment_record.unfinished("x", "gpu1") == record
+    assert stored_state(record).message is None
+
+
 def test_one_process_a_host(record):
     with experiment_record.only_one("gpu1"):
         with (
-            pytest.raises(EagletuiError, match=rf"runs on gpu1 already \(PID {os.getpid()} here\)") as caught,
+            pytest.raises(
+                EagletuiError, match=rf"already running on gpu1 \(PID {os.getpid()} on this machine\)"
+            ) as caught,
             experiment_record.only_one("gpu1"),
         ):
             pass
         assert caught.value.slug == "busy"
         with experiment_record.only_one("gpu2"):
             pass
+    assert experiment_record.running("gpu1") is None
     # Whoever is killed lets go.
     script = "from tui.core.experiment.record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 9
@@ -118,19 +135,19 @@ def test_one_process_a_host(record):
 
 def test_it_is_taken_up_only_where_it_still_measures_the_same(record, launches, tmp_path):
     ended = replace(record, outcome="budget", ended_at="2026-01-01T00:00:00Z", message="no room")
-    again = take_up(ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches)
+    again = resumed(ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches)
     assert (again.outcome, again.ended_at, again.message) == ("running", None, None)
     assert again.profile.budget_h == 9.0
     assert again.cells == record.cells
     other = {**launches, "B": load_launch("base", [tmp_path], {"tp": 8, "api-key": "sk-secret"})}
     with pytest.raises(UsageError, match="arm B") as caught:
-        take_up(ended, PROFILE, BENCH, other)
+        resumed(ended, PROFILE, BENCH, other)
     assert caught.value.slug == "changed"
     with pytest.raises(UsageError, match="the bench b"):
-        take_up(ended, PROFILE, replace(BENCH, runs=5), launches)
+        resumed(ended, PROFILE, replace(BENCH, runs=5), launches)
     # Another key is no other configuration.
     same = {**launches, "B": load_launch("base", [tmp_path], {"tp": 4, "api-key": "sk-new"})}
-    take_up(ended, PROFILE, BENCH, same)
+    resumed(ended, PROFILE, BENCH, same)
 
 
 def test_an_arm_is_out_after_a_certain_failure_or_the_second_of_a_cause(record):
@@ -175,11 +192,11 @@ def test_the_state_of_each_arm(record):
 
 
 def test_the_time_that_is_left(record):
-    nothing = Timing()
+    nothing = {}
     assert left_s(record, None, nothing) is None
     # Nothing measured yet: starts before this experiment, and the length of the bench.
     history = PhaseHistory(600.0, 590.0, 610.0, 4)
-    usual = Timing(dict.fromkeys("ABC", history))
+    usual = dict.fromkeys("ABC", history)
     bench_s = 10.0 + 3 * 64.0
     assert left_s(record, None, usual) == pytest.approx(9 * (600.0 + bench_s + 10.0))
     # Measured launches say it better.

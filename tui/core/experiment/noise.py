@@ -5,16 +5,14 @@ Nothing is stored beside the results themselves: a later verdict takes the noise
 """
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
-from tui.core.verdicts.judging import noise_floor
+from tui.core.verdicts.comparison import noise_floor
 from tui.core.verdicts.metric import default_for, metric
 from tui.core.verdicts.pairing import noise_of, setting
 from tui.core.verdicts.sentences import load_words
@@ -57,7 +55,6 @@ def _duration(seconds: float) -> str:
 def noise_report(record: ExperimentRecord, results: Iterable[Result]) -> tuple[NoiseReport, ...]:
     """What the launches of an A/A experiment say, a report for each load; () where there are fewer than three."""
     results = tuple(results)
-    took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found = []
     for point in record.bench.points:
         here = [result for result in results if result.point == point and result.valid]
@@ -74,7 +71,7 @@ def noise_report(record: ExperimentRecord, results: Iterable[Result]) -> tuple[N
                 noise=noise,
                 floor=noise_floor(noise, record.bench.runs),
                 pairs_needed=tuple((effect, pairs_needed(math.log1p(effect), sd)) for effect in EFFECTS),
-                launch_s=statistics.median(took) if took else None,
+                launch_s=record.launch_s(),
             )
         )
     return tuple(found)

@@ -374,7 +374,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             return f"{board.host} is not connected"
         if self.eagle.measure.under_way:
             return "a measurement is under way; S stops it"
-        return None
+        return self._preview.running if self._preview is not None else None
 
     def head(self) -> list[Line]:
         board = self.eagle.board
