@@ -13,6 +13,7 @@ import pytest
 from tests.support import truth_server as truth_server_module
 from tests.support.rows import failed, meta, row
 from tests.support.truth_server import truth_server
+from tests.support.verdicts import compare
 from tui.commands.measure import document, summary
 from tui.core.bench import bench_run, target
 from tui.core.bench.capacity import answer
@@ -37,7 +38,6 @@ from tui.core.results import store
 from tui.core.results.flat import flat
 from tui.core.runs import control as runs
 from tui.core.server.session import open_session
-from tui.core.verdicts.judging import compare
 from tui.core.verdicts.pairing import Side, matched
 from tui.core.verdicts.sentences import answer_words
 from tui.remote import loadgen

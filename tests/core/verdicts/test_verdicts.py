@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from tests.support.verdicts import compare, compare_all
 from tui.cli import cli
 from tui.core.errors import UsageError
 from tui.core.model.profile import LoadPoint
@@ -14,8 +15,7 @@ from tui.core.model.verdict import Noise
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.verdicts.comparison import screening_bound
-from tui.core.verdicts.judging import Plan, compare, compare_all
+from tui.core.verdicts.comparison import Plan, screening_bound
 from tui.core.verdicts.metric import metric
 from tui.core.verdicts.pairing import Side, launch_seconds, matched, noise_of, setting
 

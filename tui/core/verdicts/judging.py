@@ -1,6 +1,6 @@
 """Verdicts: two sides, or the arms of an experiment, become sentences with what they rest on.
 
-docs/measuring.md, "Verdicts", states the rules; `cases` applies them.
+docs/measuring.md, "Verdicts", states the rules; `comparison` applies them.
 """
 
 import math
@@ -11,58 +11,14 @@ from dataclasses import replace
 
 from tui.core.model.profile import LoadPoint
 from tui.core.model.result import Result
-from tui.core.model.verdict import ArmFigure, Noise, Verdict, VerdictKind
+from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.verdicts import stats
-from tui.core.verdicts.comparison import MARGIN, Case, Plan, noise_floor, screening_bound, settle
-from tui.core.verdicts.metric import DEFAULT, metric
+from tui.core.verdicts.comparison import Case, noise_floor, screening_bound, settle
 from tui.core.verdicts.pairing import Launch, Side
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 from tui.core.verdicts.stats import Interval
 
-__all__ = ["MARGIN", "Case", "Plan", "Side", "compare", "compare_all", "judge_all", "noise_floor", "screened_words"]
-
 _FINER = (0.01, 0.005, 0.002, 0.001)  # what to see next, once the margin can be seen
-
-
-def compare(
-    a: Side,
-    b: Side,
-    metric_name: str = DEFAULT,
-    *,
-    noise: Noise | None = None,
-    launch_s: float | None = None,
-    margin: float = MARGIN,
-    plan: Plan | None = None,
-) -> Verdict:
-    """B against A; both sides hold the runs of one setting (`pairing.matched`).
-
-    Args:
-        noise: of the host in this setting (`pairing.noise_of`); without it, single launches decide nothing.
-        launch_s: what one launch with its runs takes, for "you need 5 pairs (~50 min)".
-        margin: within which they are called equivalent, a share.
-        plan: of the experiment; before its pairs (or its first look) are complete there is no verdict.
-
-    Raises UsageError for an unknown metric, or where a launch is on both sides.
-    """
-    [verdict] = compare_all([(a, b)], metric_name, noise=noise, launch_s=launch_s, margin=margin, plan=plan)
-    return verdict
-
-
-def compare_all(
-    comparisons: Sequence[tuple[Side, Side]],
-    metric_name: str = DEFAULT,
-    *,
-    noise: Noise | None = None,
-    launch_s: float | None = None,
-    margin: float = MARGIN,
-    plan: Plan | None = None,
-) -> tuple[Verdict, ...]:
-    """Several comparisons at one load, (A, B) each, held to 5 % together (`judge_all`).
-
-    Arguments and errors as of `compare`.
-    """
-    chosen = metric(metric_name)
-    return judge_all([Case(a, b, chosen, noise, launch_s, margin, plan) for a, b in comparisons])
 
 
 def judge_all(cases: Iterable[Case]) -> tuple[Verdict, ...]:
