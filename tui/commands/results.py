@@ -21,7 +21,7 @@ from tui.core.records import unreadable_words
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
-from tui.core.text import one_line
+from tui.core.text import as_number, one_line
 from tui.core.verdicts.sentences import answer_words, count
 
 _COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
@@ -229,7 +229,7 @@ def _row(result: Result) -> tuple[str, ...]:
         written.tok_s(speed.output_tok_s if speed.output_tok_s is not None else speed.output_tok_s_full),
         _median(result.latencies.ttft),
         _median(result.latencies.tpot),
-        written.accept(_number(record["accept_length"])),
+        written.accept(as_number(record["accept_length"])),
     )
 
 
@@ -249,10 +249,6 @@ def _median(distribution: Distribution | None) -> str:
     if distribution is not None:
         value = distribution.p50 if distribution.p50 is not None else distribution.mean
     return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
 
 
 def _mark(result: Result | None) -> str:

@@ -11,6 +11,8 @@ from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.text import one_line
 
+_FIGURES = ["window", "duration_s", "counts", "throughput", "latencies", "speculation", "gpu", "client", "slo"]
+
 
 def recompute(result: Result) -> Result | None:
     """The result with figures and guards recomputed from its rows, by the definitions of today.
@@ -32,21 +34,8 @@ def recompute(result: Result) -> Result | None:
             "what is stored of it stands",
             slug=Slug.BROKEN_ROWS,
         ) from None
-    return replace(
-        result,
-        window=fresh.window,
-        duration_s=fresh.duration_s,
-        counts=fresh.counts,
-        throughput=fresh.throughput,
-        latencies=fresh.latencies,
-        speculation=fresh.speculation,
-        gpu=fresh.gpu,
-        client=fresh.client,
-        guards=verdict.guards,
-        valid=verdict.valid,
-        suspicious=verdict.suspicious,
-        slo=fresh.slo,
-    )
+    kept = {name: getattr(fresh, name) for name in _FIGURES}
+    return replace(result, **kept, guards=verdict.guards, valid=verdict.valid, suspicious=verdict.suspicious)
 
 
 def recompute_answer(found: Result, of_id: Callable[[str], Result | None]) -> Result | None:

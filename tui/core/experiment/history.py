@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.core.experiment import planned
 from tui.core.experiment import record as experiment_record
@@ -15,7 +15,7 @@ from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import Side, configuration, launch_seconds, launches, level_of, setting, when
+from tui.core.verdicts.pairing import Setting, Side, configuration, launch_seconds, launches, level_of, setting, when
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,10 @@ def configurations(host: str) -> tuple[Configuration, ...]:
     return tuple(sorted(found, key=lambda one: when(one.newest), reverse=True))
 
 
-def _family(result: Result) -> tuple[object, ...]:
+def _family(result: Result) -> Setting:
     """What is the same for configurations that can stand side by side: everything of a setting but the load."""
     key = setting(result)
-    return (
-        key.host,
-        key.model,
-        key.bench,
-        key.dataset_sha or key.dataset,
-        key.lengths,
-        key.ignore_eos,
-        key.temperature,
-        key.tool,
-    )
+    return replace(key, point=LoadPoint(), limits=None, dataset=key.dataset_sha or key.dataset, dataset_sha=None)
 
 
 def comparable(one: Configuration, other: Configuration) -> bool:

@@ -125,9 +125,14 @@ def rows_stamp(result_id: str) -> Stamp | None:
 
 def row_lines(result_id: str) -> Iterator[bytes]:
     """The file of raw rows, a line at a time, the one of meta first; errors as of `rows`."""
+    left = _ROWS_LIMIT
     try:
         with gzip.open(_rows_path(result_id), "rb") as file:
-            yield from file
+            while line := file.readline(left + 1):
+                left -= len(line)
+                if left < 0:
+                    raise _damaged(result_id)
+                yield line
     except FileNotFoundError:
         return
     except (OSError, EOFError, zlib.error):
@@ -141,16 +146,9 @@ def rows(result_id: str) -> list[dict[str, Any]]:
 
 def raw(result_id: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """What a result was computed from: meta (None where none was stored) and rows; errors as of `rows`."""
-    path = _rows_path(result_id)
     try:
-        with gzip.open(path, "rb") as file:
-            text = file.read(_ROWS_LIMIT + 1)
-        if len(text) > _ROWS_LIMIT:
-            raise ValueError
-        found = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except FileNotFoundError:
-        return None, []
-    except (OSError, EOFError, ValueError, zlib.error, RecursionError):
+        found = [json.loads(line) for line in row_lines(result_id) if line.strip()]
+    except (ValueError, RecursionError):
         found = [None]
     if not all(isinstance(row, dict) for row in found):
         raise _damaged(result_id)

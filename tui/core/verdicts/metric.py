@@ -4,11 +4,12 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.profile import LoadPoint
-from tui.core.model.result import Distribution, Result
+from tui.core.model.result import Result
 from tui.core.text import one_line
 
 DEFAULT = "per_user_tok_s"
@@ -46,11 +47,7 @@ class Metric:
 
 
 def _rate(attribute: str) -> Callable[[Result], float | None]:
-    def read(result: Result) -> float | None:
-        value: float | None = getattr(result.throughput, attribute)
-        return value
-
-    return read
+    return attrgetter(f"throughput.{attribute}")
 
 
 def _output(result: Result) -> float | None:
@@ -60,12 +57,7 @@ def _output(result: Result) -> float | None:
 
 
 def _latency(attribute: str, point: str) -> Callable[[Result], float | None]:
-    def read(result: Result) -> float | None:
-        distribution: Distribution | None = getattr(result.latencies, attribute)
-        value: float | None = getattr(distribution, point) if distribution else None
-        return value
-
-    return read
+    return lambda result: getattr(getattr(result.latencies, attribute), point, None)
 
 
 def _capacity(kind: str) -> Callable[[Result], float | None]:

@@ -1,7 +1,7 @@
-"""What speaks against a record of another tool, what a reader should doubt, and what is worth a note."""
+"""Whether a record of another tool can be right: why it must not count, what a reader should doubt, what is worth a note."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from tui.core.results.external.posted import Posted
 
@@ -38,130 +38,77 @@ def reasons_against(posted: Posted) -> list[str]:
 
 def doubts(posted: Posted) -> list[str]:
     """What a reader should know although the record counts."""
-    return [said for doubt in _DOUBTS if (said := doubt(posted)) is not None]
+    return [*_of_counts(posted), *_of_latencies(posted), *_of_speculation(posted)]
 
 
-def _doubt_counted(posted: Posted) -> str | None:
-    backend, output = posted.figures.get("backend"), posted.count("output_tokens")
-    if posted.tool != "sglang" or not isinstance(backend, str) or output == posted.count("successful"):
-        return None
-    if not backend.startswith(("sglang-oai", "vllm", "lmdeploy")) or output is None:
-        return None
-    return f"backend {backend}: {COUNTS_REQUESTED}"
-
-
-def _doubt_failures(posted: Posted) -> str | None:
+def _of_counts(posted: Posted) -> Iterator[str]:
     successful, prompts, failed = (posted.count(key) for key in ("successful", "num_prompts", "failed"))
-    if not successful:
-        return None
-    if failed:
-        return f"{failed} requests failed"
-    if prompts is not None and successful < prompts:
-        return f"{successful} of {prompts} requests succeeded"
-    return None
-
-
-def _doubt_concurrency(posted: Posted) -> str | None:
+    backend, output = posted.figures.get("backend"), posted.count("output_tokens")
+    counts_requested = isinstance(backend, str) and backend.startswith(("sglang-oai", "vllm", "lmdeploy"))
+    if posted.tool == "sglang" and counts_requested and output not in (None, successful):
+        yield f"backend {backend}: {COUNTS_REQUESTED}"
+    if successful and failed:
+        yield f"{failed} requests failed"
+    elif successful and prompts is not None and successful < prompts:
+        yield f"{successful} of {prompts} requests succeeded"
     limit, mean = posted.count("max_concurrency"), posted.number("concurrency")
     if limit and mean is not None and mean > limit * 1.01:
-        return f"a mean concurrency of {mean:g} above the limit of {limit}"
-    return None
-
-
-def _doubt_sums(posted: Posted) -> str | None:
+        yield f"a mean concurrency of {mean:g} above the limit of {limit}"
     duration = posted.number("duration_s")
-    if posted.kind not in ("serving", "offline") or not duration:
-        return None
-    for tokens, rate in (
-        ("successful", "req_per_s"),
-        ("input_tokens", "input_tok_s"),
-        ("output_tokens", "output_tok_s"),
-    ):
-        said, count = posted.number(rate), posted.number(tokens)
-        if said is None or count is None:
+    rates = (("successful", "req_per_s"), ("input_tokens", "input_tok_s"), ("output_tokens", "output_tok_s"))
+    for tokens, rate in rates if posted.kind in ("serving", "offline") and duration else ():
+        stated, count = posted.number(rate), posted.number(tokens)
+        if stated is None or count is None or not duration:
             continue
         computed = count / duration
         # Both sides are rounded to two digits.
-        if abs(computed - said) > ROUNDING + 0.01 * computed + count * ROUNDING / duration**2:
-            return f"{rate} is {said:g}, but {tokens} over duration_s is {computed:.4g}"
-    return None
+        if abs(computed - stated) > ROUNDING + 0.01 * computed + count * ROUNDING / duration**2:
+            yield f"{rate} is {stated:g}, but {tokens} over duration_s is {computed:.4g}"
+            break
 
 
-def _doubt_order(posted: Posted) -> str | None:
+def _of_latencies(posted: Posted) -> Iterator[str]:
+    successful, output = posted.count("successful"), posted.count("output_tokens")
+    ttft, e2e = posted.number("mean_ttft_ms"), posted.number("mean_e2e_ms")
+    if (disorder := _disorder(posted)) is not None:
+        yield disorder
+    elif ttft is not None and e2e is not None and ttft > e2e + ROUNDING and successful:
+        yield "the first token comes after the whole reply"
+    if successful and output is not None and output > successful and ttft == 0:
+        yield "a first token after 0 ms: the replies were not streamed, or were empty"
+    if no_latencies(posted) or (successful is not None and output is not None and output <= successful):
+        return
+    for name, point in itertools.product(("tpot", "itl"), ("median", "mean")):
+        pace = posted.number(f"{point}_{name}_ms")
+        if pace is not None and 0 <= pace < _FASTEST_MS:
+            yield (
+                f"a {point} {name} of {pace:g} ms, which no server has: "
+                "tokens came together, or the replies were not streamed"
+            )
+            return
+
+
+def _disorder(posted: Posted) -> str | None:
+    """Percentiles that fall."""
     for name in ("ttft", "tpot", "itl", "e2e"):
-        points = [
-            (point, value)
-            for point in ("median", "p90", "p95", "p99", "max")
-            if (value := posted.number(f"{point}_{name}_ms")) is not None
-        ]
-        for (low, a), (high, b) in itertools.pairwise(points):
+        points = [(point, posted.number(f"{point}_{name}_ms")) for point in ("median", "p90", "p95", "p99", "max")]
+        known = [(point, value) for point, value in points if value is not None]
+        for (low, a), (high, b) in itertools.pairwise(known):
             if a > b + ROUNDING:
                 return f"{low} {name} is above {high} {name}"
-    ttft, e2e = posted.number("mean_ttft_ms"), posted.number("mean_e2e_ms")
-    if ttft is not None and e2e is not None and ttft > e2e + ROUNDING and posted.count("successful"):
-        return "the first token comes after the whole reply"
     return None
 
 
-def _doubt_stream(posted: Posted) -> str | None:
-    successful, output = posted.count("successful"), posted.count("output_tokens")
-    if not successful or output is None or output <= successful:
-        return None
-    if posted.number("mean_ttft_ms") == 0:
-        return "a first token after 0 ms: the replies were not streamed, or were empty"
-    return None
-
-
-def _doubt_pace(posted: Posted) -> str | None:
-    """A time between tokens that no server has: chunks that came together, or replies that were not streamed."""
-    successful, output = posted.count("successful"), posted.count("output_tokens")
-    if no_latencies(posted) or (successful is not None and output is not None and output <= successful):
-        return None
-    for name in ("tpot", "itl"):
-        for point in ("median", "mean"):
-            value = posted.number(f"{point}_{name}_ms")
-            if value is not None and 0 <= value < _FASTEST_MS:
-                return (
-                    f"a {point} {name} of {value:g} ms, which no server has: "
-                    "tokens came together, or the replies were not streamed"
-                )
-    return None
-
-
-def _doubt_acceptance(posted: Posted) -> str | None:
-    accept_length = posted.number("accept_length")
-    if accept_length is None:
-        return None
+def _of_speculation(posted: Posted) -> Iterator[str]:
+    accept_length = posted.number("accept_length") or 0.0
     if 0 < accept_length < 1:
-        return f"an accept length of {accept_length:g}: without the bonus token it cannot be compared"
+        yield f"an accept length of {accept_length:g}: without the bonus token it cannot be compared"
     if accept_length > 1 and (posted.dataset or "").startswith("random"):
-        return "an accept length on random tokens says nothing about text"
-    return None
-
-
-def _doubt_cache(posted: Posted) -> str | None:
-    rate = posted.number("cache_hit_rate_pct")
-    return f"{rate:g} % of the prompt tokens came from the cache" if rate is not None and rate > 1 else None
-
-
-def _doubt_model(posted: Posted) -> str | None:
-    if posted.kind != "speculative":
-        return None
-    return "its speed is accept length over a fast step time: a model, not a measurement"
-
-
-_DOUBTS: tuple[Callable[[Posted], str | None], ...] = (
-    _doubt_counted,
-    _doubt_failures,
-    _doubt_concurrency,
-    _doubt_sums,
-    _doubt_order,
-    _doubt_stream,
-    _doubt_pace,
-    _doubt_acceptance,
-    _doubt_cache,
-    _doubt_model,
-)
+        yield "an accept length on random tokens says nothing about text"
+    if (cached := posted.number("cache_hit_rate_pct") or 0.0) > 1:
+        yield f"{cached:g} % of the prompt tokens came from the cache"
+    if posted.kind == "speculative":
+        yield "its speed is accept length over a fast step time: a model, not a measurement"
 
 
 def notes(posted: Posted) -> tuple[str, ...]:
