@@ -76,7 +76,7 @@ async def test_four_arms_side_by_side_with_all_that_decides():
             "9 of 9 runs", "7 of 9 runs", "2.31", "32.0 ms", "11.17 ms", "214 ms", "1.82 kW", "88.4 GiB", "✓ 9 of 9 valid",
             "now  73.4 tok/s",
             "↑ B is 9.1 % faster than A   (95 % CI 7.5 … 10.8, 3 launch pairs, paired ABBA)   82.0 → 89.5 tok/s",
-            "◐ D against B: no verdict before 3 launch pairs (2 of 3). So far 18.1 % lower: screening only",
+            "◐ D against B: 3 launch pairs needed for a verdict, 2 measured. So far 18.1 % lower: screening only",
             "host noise floor ±0.6 %", "Every run", "tok/s, one row per launch",
             "Does speculation pay?", "C from 2.87", "D from 3.19", "↑ pays", "↓ loses", "C can reach 4.0 at best",
             "short by 0.56", "▲ Both lose. D pays at 74 % acceptance per draft token; it has 65 %.",
@@ -118,7 +118,7 @@ async def test_an_unfinished_pair_shows_no_ratio():
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, state)
         await shows(pilot, "◐ STARTING", "no pair with B yet", "of A so far", "◐ launching B, load weights 41/64")
-        assert "D against B: no verdict before 3 launch pairs (0 of 3)" in screen_text(pilot.app)
+        assert "D against B: 3 launch pairs needed for a verdict, 0 measured" in screen_text(pilot.app)
 
 
 def test_a_ratio_so_far_is_that_of_the_complete_pairs_alone():
@@ -211,7 +211,7 @@ async def test_words_are_not_cut_in_the_middle_on_a_small_screen():
         await on_bench(pilot, bench_states.running())
         await shows(
             pilot, "cuda-graph-max-bs = 512", "speculative-num-steps = 5", "↑ B is 9.1 % faster than A", "✓ 9/9", "0.82×",
-            "kimi-k2.5-eagle3 · speculative-num-steps = 5", "now 73.4 tok/s", "◐ D against B: no verdict before 3 launch pairs",
+            "kimi-k2.5-eagle3 · speculative-num-steps = 5", "now 73.4 tok/s", "◐ D against B: 3 launch pairs needed for a verdict",
         )  # fmt: skip
         await pilot.press("p")
         await shows(pilot, "Does speculation pay?", "▲ Both lose.")

@@ -193,15 +193,15 @@ def test_nothing_holds_and_everything_holds_are_answers_too(make_search):
     nothing, every = make_search(1, {1: 10})[-1], make_search(2, {1: 100, 256: 100})[-1]
     assert nothing.valid
     assert (flat(nothing)["max_concurrency"], nothing.throughput, nothing.slo) == (None, Throughput(), None)
-    assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was asked about"
+    assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was tried"
     assert (flat(every)["max_concurrency"], flat(every)["max_at_least"]) == (256, True)
     assert (
-        "holds 256 users at once, the highest that was asked about"
+        "holds 256 users at once, the highest that was tried"
         in format_named("markdown").export([every], [every]).decode()
     )
     verdict = compare(Side("A", "A", (every,)), Side("B", "B", (make_search(3, SHARES)[-1],)), "max_concurrency")
     assert verdict.verdict is VerdictKind.INVALID
-    assert "holds 256 users at once, the highest that was asked about" in verdict.text
+    assert "holds 256 users at once, the highest that was tried" in verdict.text
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
     record, results = measured(2, B=1.09)
     waiting = verdicts_of(record, results)
     assert [(v.a.ref, v.b.ref, v.point) for v in waiting] == [("A", "B", LoadPoint(1)), ("A", "C", LoadPoint(1))]
-    assert "no verdict before 3 launch pairs (2 of 3)" in waiting[0].text
+    assert "3 launch pairs needed for a verdict, 2 measured" in waiting[0].text
     record, results = measured(3, B=1.09)
     b, c = verdicts_of(record, results)
     assert (b.verdict, b.level, b.n_pairs) == (VerdictKind.FASTER, "L2", 3)
@@ -279,7 +279,7 @@ def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
 
 def test_an_experiment_that_is_over_decides_from_the_pairs_it_has(measured):
     record, results = measured(4, planned=5, B=1.09)
-    assert "4 of 5" in verdicts_of(record, results)[0].text
+    assert "5 launch pairs needed for a verdict, 4 measured" in verdicts_of(record, results)[0].text
     b, _ = verdicts_of(record, results, over=True)
     assert (b.verdict, b.n_pairs) == (VerdictKind.FASTER, 4)
     # Fewer than three stay a screening.

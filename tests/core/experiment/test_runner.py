@@ -265,7 +265,7 @@ async def test_what_would_exceed_the_budget_is_not_begun(demo: HostSession, lab:
     state = await run(runner)
     assert state.at == 1  # nothing was known of how long a launch takes
     assert (runner.record.outcome, state.finished) == ("budget", True)
-    assert state.message == "the budget of 1e-06 h leaves no room after 1 of 6 launches"
+    assert state.message == "the budget of 1e-06 h leaves no room for more after 1 of 6 launches"
     assert experiment_json(runner)["error"] == "nothing_comparable"  # not one pair: no verdict
     # With more of it, it goes on; but no pair is begun that would not end.
     length_h = runner.record.cells[0].spent_s / 3600

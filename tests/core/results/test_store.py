@@ -30,7 +30,7 @@ def test_a_result_comes_back_whole_with_its_rows():
         f"{result.result_id}.json",
         f"{result.result_id}.rows.jsonl.gz",
     ]
-    store.write(replace(result, valid=False))  # computed anew: its rows stay
+    store.write(replace(result, valid=False))  # recomputed: its rows stay
     assert len(store.rows(result.result_id)) == 2
 
 
@@ -40,7 +40,7 @@ def test_newest_first_and_what_says_no_time_last():
     assert [result.started_at for result in store.read_all()] == ["2026-11-02T10:00:00Z", "2026-11-01T10:00:00Z", None]
 
 
-# -- computed anew -----------------------------------------------------------------------------------------------------
+# -- recomputed -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_there():

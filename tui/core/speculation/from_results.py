@@ -29,7 +29,7 @@ from tui.core.verdicts.sentences import count
 
 Rows = Callable[[str], Sequence[dict[str, Any]]]
 _FORCED = "simulated_acceptance"  # the guard that fails on purpose here
-_MAX_RUNNING = 48  # what SGLang takes with speculation unless it is told otherwise
+_MAX_RUNNING = 48  # what SGLang takes with speculation unless it is set otherwise
 _ROOMY = 0.5  # of the baseline's KV pool: what needs less is taken to fit beside a draft, which nobody has measured
 
 
@@ -238,7 +238,7 @@ def _check_roles(base: Side, spec: Side) -> None:
 def _no_speculation(base: Side) -> None:
     if any(result.server.spec is not None for result in base.results):
         raise UsageError(
-            f"{base.name} speculates: a decode step of it is no baseline",
+            f"{base.name} speculates: a decode step of it is not a baseline",
             "name a result without speculation first",
             slug=Slug.NOT_COMPARABLE,
         )

@@ -168,7 +168,7 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
 
 def _unfinished(case: Case, wanted: int) -> str:
     said = (
-        f"{case.b.name} against {case.a.name}: no verdict before {count(wanted, 'launch pair')} ({case.n} of {wanted})"
+        f"{case.b.name} against {case.a.name}: {count(wanted, 'launch pair')} needed for a verdict, {case.n} measured"
     )
     if case.difference is None:
         return said

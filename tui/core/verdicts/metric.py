@@ -80,10 +80,10 @@ def _all() -> dict[str, Metric]:
     found = [
         Metric(DEFAULT, "per-user tok/s", "tok/s", True, 1, _rate("per_user_tok_s")),
         Metric("output_tok_s", "output tok/s", "tok/s", True, 1, _output),
-        Metric("output_tok_s_per_gpu", "output tok/s a GPU", "tok/s", True, 1, _rate("output_tok_s_per_gpu")),
+        Metric("output_tok_s_per_gpu", "output tok/s per GPU", "tok/s", True, 1, _rate("output_tok_s_per_gpu")),
         Metric("input_tok_s", "input tok/s", "tok/s", True, 1, _rate("input_tok_s")),
         Metric("total_tok_s", "total tok/s", "tok/s", True, 1, _rate("total_tok_s")),
-        Metric("req_per_s", "requests a second", "requests/s", True, 2, _rate("req_s")),
+        Metric("req_per_s", "requests per second", "requests/s", True, 2, _rate("req_s")),
         Metric("goodput_req_s", "goodput", "requests/s", True, 2, _rate("goodput_req_s")),
         Metric("max_concurrency", "highest concurrency", "users", True, 0, _capacity("concurrency"), within=_bracket),
         Metric("max_rate", "highest rate", "requests/s", True, 2, _capacity("rate"), within=_bracket),

@@ -87,7 +87,7 @@ def answer_words(capacity: Capacity) -> str:
         return amount_words(*((load, None) if capacity.search.kind == "concurrency" else (None, load)))
 
     if capacity.found is None:
-        return f"does not hold {amount(capacity.search.low)}, the lowest that was asked about"
+        return f"does not hold {amount(capacity.search.low)}, the lowest that was tried"
     if capacity.fails_from is None:
-        return f"holds {amount(capacity.found)}, the highest that was asked about"
+        return f"holds {amount(capacity.found)}, the highest that was tried"
     return f"holds {amount(capacity.found)}, not {capacity.fails_from:g}"

@@ -28,12 +28,12 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": 
 def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
     found = groups(results)
     lines = [
-        "| | configuration | bench | load | tok/s a user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
+        "| | configuration | bench | load | tok/s per user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
         "| accept length |",
         "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
     ]
     lines += ["| " + " | ".join(_escaped(cell) for cell in _row(group)) + " |" for group in found]
-    lines += ["", "tok/s a user: geometric mean over launches. TTFT and TPOT: medians. "
+    lines += ["", "tok/s per user: geometric mean over launches. TTFT and TPOT: medians. "
               "L0: one run; L1: restart variance not measured; L2: three launches or more."]  # fmt: skip
     said = _verdicts(found, tuple(stored))
     if said:

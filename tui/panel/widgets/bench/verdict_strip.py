@@ -68,7 +68,7 @@ def verdict_runs(view: ArmView, pairs: int, width: int) -> list[Run]:
 def pending(view: ArmView, needed: int) -> str:
     """Why there is no verdict yet."""
     noun = "launch pair" if needed == 1 else "launch pairs"
-    text = f"{view.letter} against {view.arm.against}: no verdict before {needed} {noun} ({view.pairs} of {needed})"
+    text = f"{view.letter} against {view.arm.against}: {needed} {noun} needed for a verdict, {view.pairs} measured"
     if view.ratio is None:
         return text
     share = (view.ratio - 1) * 100
