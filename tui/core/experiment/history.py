@@ -1,7 +1,5 @@
 """What is stored of a host, as arms side by side: its newest experiment, or configurations that one bench measured."""
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +13,17 @@ from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import Setting, Side, configuration, launch_seconds, launches, level_of, setting, when
+from tui.core.verdicts.pairing import (
+    Setting,
+    Side,
+    configuration,
+    launch_seconds,
+    launches,
+    level_of,
+    mean_of,
+    setting,
+    when,
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +177,6 @@ def baselines(host: str) -> tuple[Baseline, ...]:
         for point in dict.fromkeys(result.point for result in one.results):
             runs = launches([r for r in one.results if r.point == point], metric(DEFAULT))
             if runs and point.concurrency is not None:
-                rate = math.exp(statistics.fmean(launch.datum for launch in runs))
                 model = one.results[-1].server.model
-                found.append(Baseline(one.profile, model, point.concurrency, rate, level_of(runs)))
+                found.append(Baseline(one.profile, model, point.concurrency, mean_of(runs), level_of(runs)))
     return tuple(found)

@@ -14,7 +14,7 @@ from tui.core.model.result import Result
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import Case, noise_floor, screening_bound, settle
-from tui.core.verdicts.pairing import Launch, Side
+from tui.core.verdicts.pairing import Launch, Side, mean_of
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 from tui.core.verdicts.stats import Interval
 
@@ -83,8 +83,7 @@ def _verdict(case: Case) -> Verdict:
 
 
 def _figure(side: Side, used: Sequence[Launch], case: Case) -> ArmFigure:
-    value = math.exp(statistics.fmean(launch.datum for launch in used)) if used else None
-    return ArmFigure(side.ref, value, len(used), sum(len(launch.values) for launch in used))
+    return ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
 
 
 def _results(case: Case) -> list[Result]:

@@ -94,6 +94,11 @@ def level_of(launches: Sequence[Launch]) -> str:
     return "L1" if sum(len(launch.values) for launch in launches) > 1 else "L0"
 
 
+def mean_of(launches: Iterable[Launch]) -> float:
+    """The geometric mean of launches; there is one at least."""
+    return math.exp(statistics.fmean(launch.datum for launch in launches))
+
+
 Pair = tuple[Launch, Launch]
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from tui.core.masking import mask_secrets
 from tui.core.model.result import Result
 from tui.core.verdicts import stats
 from tui.core.verdicts.metric import DEFAULT, metric
-from tui.core.verdicts.pairing import L2_LAUNCHES, Launch, Setting, configuration, launches, level_of, setting
+from tui.core.verdicts.pairing import L2_LAUNCHES, Launch, Setting, configuration, launches, level_of, mean_of, setting
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,7 @@ class Group:
     @property
     def rate(self) -> float | None:
         """Tokens a second of one user: geometric mean over launches."""
-        if not self.launches:
-            return None
-        return math.exp(statistics.fmean(launch.datum for launch in self.launches))
+        return mean_of(self.launches) if self.launches else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
