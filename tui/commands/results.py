@@ -17,7 +17,6 @@ from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment.export.formats import FORMATS, format_named
 from tui.core.model.result import Distribution, Result
-from tui.core.records import unreadable_words
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
@@ -197,8 +196,8 @@ def _failed(result: Result) -> str:
 
 
 def _say_unreadable() -> None:
-    if names := store.FILES.unreadable():
-        say(f"{store.FILES.directory}: {unreadable_words(names, 'result')}")
+    if words := store.FILES.unreadable_words():
+        say(words)
 
 
 def table(results: list[Result]) -> str:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -156,6 +156,15 @@ class RecordFiles(Generic[T]):
         """The names of the files that are not records of this version: broken, foreign or newer."""
         return sorted(path.name for path, record in self._all() if record is None)
 
+    def unreadable_words(self) -> str | None:
+        """ "…/results: 2 files left out, broken or of another version: a.json, b.json"; None where all can be read."""
+        names = self.unreadable()
+        if not names:
+            return None
+        some = ", ".join(one_line(name, 80) for name in names[:5]) + (" …" if len(names) > 5 else "")
+        files = "1 file" if len(names) == 1 else f"{len(names)} files"
+        return f"{self.directory}: {files} left out, broken or of another version: {some}"
+
     def _all(self) -> list[tuple[Path, T | None]]:
         directory = self.directory
         try:
@@ -189,10 +198,3 @@ class RecordFiles(Generic[T]):
         except (OSError, ValueError, RecursionError):
             return None
         return record if self.id_of(record) == path.stem and self.fits(record) else None
-
-
-def unreadable_words(names: Sequence[str], what: str) -> str:
-    """ "2 files are not results of this version, left out: a.json, b.json"."""
-    some = ", ".join(one_line(name, 80) for name in names[:5]) + (" …" if len(names) > 5 else "")
-    are = f"1 file is not a {what}" if len(names) == 1 else f"{len(names)} files are not {what}s"
-    return f"{are} of this version, left out: {some}"

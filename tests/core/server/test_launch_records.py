@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from tui.cli import cli
 from tui.core.errors import UsageError
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
@@ -38,6 +40,10 @@ def test_newest_first_and_one_broken_file_hides_nothing(home):
         launch_records.write(launched(number))
     (launch_records.FILES.directory / "half.json").write_text('{"run_id": "x"')
     (launch_records.FILES.directory / "list.json").write_text("[]")
+    assert str(launch_records.FILES.unreadable_words()).endswith(
+        "2 files left out, broken or of another version: half.json, list.json"
+    )
+    assert "half.json, list.json" in CliRunner().invoke(cli, ["paths"]).stderr
     assert [record.launched_at[:10] for record in launch_records.read_all()] == [
         "2026-10-03",
         "2026-10-02",

@@ -99,6 +99,13 @@ def test_errors_and_rows_without_replies_are_left_out():
     assert compared([], run([1])) is None
 
 
+def test_a_row_may_have_its_keys_in_any_order_and_spaces():
+    document = json.loads(line("a" * 16, [5, 6], item=3))
+    turned = json.dumps(dict(reversed(document.items())), indent=1).replace("\n", " ").encode()
+    assert list(replies([turned])) == list(replies([line("a" * 16, [5, 6], item=3)]))
+    assert list(replies([b'{"err": null, "ids": "x", "texts": null}', b"[1]", b"{"])) == []
+
+
 def test_an_empty_reply_is_a_reply():
     assert compared(run(["text"], ["text"]), run([""], ["text"])).between.differ == 1
     assert compared(run([""]), run([""])).between.differ == 0
