@@ -73,8 +73,8 @@ def conduct(
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
     if (held := experiment_record.running(where)) is not None:
         raise experiment_record.busy(where, *held)
-    if (words := experiment_record.FILES.unreadable_words()) is not None:
-        say(words)
+    if (left_out := experiment_record.FILES.unreadable_words()) is not None:
+        say(left_out)
     earlier = experiment_record.unfinished(profile.name, where)
     if resume and earlier is None:
         raise UsageError(

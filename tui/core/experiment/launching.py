@@ -130,7 +130,7 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
             if state.outcome is Outcome.READY:
                 return
             if state.outcome is Outcome.CRASHED and not is_over(state.run):
-                # The exit code follows within seconds; what lingers longer is told without one.
+                # The exit code follows within seconds; what lingers longer is reported without one.
                 crashed_at = crashed_at or now
                 if now - crashed_at > _EXIT_FOLLOWS_S:
                     break

@@ -121,7 +121,7 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
     if len(plans) > 1:
         plan = Plan(sum(one.pairs for one in plans))
         reasons.append(
-            f"pairs of {len(plans)} experiments: where one was begun for what another said, errors exceed 5 %"
+            f"pairs of {len(plans)} experiments: where one was begun because of what another showed, errors exceed 5 %"
         )
     margins = {one.record.profile.margin for one in behind}
     margin = case.margin if given else max(margins)

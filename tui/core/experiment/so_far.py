@@ -85,7 +85,7 @@ def measured(record: ExperimentRecord, results: Mapping[str, Result]) -> tuple[R
 def side_of_arm(
     record: ExperimentRecord, letter: str, results: Iterable[Result], name: str | None = None, ref: str | None = None
 ) -> Side:
-    """An arm as a side of a comparison, named by its letter unless told otherwise; of these results its own."""
+    """An arm as a side of a comparison, named by its letter unless given another name; of these results its own."""
     arm = next(arm for arm in record.profile.arms if arm.letter == letter)
     own = tuple(result for result in results if result.arm == letter)
     return Side(name or letter, ref or letter, own, _failures(record, arm))

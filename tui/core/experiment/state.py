@@ -80,7 +80,7 @@ def _arm(
         status = ArmStatus.MEASURED
     else:
         status = ArmStatus.FAILED if failed is not None else ArmStatus.SKIPPED
-    told = failed if status is ArmStatus.FAILED else None
+    failure = failed if status is ArmStatus.FAILED else None
     shown = [*measured, *(cell for cell in cells if now is not None and cell.number == now.number)]
     return ArmState(
         letter=arm.letter,
@@ -88,9 +88,9 @@ def _arm(
         sets=arm.sets,
         against=arm.against,
         status=status,
-        phase=now.phase if now is not None else told.phase if told else None,
-        cause=told.cause if told else None,
-        reason=told.reason if told else None,
+        phase=now.phase if now is not None else failure.phase if failure else None,
+        cause=failure.cause if failure else None,
+        reason=failure.reason if failure else None,
         launches_done=len(measured),
         launches_total=len(measured) + sum(not cell.over for cell in cells),
         results=results_of(shown, results),

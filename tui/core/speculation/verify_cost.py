@@ -129,10 +129,10 @@ def _all_reduce(
 
 def _graphs(spec: Sequence[Result]) -> Suspect:
     guards: list[Guard] = [guard for result in spec for guard in result.guards if guard.id == "graph"]
-    told = [guard for guard in guards if guard.status is not GuardStatus.NOT_APPLICABLE]
-    failed = [guard for guard in told if guard.status is GuardStatus.FAILED]
-    weight = Weight.LIKELY if failed else Weight.RULED_OUT if told else Weight.POSSIBLE
-    evidence = (failed or told)[0].text if told else "no decode line says whether a graph was used"
+    known = [guard for guard in guards if guard.status is not GuardStatus.NOT_APPLICABLE]
+    failed = [guard for guard in known if guard.status is GuardStatus.FAILED]
+    weight = Weight.LIKELY if failed else Weight.RULED_OUT if known else Weight.POSSIBLE
+    evidence = (failed or known)[0].text if known else "no decode line says whether a graph was used"
     check = 'the log says "cuda graph: True" on each decode line'
     return Suspect("graphs", "CUDA graphs", weight, evidence, check)
 

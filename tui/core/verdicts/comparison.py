@@ -39,7 +39,7 @@ from tui.core.verdicts.stats import Interval
 MARGIN = 0.02  # within which two configurations are called equivalent
 PAIRS = L2_LAUNCHES
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
-CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is said
+CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is reported
 # The guard that one arm may fail more often than the other, by what it does to the GPUs.
 _OF_THE_ARM = "clocks"
 
@@ -254,7 +254,7 @@ def settle(case: Case) -> Case:
 def one_configuration(side: Side, reasons: list[str]) -> Side:
     """The runs of one configuration: without overrides where a profile was measured with several, else the last one.
 
-    What is left out is told in `reasons`.
+    What is left out is reported in `reasons`.
     """
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in side.results:

@@ -20,7 +20,7 @@ Runs = tuple[tuple[tuple[str, Stamp], ...], ...]
 
 
 def judged(cases: Sequence[Case], beside: Iterable[Case] = ()) -> tuple[Verdict, ...]:
-    """The verdicts of cases (`judge_all`), with what was answered; those `beside` them share the 5 % and are not told."""
+    """The verdicts of cases (`judge_all`), with what was answered; those `beside` them share the 5 % and are not returned."""
     verdicts = judge_all([*cases, *beside])
     return tuple(with_replies(verdict, case.a, case.b) for verdict, case in zip(verdicts, cases, strict=False))
 

@@ -223,7 +223,7 @@ def test_a_known_result_beside_another_tools_is_read_alone_and_whole(name, known
             continue  # an array is a file of its own
         found = read_posted(text)
         assert [record.result for record in found.records] == alone
-        assert [problem for problem in found.problems if f"is of {NAMES[name]}: left out" in problem]
+        assert [problem for problem in found.problems if f"is from {NAMES[name]}: left out" in problem]
 
 
 @pytest.mark.parametrize("name", ["genai-perf.txt", "columns.md", "k6.txt", "locust.csv"])

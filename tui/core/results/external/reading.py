@@ -95,7 +95,7 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
         raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug=Slug.FOREIGN_BENCHMARK)
     if not found:
         why = f": {left_out.problems[0]}" if left_out.problems else ""
-        raise UsageError(f"no benchmark result is in it{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
+        raise UsageError(f"it holds no benchmark result{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
     return Import(tuple(found), tuple(left_out.problems))
 
 
@@ -110,10 +110,10 @@ class _LeftOut:
         self.others: dict[str, foreign.Foreign] = {}  # other tools' blocks by name, in their order
 
     def is_of_another(self, place: str, other: foreign.Foreign | None) -> bool:
-        """Whether it is another tool's, which is then said once, however many lines tell it."""
+        """Whether it is another tool's, which is then reported once, however many lines show it."""
         if other is not None and other.what not in self.others:
             self.others[other.what] = other
-            self.problems.append(f"{place} is of {other.what}: left out")
+            self.problems.append(f"{place} is from {other.what}: left out")
         return other is not None
 
 

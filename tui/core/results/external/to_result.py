@@ -52,9 +52,9 @@ def result_of(posted: Posted) -> Result:
     invalid = reasons_against(posted)
     load = _load(posted)
     tool = posted.tool or "unknown"
-    told = json.dumps([tool, posted.kind, sorted(figures.items()), sorted(posted.broken)], default=str)
+    content = json.dumps([tool, posted.kind, sorted(figures.items()), sorted(posted.broken)], default=str)
     return Result(
-        result_id=f"import-{hashlib.sha256(told.encode('utf-8', 'backslashreplace')).hexdigest()[:12]}",
+        result_id=f"import-{hashlib.sha256(content.encode('utf-8', 'backslashreplace')).hexdigest()[:12]}",
         bench=posted.tag or _bench_name(posted),
         started_at=posted.started_at,
         tool=Tool(tool, backend=as_text(figures.get("backend"))),
@@ -169,6 +169,6 @@ def _distribution(posted: Posted, name: str) -> Distribution | None:
 def _is_extra(posted: Posted, key: str) -> bool:
     """Whether a figure has no place of its own in the result."""
     if _PLACED_LATENCY.fullmatch(key):
-        # Without the count of requests they are no distribution, only figures.
+        # Without the count of requests they are not a distribution, only figures.
         return posted.count("successful") is None and not no_latencies(posted)
     return key not in _PLACED
