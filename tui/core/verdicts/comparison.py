@@ -129,6 +129,11 @@ class Case:
         return tuple(a for a, _ in self.pairs.pairs), tuple(b for _, b in self.pairs.pairs)
 
     @property
+    def results(self) -> list[Result]:
+        """Those that the figures are from."""
+        return [result for side in self.used for launch in side for result in launch.results]
+
+    @property
     def runs(self) -> int:
         """Runs on a launch: the usual number."""
         counts = Counter(len(launch.values) for side in self.used for launch in side)

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tui.core.model.profile import LoadPoint
-from tui.core.model.result import Result
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import Case, noise_floor, screening_bound, settle
@@ -71,11 +69,11 @@ def _verdict(case: Case) -> Verdict:
         level=case.level,
         verdict=case.kind,
         text=_text(case, figures[0], figures[1]),
-        point=_point(case),
+        point=next((result.point for result in (*case.a.results, *case.b.results)), None),
         reasons=case.reasons,
         mde=math.expm1(stats.minimum_detectable(case.spread, case.n, case.alpha)) if case.decides else None,
         noise_floor=noise_floor(case.noise, case.runs) if case.noise else None,
-        result_ids=tuple(result.result_id for side in case.used for x in side for result in x.results),
+        result_ids=tuple(result.result_id for result in case.results),
         confidence=1 - case.alpha,
         by_chance=case.by_chance,
         facts=_facts(case),
@@ -84,14 +82,6 @@ def _verdict(case: Case) -> Verdict:
 
 def _figure(side: Side, used: Sequence[Launch], case: Case) -> ArmFigure:
     return ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
-
-
-def _results(case: Case) -> list[Result]:
-    return [result for side in case.used for launch in side for result in launch.results]
-
-
-def _point(case: Case) -> LoadPoint | None:
-    return next((result.point for result in (*case.a.results, *case.b.results)), None)
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------
@@ -218,7 +208,7 @@ def _more(case: Case) -> str:
 
 
 def _facts(case: Case) -> tuple[str, ...]:
-    results = _results(case)
+    results = case.results
     if not results:
         return ()
     parts = [case.metric.title, load_words(results[0].point)]

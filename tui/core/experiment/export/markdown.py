@@ -11,12 +11,12 @@ import tui
 from tui.core.errors import UsageError
 from tui.core.experiment import planned
 from tui.core.experiment.export.groups import Group, groups, public_text
-from tui.core.model.result import Distribution, Result
+from tui.core.model.result import Result
 from tui.core.results.flat import flat
 from tui.core.results.store import without_secrets
 from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
-from tui.core.verdicts.metric import default_for, metric
+from tui.core.verdicts.metric import METRICS, default_for, metric
 from tui.core.verdicts.pairing import Setting, Side, launches, setting
 from tui.core.verdicts.same_text import fact
 from tui.core.verdicts.sentences import answer_words, count, load_words, sets_words
@@ -63,9 +63,9 @@ def _row(group: Group) -> list[str]:
         f"{low_high[0]:,.1f} … {low_high[1]:,.1f}" if low_high else _NONE,
         group.level if valid else "invalid",
         f"{len(group.launches)} × {runs // len(group.launches)}" if group.launches else _NONE,
-        median(_rate, 1),
-        median(lambda result: _middle(result.latencies.ttft), 1),
-        median(lambda result: _middle(result.latencies.tpot), 2),
+        median(METRICS["output_tok_s"].of, 1),
+        median(METRICS["ttft_ms"].of, 1),
+        median(METRICS["tpot_ms"].of, 2),
         median(_accept_length, 2),
     ]
 
@@ -84,15 +84,6 @@ def _configured(result: Result) -> str:
     server = result.server
     name = server.profile or server.model or "server"
     return f"{name} ({sets_words(server.sets)})" if server.sets else name
-
-
-def _rate(result: Result) -> float | None:
-    rates = result.throughput
-    return rates.output_tok_s if rates.output_tok_s is not None else rates.output_tok_s_full
-
-
-def _middle(distribution: Distribution | None) -> float | None:
-    return distribution.p50 if distribution is not None else None
 
 
 def _accept_length(result: Result) -> float | None:
