@@ -67,9 +67,11 @@ def stored_state(record: ExperimentRecord) -> ExperimentState:
     """
     results = {result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id}
     record = replace(record, verdicts=verdicts_of(record, results))
+    state = state_of(record, results, finished=True)
     held = running(record.host)
-    here = f"running in another process (PID {held[0]})" if held and held[1] == record.experiment_id else None
-    return state_of(record, results, finished=True, message=here)
+    if held is None or held[1] != record.experiment_id:
+        return state
+    return replace(state, message=f"running in another process (PID {held[0]})")
 
 
 def comparisons(record: ExperimentRecord) -> list[tuple[str, str]]:

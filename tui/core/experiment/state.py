@@ -42,7 +42,7 @@ def state_of(
 
     Args:
         results: by id, those that the record names.
-        message: what it waits for; where it waits for nothing, the record's own at the end.
+        message: what it waits for; at the end the record's own.
     """
     finished = record.ended_at is not None if finished is None else finished
     return ExperimentState(
@@ -59,7 +59,7 @@ def state_of(
         left_s=None if finished else left_s(record, under_way, usual or {}),
         paused=paused,
         finished=finished,
-        message=message or (record.message if finished else None),
+        message=record.message if finished else message,
         started_at=record.started_at,
     )
 
