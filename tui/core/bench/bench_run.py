@@ -39,7 +39,7 @@ from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.session import HostSession
 from tui.core.server.watch import is_over
-from tui.core.text import one_line, read_json
+from tui.core.text import as_number, as_whole, one_line, read_json
 
 PROGRAM = InRunDir("loadgen.py")
 PLAN = InRunDir("bench.json")
@@ -285,7 +285,7 @@ class _Progress:
         except (KeyError, TypeError, ValueError):
             return
         phase = str(event.get("phase"))
-        rate, passed = _number(event.get("tok_s")), _number(event.get("t")) or 0.0
+        rate, passed = as_number(event.get("tok_s")), as_number(event.get("t")) or 0.0
         part = point, number, phase == "warmup"
         if part != self._of:
             self._of, self._second = part, -1
@@ -302,29 +302,21 @@ class _Progress:
             phase=phase,
             tok_s=rate,
             series=tuple(self._series),
-            ttft_ms=_number(event.get("ttft_ms")),
-            tpot_ms=_number(event.get("tpot_ms")),
-            accept_length=_number(event.get("accept_length")),
-            power_w=_number(event.get("power_w")),
-            memory_used_mib=_number(event.get("memory_used_mib")),
-            active=_whole(event.get("active")),
-            completed=_whole(event.get("completed")) or 0,
-            errors=_whole(event.get("errors")) or 0,
-            left_s=_number(event.get("left_s")),
+            ttft_ms=as_number(event.get("ttft_ms")),
+            tpot_ms=as_number(event.get("tpot_ms")),
+            accept_length=as_number(event.get("accept_length")),
+            power_w=as_number(event.get("power_w")),
+            memory_used_mib=as_number(event.get("memory_used_mib")),
+            active=as_whole(event.get("active")),
+            completed=as_whole(event.get("completed")) or 0,
+            errors=as_whole(event.get("errors")) or 0,
+            left_s=as_number(event.get("left_s")),
         )
 
     def last_words(self) -> str:
         if self._rest.strip():
             self._words.append(one_line(self._rest.decode("utf-8", "replace"), 200))
         return self._words[-1] if self._words else "it said nothing"
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun | Result, None]:

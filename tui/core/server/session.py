@@ -27,7 +27,7 @@ from tui.core.server.launch_records import LaunchRecord, PhaseHistory
 from tui.core.server.preflight import Finding, Level
 from tui.core.server.watch import RunUpdate, RunWatcher, ServerState
 from tui.core.sglang import flags as sglang
-from tui.core.text import one_line
+from tui.core.text import as_text, one_line
 
 if TYPE_CHECKING:
     from tui.core.bench.target import Target
@@ -242,7 +242,7 @@ class HostSession:
                 profile=plan.profile.name,
                 launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 sets=public_sets(plan.sets or {}),
-                model=_text(plan.profile.arg("model-path")),
+                model=as_text(plan.profile.arg("model-path")),
                 args=plan.profile.public_args,
                 sglang=plan.facts.sglang,
                 port=plan.command.port,
@@ -397,7 +397,3 @@ def claimed_gpus(profile: LaunchProfile) -> tuple[int, ...]:
         return numbers
     listed = visible.split(",")
     return tuple(int(listed[n]) for n in numbers if n < len(listed) and listed[n].strip().isdigit())
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
