@@ -12,7 +12,7 @@ import pytest
 from tests.support import bench_states, fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.errors import UsageError
-from tui.core.experiment import history
+from tui.core.experiment import history, single_bench
 from tui.core.experiment import runner as experiment
 from tui.core.experiment.history import Baseline
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -403,7 +403,7 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
         await going.wait()
         yield bench_states.one_arm(finished=True)
 
-    monkeypatch.setattr(experiment, "measure_running", measured)
+    monkeypatch.setattr(single_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -546,7 +546,7 @@ async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
         yield bench_states.one_arm()
         raise UsageError("the server does not generate", "see its log with 2")
 
-    monkeypatch.setattr(experiment, "measure_running", measured)
+    monkeypatch.setattr(single_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36), notifications=True) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -565,7 +565,7 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         yield bench_states.one_arm(experiment_id=run.run_id)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(experiment, "under_way", followed)
+    monkeypatch.setattr(single_bench, "under_way", followed)
     script = fakes.scene("ready")
     own = fakes.run(run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}})
     part = fakes.run(run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}})
@@ -575,9 +575,9 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         await pilot.press("4")
         await shows(pilot, "◐ RUNNING", "S stop")
         assert asked == [own.run_id]  # that of an experiment is followed by whoever runs that
-        said = app.measure.goes_on()
+        said = app.measure.farewell()
         assert said is not None
-        assert "goes on there" in said
+        assert "keeps running there" in said
 
 
 async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monkeypatch):
@@ -601,7 +601,7 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
         await until(pilot, lambda: said)
-    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume takes it up" in said[0]
+    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume continues it" in said[0]
 
 
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
@@ -717,7 +717,7 @@ async def test_export_writes_both_files(tmp_path, monkeypatch):
     async with panel().run_test(size=(120, 36), notifications=True) as pilot:
         await on_bench(pilot, bench_states.running(name="../strange [name]"))
         await pilot.press("x")
-        await shows(pilot, "exported to")
+        await shows(pilot, "Exported to")
         from tui.core.config import data_dir
 
         files = sorted((data_dir() / "exports").iterdir())

@@ -15,8 +15,8 @@ from tui.core.errors import EagletuiError, TimedOut
 from tui.core.profiles.profiles import MASK, toml_value
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
+from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession, ServerState
-from tui.core.server.watch import is_over
 from tui.core.sglang.tracker import Outcome
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import count

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tui.core.errors import UsageError
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
@@ -22,8 +23,25 @@ from tui.core.verdicts.metric import Metric, default_for, metric
 from tui.core.verdicts.pairing import Side, pair_up
 from tui.core.verdicts.pairing import launches as measured_launches
 
+if TYPE_CHECKING:
+    from tui.core.experiment.record import ExperimentRecord
+    from tui.core.model.profile import BenchProfile, ExperimentProfile
+    from tui.core.profiles.profiles import LaunchProfile
+
 COLORS = {"A": "muted", "B": "accent", "C": "violet", "D": "teal"}
 UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """An experiment before it is begun."""
+
+    profile: "ExperimentProfile"
+    bench: "BenchProfile"
+    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
+    speculative: bool  # some arm decodes with a draft
+    unfinished: "ExperimentRecord | None"  # one of this name that can be resumed
+    length_s: float | None  # None where an arm was never started here
 
 
 class Mark(StrEnum):

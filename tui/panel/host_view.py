@@ -6,12 +6,12 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
-from tui.core.host.gpus import Gpu, GpuSample, HostFacts
+from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.sglang.phases import Outcome, Phase
 from tui.core.text import one_line
@@ -30,8 +30,6 @@ _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
 _DECODE_KEPT = 3000
 _QUIET_S = (3.0, 5.0, 30.0)  # least, without known intervals, and most that a decode line counts as now
 _BUSY_PCT = 5.0  # a GPU below that does no decode steps
-_HELD_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
-_LIVE = ("starting", "running", "finishing")
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,6 @@ class Board:
     """The panel's model of one host. Workers write it, widgets read it; one event loop, so nothing locks."""
 
     host: str
-    simulated: bool = False
     link: LinkStatus | None = None
     facts: HostFacts | None = None
     sample: GpuSample | None = None
@@ -78,7 +75,7 @@ class Board:
     state: "ServerState | None" = None
     log: "LogWindow | None" = None  # what the watch of the run has read
     tail: "Reading | None" = None  # the same, as a view reads it
-    viewing: str | None = None  # what is on show where there are no modes: `eagletui logs`
+    viewing: str | None = None  # what is displayed where there are no modes: `eagletui logs`
     reading: "Reading | None" = None  # the whole file of the run, once somebody has asked for it
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
     utc_offset_s: float | None = None
@@ -90,12 +87,19 @@ class Board:
     started_at: float = field(default_factory=time.monotonic)
     watched_at: float = 0.0  # monotonic, since when the run on show is watched
     caught_up: bool = False  # what was in the log when the watch began has been read
+    start_marked: bool = False  # the log has our line of the start
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
     measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
     baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 
     # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def show_host(self, host: str) -> None:
+        """Another host, or the same again: nothing is known of it. Widgets hold this object, so it stays."""
+        fresh = Board(host)
+        for item in fields(self):
+            setattr(self, item.name, getattr(fresh, item.name))
 
     def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
         """A new sample of all GPUs."""
@@ -129,12 +133,15 @@ class Board:
         }
         self.stop = None
         self.behind_bytes = 0
-        self.caught_up = False
+        self.caught_up = self.start_marked = False
         self.watched_at = time.monotonic()
 
     def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
-        """One tick of watching the run; the log buffer has taken the records already."""
+        """One tick of watching the run: its state, and the new lines of its log."""
         now = time.monotonic() if now is None else now
+        if update.gap is not None and self.log is not None:
+            self._mark(f"the log was {update.gap.reason}; what follows is another one", None)
+            self.log.begin_generation()
         before = self.state.startup.decode_lines if self.state else 0
         self.state = update.state
         self.run = update.state.run
@@ -149,6 +156,41 @@ class Board:
             at = now if self.caught_up else now - self._written_ago_s(update)
             self.decode.append(DecodePoint(at, total, figures.accept_len))
         self.caught_up = self.caught_up or update.settled
+        if not self.start_marked and not self.run.foreign:
+            self.start_marked = True
+            self._mark(f"start {self.run.run_id}", update.state.started_s)
+        if self.log is not None:
+            self.log.append(update.records)
+        if self.tail is not None:
+            self.tail.saw(update.records)
+
+    def end_log(self) -> None:
+        """The displayed run has ended, and its log is read."""
+        run = self.state.run if self.state is not None else None
+        if run is not None and run.exit_code is not None:
+            self._mark(f"exit={run.exit_code}", fmt.epoch_of(run.ended_at))
+
+    def end_of(self, run: "Run") -> tuple[str, str | None] | None:
+        """The line that we put behind the log of a run that has ended, and its time."""
+        if run.exit_code is None:
+            return None
+        return f"[eagletui] exit={run.exit_code}", self._stamp(fmt.epoch_of(run.ended_at))
+
+    def _stamp(self, epoch_s: float | None) -> str | None:
+        """A time of day as the log writes it."""
+        text = fmt.clock(epoch_s, self.utc_offset_s)
+        return text if text != fmt.NONE else None
+
+    def _mark(self, text: str, at_s: float | None) -> None:
+        """A line of ours in the log."""
+        if self.log is None:
+            return
+        from tui.core.logs.records import LogRecord
+
+        # In the order of the file, though it is not in it.
+        last = self.log.records[-1] if self.log.records else None
+        number, offset, phase = (last.number, last.offset, last.phase) if last else (0, 0, Phase.LAUNCH)
+        self.log.append([LogRecord(number, offset, self._stamp(at_s), None, f"[eagletui] {text}", "marker", phase)])
 
     def _written_ago_s(self, update: "RunUpdate") -> float:
         """Age of the newest decode line of what was in the log before we came, by its own stamp."""
@@ -157,6 +199,16 @@ class Board:
         return fmt.since_stamp(stamp, self.utc_offset_s, time.time())
 
     # -- what widgets ask -----------------------------------------------------------------------------------------
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine."""
+        return self.host == "local"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is the demo."""
+        return self.host == "demo"
 
     @property
     def connected(self) -> bool:
@@ -175,7 +227,7 @@ class Board:
 
     def link_age_s(self, now: float | None = None) -> float | None:
         """Seconds since the host's last byte; None for this machine, which has no link."""
-        if self.host == "local":
+        if self.local:
             return None
         now = time.monotonic() if now is None else now
         seen = self.state.known_at or None if self.state else None
@@ -184,7 +236,7 @@ class Board:
 
     def speed_and_seed(self) -> tuple[str, str]:
         """Speed and seed of the simulated host: of the run on show, else what the next launch would take."""
-        env = getattr(self.run, "env", None) or {}
+        env = self.run.env if self.run is not None else {}
         return (
             env.get("EAGLETUI_DEMO_SPEED") or os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
             env.get("EAGLETUI_DEMO_SEED") or os.environ.get("EAGLETUI_DEMO_SEED", "1"),
@@ -195,7 +247,7 @@ class Board:
         if self.sample is None:
             return []
         keyed = [(gpu_key(gpu, position), gpu) for position, gpu in enumerate(self.sample.gpus)]
-        wanted = getattr(self.run, "gpus", None)
+        wanted = self.run.gpus if self.run is not None else ()
         if not wanted:
             return keyed
         by_index = {gpu.index: (key, gpu) for key, gpu in keyed}
@@ -282,8 +334,8 @@ class Board:
 
     def _remember_own(self, sample: GpuSample) -> None:
         """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""
-        mine = getattr(self.facts, "user", None)
-        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and str(run.state) in _LIVE]
+        mine = self.facts.user if self.facts is not None else None
+        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and run.live]
         if self.alive and self.run is not None:
             claims.append(set(self.run.gpus))
         named = {pid for run in (*self.runs, self.run) if run is not None for pid in (run.pid, *run.orphans)}
@@ -323,15 +375,15 @@ class Board:
         if self.alive or self.live_servers() or self.sample is None:
             return 0
         # Drivers are asked for processes less often than for memory: where that is back, nothing is ending any more.
-        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > _HELD_MIB]
+        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > MEMORY_IDLE_MIB]
         return len(self.own_pids & {process.pid for gpu in held for process in gpu.processes or ()})
 
     def live_servers(self) -> "list[Run]":
         """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""
-        live = [run for run in self.runs if run.kind == "server" and str(run.state) in (*_LIVE, "foreign")]
+        live = [run for run in self.runs if run.kind == "server" and (run.live or run.foreign)]
         ended = self.state is not None and not self.alive
         if ended and self.run is not None:  # the watch knows it before the next look at all runs
-            live = [run for run in live if run.run_id != getattr(self.run, "run_id", None)]
+            live = [run for run in live if run.run_id != self.run.run_id]
         return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
 
     def place(self) -> tuple[int | None, int]:
@@ -345,7 +397,7 @@ class Board:
     def sglang_version(self) -> str | None:
         """Version of the server on show, else of the host."""
         own = self.state.startup.sglang_version if self.state is not None else None
-        return own or getattr(self.facts, "sglang", None)
+        return own or (self.facts.sglang if self.facts is not None else None)
 
     def economics(self) -> "tuple[Economics, Baseline] | None":
         """Whether speculation pays on the server on show now; None unless the same model was measured without it.

@@ -44,6 +44,16 @@ class LogSource:
     last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Something that can be shown beside the log."""
+
+    name: str
+    about: str
+    ranks: tuple[str, str] | None = None  # two ranks of the log on show
+    source: Callable[[], LogSource | None] = lambda: None  # another log
+
+
 class Reading:
     """One log on show.
 

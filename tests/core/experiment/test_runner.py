@@ -20,7 +20,8 @@ from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.experiment.runner import ExperimentRunner, begin, measure_running, take_up
+from tui.core.experiment.runner import ExperimentRunner, begin, take_up
+from tui.core.experiment.single_bench import measure_running
 from tui.core.experiment.so_far import stored_state
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker
@@ -30,7 +31,8 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.profiles import load_launch
 from tui.core.results import store
 from tui.core.runs.control import Run, RunState
-from tui.core.server.session import HostSession, open_session
+from tui.core.server.launch import started
+from tui.core.server.session import HostSession, TransportSession, open_session
 from tui.demo.client import ensure_demo, stop_demo
 
 pytestmark = pytest.mark.timeout(300)
@@ -294,7 +296,7 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
         return replace(target, port=proxy.port)
 
     transport = SshTransport("demo", through_proxy, SilentAsker(), timing=fast_timing)
-    session = HostSession(HostEntry("demo", "demo"), transport)
+    session = TransportSession(HostEntry("demo", "demo"), transport)
     await session.open()
     runner = lab.runner(session, lab.profile(A, B))
     cuts: set[object] = set()
@@ -312,7 +314,7 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
 
 async def test_a_running_server_is_measured_as_one_arm(demo: HostSession, lab: Lab) -> None:
     profile = load_launch(B, [shipped_profiles_dir()], lab.sets)
-    server = await demo.launch(await demo.plan(profile, lab.sets))
+    server = await started(demo.launch(await demo.plan(profile, lab.sets)))
     async with aclosing(demo.watch(server)) as updates:
         async for update in updates:
             if update.state.outcome == "ready":

@@ -14,7 +14,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core.bench import bench_run, target
-from tui.core.bench.collect import Asked
 from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
@@ -24,7 +23,7 @@ from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import Timing, UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
-from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.profiles.profiles import LaunchProfile, public_sets
@@ -485,48 +484,3 @@ class ExperimentRunner:
         # All stored results are looked at, and a power may be simulated: the screen goes on meanwhile.
         verdicts = await asyncio.to_thread(verdicts_of, self.record, self._results, over=over)
         self._keep(replace(self.record, verdicts=verdicts))
-
-
-async def measure_running(
-    session: HostSession, bench: BenchProfile, measured: target.Target
-) -> AsyncGenerator[ExperimentState, None]:
-    """A bench of a server that runs already: an experiment of one arm and one launch, which is not stored.
-
-    Closing it leaves the measurement going on; its results are stored as they come. Raises as `bench_run.follow_run`.
-    """
-    generator = await bench_run.start(session, bench, measured)
-    async with aclosing(under_way(session, generator)) as states:
-        async for state in states:
-            yield state
-
-
-async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
-    """States of a measurement that was started here or by another eagletui, from its begin to its end.
-
-    Raises as `bench_run.follow_run`, and EagletuiError where the run is no measurement.
-    """
-    asked = Asked.of(generator.run_id, generator.extra)
-    server = asked.server
-    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
-    state = ExperimentState(
-        experiment_id=generator.run_id,
-        name=asked.bench.name,
-        host=session.entry.name,
-        bench=asked.bench,
-        arms=(arm,),
-        order=("A",),
-        hypothesis=asked.bench.hypothesis,
-        started_at=generator.started_at,
-    )
-    yield state
-    async with aclosing(bench_run.follow_run(session, generator)) as events:
-        async for event in events:
-            if isinstance(event, Result):
-                arm = replace(arm, results=(*arm.results, event), live=None)
-                state = replace(state, arms=(arm,))
-            else:
-                arm = replace(arm, live=event)
-                state = replace(state, arms=(arm,), left_s=event.left_s)
-            yield state
-    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
-    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")

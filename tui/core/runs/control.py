@@ -113,6 +113,16 @@ class Run:
         return self.run_id.rsplit("-", 1)[-1]
 
     @property
+    def foreign(self) -> bool:
+        """Whether somebody else started it: it is watched only."""
+        return self.state is RunState.FOREIGN
+
+    @property
+    def live(self) -> bool:
+        """Whether its main process lives, or is about to; never of a foreign one."""
+        return self.state in (RunState.STARTING, RunState.RUNNING, RunState.FINISHING)
+
+    @property
     def active(self) -> bool:
         """Whether a process of it lives, or may come to live."""
         if self.state in (RunState.EXITED, RunState.LOST):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from shlex import quote
 
@@ -19,6 +19,7 @@ from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
 from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
+from tui.core.server.gpu_claim import GpuClaim
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json
 
@@ -90,8 +91,12 @@ async def preflight(
     look.place(seen)
     look.disk(seen)
     look.rights(seen)
-    order = {Level.BLOCK: 0, Level.WARN: 1, Level.OK: 2}
-    return tuple(sorted(look.findings, key=lambda finding: order[finding.level]))
+    return ordered(look.findings)
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What blocks first, then the warnings, then what is fine."""
+    return tuple(sorted(findings, key=lambda finding: list(Level).index(finding.level)))
 
 
 async def _ask(transport: Transport, script: str) -> "_Seen | None":
@@ -164,7 +169,7 @@ class _Look:
             "PF_MODEL": "" if model.startswith("~") else model,
             "PF_DRAFT": "" if draft.startswith("~") else draft,
             "PF_REVISION": str(profile.arg("revision") or ""),
-            "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus() for process in _held(gpu)),
+            "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus for process in _held(gpu)),
         }
         values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
         return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + _program()
@@ -175,40 +180,21 @@ class _Look:
 
     # -- GPUs ---------------------------------------------------------------------------------------------------------
 
-    def needed_gpus(self) -> int:
-        """GPUs that the flags ask for on this host."""
+    @cached_property
+    def claim(self) -> GpuClaim:
+        return GpuClaim.of(self.profile, self.command.env)
 
-        def number(flag: str) -> int:
-            value = self.profile.arg(flag)
-            return value if type(value) is int and value > 0 else 1
-
-        attention = self.profile.arg("enable-dp-attention") or self.profile.arg("attn-dp-size")
-        copies = 1 if attention else number("dp-size")
-        return max(1, number("tp") * number("pp") * copies // number("nnodes"))
-
-    def visible(self) -> tuple[str, ...] | None:
-        """What CUDA_VISIBLE_DEVICES says, None where it says nothing."""
-        text = self.command.env.get("CUDA_VISIBLE_DEVICES")
-        return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
+    @cached_property
     def used_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs that the server would use."""
-        gpus = self.sample.gpus if self.sample else ()
-        visible = self.visible()
-        if visible is not None:
-            by_name = {name: gpu for gpu in gpus for name in (str(gpu.index), gpu.uuid) if name}
-            gpus = tuple(by_name[name] for name in visible if name in by_name)
-        base, step = self.profile.arg("base-gpu-id"), self.profile.arg("gpu-id-step")
-        first = base if type(base) is int and base >= 0 else 0
-        stride = step if type(step) is int and step > 0 else 1
-        return gpus[first::stride][: self.needed_gpus()]
+        return self.claim.among(self.sample.gpus if self.sample else ())
 
     def gpus(self, seen: _Seen) -> None:
         device = self.profile.arg("device")
         if isinstance(device, str) and not device.startswith("cuda"):
             self.add("gpus", Level.OK, f"device {device}: no GPU is needed")
             return
-        sample, visible, needed = self.sample, self.visible(), self.needed_gpus()
+        sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
             why = (sample.error or "").replace("_", " ") if sample else "they could not be read"
             self.add("gpus", Level.WARN, f"it is not known who uses the GPUs: {why}")
@@ -224,7 +210,7 @@ class _Look:
         if needed > count:
             whose = "the profile names" if visible is not None else "the host has"
             self.add("gpus", Level.BLOCK, f"the flags ask for {needed} GPUs, {whose} {count}")
-        used = self.used_gpus()
+        used = self.used_gpus
         for gpu in used:
             if gpu.health:
                 self.add("gpus", Level.BLOCK, f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
@@ -441,12 +427,12 @@ class _Look:
     def _have(self, name: str) -> list[str]:
         """What the host has of a requirement: one value, or one a GPU; [] = not known."""
         facts = self.facts
-        used = [gpu.index for gpu in self.used_gpus() if gpu.index is not None]
+        used = [gpu.index for gpu in self.used_gpus if gpu.index is not None]
         if name == "compute_capability":
             found = facts.compute_capabilities
             return [found[index] for index in used if index < len(found)] or list(found)
         if name == "memory_gib":
-            memory = [gpu.memory_total_mib for gpu in self.used_gpus()] or list(facts.memory_total_mib)
+            memory = [gpu.memory_total_mib for gpu in self.used_gpus] or list(facts.memory_total_mib)
             return [f"{mib / 1024:.1f}" for mib in memory if mib is not None]
         if name == "gpus":
             count = len(self.sample.gpus) if self.sample and not self.sample.error else len(facts.gpu_names)

@@ -4,20 +4,16 @@ Nothing here generates a token or asks the server anything: the log, samples of 
 processes decide. A suspicion kills nothing and ends no wait. Limits: docs/diagnosis.md.
 """
 
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 
 from tui.core.host.gpus import GpuSample
-from tui.core.link.transport import Transport
+from tui.core.server.host_look import HostLook
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.phases import Outcome, Phase
 from tui.core.sglang.tracker import StartupState
-from tui.core.text import one_line
 
 LOOK_PERIOD_S = 15.0
 _LOOK_AFTER_S = 30.0  # of silence: before that nobody asks the host
@@ -42,41 +38,9 @@ _SPIN_UTIL_PCT, _SPIN_POWER = (
 _GROWTH_MIB, _GROWTH_WINDOW_S = 64.0, 60.0
 _LOADING_MIB = 3072.0  # more than contexts and communication buffers take
 _HELD_S = 20.0  # an idle connection is closed after 5 s: one that is older carries a request
-_COMPILERS = ("nvcc", "cicc", "ptxas", "ninja", "cc1plus", "hipcc")  # fatbinary and ld come and go too fast to be seen
 _HISTORY_S = 600.0
 _SAMPLE_EVERY_S = 2.0
 _WORTH_ACCEPT, _FALLEN_LINES = 1.2, 5
-
-
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    parent: int
-    cpu_s: float  # used so far
-    read_bytes: int | None  # from disks so far; None = not allowed to see
-    name: str
-
-
-@dataclass(frozen=True)
-class HostLook:
-    """The processes of a run at one moment, and who is connected to its port."""
-
-    processes: tuple[Process, ...]
-    connections: frozenset[str]  # remote ends of established connections
-
-    @property
-    def cpu_s(self) -> float:
-        return sum(process.cpu_s for process in self.processes)
-
-    @property
-    def read_bytes(self) -> int | None:
-        seen = [process.read_bytes for process in self.processes if process.read_bytes is not None]
-        return sum(seen) if seen else None
-
-    @property
-    def compilers(self) -> tuple[str, ...]:
-        """Names of the compilers that run now, sorted."""
-        return tuple(sorted({process.name for process in self.processes if process.name in _COMPILERS}))
 
 
 @dataclass(frozen=True)
@@ -105,91 +69,6 @@ class Verdict:
 
     suspicion: Suspicion | None = None
     busy: str | None = None  # why a silence is no hang: "kernels are being compiled (ptxas)"
-
-
-@cache
-def _script() -> str:
-    return resources.files("tui.remote").joinpath("look.sh").read_text(encoding="utf-8")
-
-
-async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
-    """One look at the processes of a run. Raises HostError, LinkLost."""
-    head = f"LK_PID={pid}\nLK_PORT={port or ''}\n"
-    done = await transport.run(head + _script(), timeout_s=20.0)
-    return read_look(done.stdout.decode("utf-8", "replace"))
-
-
-_KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
-_KERNEL_LINES = 40
-_KERNEL = (
-    "cat /proc/uptime; if words=$(dmesg 2>/dev/null); then echo readable; printf '%s\\n' \"$words\" |"
-    f" grep -iE 'out of memory|oom-kill|killed process|NVRM: Xid' | tail -n {_KERNEL_LINES}; fi; exit 0"
-)
-
-
-@dataclass(frozen=True)
-class KernelWords:
-    """What the kernel's log says of the time of a run."""
-
-    readable: bool = False  # whether we may see it at all
-    oom: str | None = None  # the newest line about a process killed for memory
-    xid: str | None = None  # the newest line about an error of a GPU or its driver
-
-
-async def kernel_words(transport: Transport, window_s: tuple[float, float] | None) -> KernelWords:
-    """The kernel's log where it can be read. Raises HostError, LinkLost.
-
-    Args:
-        window_s: how many seconds ago the run ended and was started: what was said before or after explains nothing.
-    """
-    done = await transport.run(_KERNEL, timeout_s=20.0)
-    return read_kernel(done.stdout.decode("utf-8", "replace"), window_s)
-
-
-def read_kernel(text: str, window_s: tuple[float, float] | None) -> KernelWords:
-    """The answer: lines without the kernel's time stamp, or outside the window (give or take a minute), do not count."""
-    first, _, rest = text.partition("\n")
-    said, *lines = rest.split("\n")
-    try:
-        uptime = float(first.split()[0])
-    except (ValueError, IndexError):
-        return KernelWords()
-    if said != "readable" or window_s is None:
-        return KernelWords(readable=said == "readable")
-    oom = xid = None
-    for line in lines:
-        stamp = _KERNEL_STAMP.search(line)
-        if stamp is None or not window_s[0] - 60.0 <= uptime - float(stamp[1]) <= window_s[1] + 60.0:
-            continue
-        if "Xid" in line:
-            xid = one_line(line)
-        else:
-            oom = one_line(line)
-    return KernelWords(True, oom, xid)
-
-
-def read_look(text: str) -> HostLook:
-    """The script's answer; lines that are none are left out."""
-    ticks = 100.0
-    processes: list[Process] = []
-    connections: set[str] = set()
-    for line in text.split("\n"):
-        words = line.split(" ", 5)
-        try:
-            match words[0]:
-                case "hz":
-                    ticks = float(words[1]) or 100.0
-                case "proc":
-                    read = None if words[4] == "-" else int(words[4])
-                    name = one_line(words[5], 40)
-                    processes.append(Process(int(words[1]), int(words[2]), int(words[3]) / ticks, read, name))
-                case "conn":
-                    connections.add(words[1])
-                case _:
-                    pass
-        except (IndexError, ValueError):
-            continue
-    return HostLook(tuple(processes), frozenset(connections))
 
 
 @dataclass(frozen=True)

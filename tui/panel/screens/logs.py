@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
@@ -18,7 +18,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
-from tui.panel.open_log import LogSource, Reading, line_text
+from tui.panel.open_log import Beside, LogSource, Reading, line_text
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
@@ -39,16 +39,6 @@ _FILLED = 3  # times that many, for a first page
 _PLOT_FROM = 36  # rows of the terminal
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _NOTHING = {"hit": "No hit", "phase": "No phase", "error": "No error"}
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Something that can be shown beside the log."""
-
-    name: str
-    about: str
-    ranks: tuple[str, str] | None = None  # two ranks of the log on show
-    source: Callable[[], LogSource | None] = lambda: None  # another log
 
 
 def apart(left: Reading, right: Reading) -> bool:

@@ -445,7 +445,7 @@ class Profiles(Mode):
             return
         try:
             plan = await self.eagle.make_plan(profile, ())
-            replaced = await self.eagle.replaced_by(plan)
+            replaced = plan.replaces
         except EagletuiError as error:
             if self._profile is profile:
                 self._error = error

@@ -1,0 +1,68 @@
+"""One bench of a server that runs already, as states of an experiment with one arm and one launch; it is not stored."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from tui.core.bench import bench_run, target
+from tui.core.bench.collect import Asked
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile
+from tui.core.model.result import Result
+from tui.core.runs.control import Run
+from tui.core.server.session import HostSession
+
+
+async def measure_running(
+    session: HostSession, bench: BenchProfile, measured: target.Target
+) -> AsyncGenerator[ExperimentState, None]:
+    """Measures a server: the first state is there before the host is asked.
+
+    Closing it leaves the measurement running; its results are stored as they come. Raises as `bench_run.follow_run`.
+    """
+    name = measured.run.profile if measured.run is not None else None
+    yield ExperimentState(
+        "",
+        bench.name,
+        session.entry.name,
+        bench,
+        (ArmState("A", name or "server", status=ArmStatus.LAUNCHING, phase="looking at the server"),),
+        hypothesis=bench.hypothesis,
+        message="looking at the server: does it generate, and what is it?",
+    )
+    generator = await bench_run.start(session, bench, measured)
+    async with aclosing(under_way(session, generator)) as states:
+        async for state in states:
+            yield state
+
+
+async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
+    """States of a measurement that was started here or by another eagletui, from its begin to its end.
+
+    Raises as `bench_run.follow_run`, and EagletuiError where the run is no measurement.
+    """
+    asked = Asked.of(generator.run_id, generator.extra)
+    server = asked.server
+    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
+    state = ExperimentState(
+        experiment_id=generator.run_id,
+        name=asked.bench.name,
+        host=session.entry.name,
+        bench=asked.bench,
+        arms=(arm,),
+        order=("A",),
+        hypothesis=asked.bench.hypothesis,
+        started_at=generator.started_at,
+    )
+    yield state
+    async with aclosing(bench_run.follow_run(session, generator)) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                arm = replace(arm, results=(*arm.results, event), live=None)
+                state = replace(state, arms=(arm,))
+            else:
+                arm = replace(arm, live=event)
+                state = replace(state, arms=(arm,), left_s=event.left_s)
+            yield state
+    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
+    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")
