@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -318,7 +318,7 @@ class Script:
 
 @dataclass
 class FakeSession:
-    """Speaks as `tui.core.server.session.HostSession` does."""
+    """A `tui.core.server.session.HostSession` without a host; tests/support/test_fakes.py compares them."""
 
     host: str
     asker: object
@@ -372,7 +372,10 @@ class FakeSession:
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    async def plan(self, profile: LaunchProfile, sets: object = None) -> LaunchPlan:
+    async def find_run(self, reference: str) -> Run:
+        return next(run for run in self.known_runs if reference in (run.run_id, run.short_id))
+
+    async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         argv = ["/opt/sglang/bin/python", "-m", "sglang.launch_server"]
         for name, value in profile.args.items():
             argv += [f"--{name}"] if value is True else [f"--{name}", str(value)]

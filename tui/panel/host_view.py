@@ -85,12 +85,12 @@ class Board:
     problem: EagletuiError | None = None  # why something the workers do fails just now
     busy: str | None = None  # an intent under way, one line
     started_at: float = field(default_factory=time.monotonic)
-    watched_at: float = 0.0  # monotonic, since when the run on show is watched
+    watched_at: float = 0.0  # monotonic, since when the displayed run is watched
     caught_up: bool = False  # what was in the log when the watch began has been read
     start_marked: bool = False  # the log has our line of the start
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
-    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
+    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is displayed
     baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 
     # -- inputs ---------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Board:
                 self.start_memory.setdefault(key, gpu.memory_used_mib)
 
     def watch_run(self, run: "Run | None", log: "LogWindow | None") -> None:
-        """Another run is watched from now on: what was learnt from the last one's log is gone."""
+        """Another run is watched from now on: what is known from the last one's log is gone."""
         from tui.panel.open_log import Reading
 
         self.run, self.state, self.log = run, None, log
@@ -235,7 +235,7 @@ class Board:
         return max(0.0, now - max(heard)) if heard else None
 
     def speed_and_seed(self) -> tuple[str, str]:
-        """Speed and seed of the simulated host: of the run on show, else what the next launch would take."""
+        """Speed and seed of the simulated host: of the displayed run, else what the next launch would take."""
         env = self.run.env if self.run is not None else {}
         return (
             env.get("EAGLETUI_DEMO_SPEED") or os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
@@ -243,7 +243,7 @@ class Board:
         )
 
     def own_gpus(self) -> list[tuple[str, Gpu]]:
-        """GPUs of the run on show in the order of its ranks, with their keys; all of the host's where it names none."""
+        """GPUs of the displayed run in the order of its ranks, with their keys; all of the host's where it names none."""
         if self.sample is None:
             return []
         keyed = [(gpu_key(gpu, position), gpu) for position, gpu in enumerate(self.sample.gpus)]
@@ -254,7 +254,7 @@ class Board:
         return [by_index[index] for index in wanted if index in by_index]
 
     def budget_fraction(self) -> float | None:
-        """`mem_fraction_static` of the server on show, None where neither its log nor its command says."""
+        """`mem_fraction_static` of the displayed server, None where neither its log nor its command says."""
         if self.state is not None:
             value = (self.state.startup.server_args or {}).get("mem_fraction_static")
             if isinstance(value, int | float):
@@ -329,7 +329,7 @@ class Board:
 
     @property
     def alive(self) -> bool:
-        """True while the run on show has processes that belong on its GPUs."""
+        """True while the displayed run has processes that belong on its GPUs."""
         return self.state is not None and self.state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
 
     def _remember_own(self, sample: GpuSample) -> None:
@@ -363,7 +363,7 @@ class Board:
     def other_holders(self) -> list[str] | None:
         """Who else holds GPU memory, one text a process; None where processes are not reported.
 
-        What a run of ours left on the GPUs is no stranger: see `ending`.
+        What a run of ours left on the GPUs is not a stranger: see `ending`.
         """
         if self.sample is not None:
             self._remember_own(self.sample)  # runs and states come between two samples
@@ -387,7 +387,7 @@ class Board:
         return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
 
     def place(self) -> tuple[int | None, int]:
-        """Which of the live servers is on show (1-based, None where none of them is), and how many there are."""
+        """Which of the live servers is displayed (1-based, None where none of them is), and how many there are."""
         ids = [run.run_id for run in self.live_servers()]
         shown = self.run.run_id if self.run is not None else None
         if shown is not None and shown not in ids and self.alive:
@@ -395,12 +395,12 @@ class Board:
         return (ids.index(shown) + 1 if shown in ids else None), len(ids)
 
     def sglang_version(self) -> str | None:
-        """Version of the server on show, else of the host."""
+        """Version of the displayed server, else of the host."""
         own = self.state.startup.sglang_version if self.state is not None else None
         return own or (self.facts.sglang if self.facts is not None else None)
 
     def economics(self) -> "tuple[Economics, Baseline] | None":
-        """Whether speculation pays on the server on show now; None unless the same model was measured without it.
+        """Whether speculation pays on the displayed server now; None unless the same model was measured without it.
 
         The cycle is that of the newest decode line; a baseline counts at as many users as run now, and the fastest of them:
         what speculation has to beat is the best that the host does without it.
@@ -429,7 +429,7 @@ class Board:
     def decodes_now(self, now: float | None = None) -> bool:
         """True while the figures of the last decode line are present ones.
 
-        Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
+        Decode lines come every 40 steps (or as the server is configured), so silence of two intervals ends them, and so do
         GPUs that have nothing to do.
         """
         now = time.monotonic() if now is None else now
@@ -459,7 +459,7 @@ def gpu_key(gpu: Gpu, position: int) -> str:
 
 def overrides_of(sets: object) -> tuple[str, ...]:
     """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
-    return tuple(f"{key}={_plain(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
+    return tuple(f"{key}={value_text(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
 
 
 def run_name(run: "Run") -> str:
@@ -467,7 +467,8 @@ def run_name(run: "Run") -> str:
     return " ".join([run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))])
 
 
-def _plain(value: object) -> str:
+def value_text(value: object) -> str:
+    """The value of a flag, as it is typed."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return one_line(str(value), 60)

@@ -1,4 +1,4 @@
-"""What works on a host, what is missing, and how to mend it."""
+"""What works on a host, what is missing, and how to fix it."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def _examine_files_here(add: _Add) -> None:
     here = data_dir()
     there = next(path for path in (here, *here.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        add("files", Level.BLOCK, f"{there} cannot be written; mend its rights, or set EAGLETUI_HOME")
+        add("files", Level.BLOCK, f"{there} cannot be written; fix its permissions, or set EAGLETUI_HOME")
     elif (free := shutil.disk_usage(there).free) < _MIN_FREE_BYTES:
         add("files", Level.BLOCK, f"{there} has {free / 1e6:.1f} MB left; free some space")
     else:

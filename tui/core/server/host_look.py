@@ -54,7 +54,7 @@ async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
 
 
 def read_look(text: str) -> HostLook:
-    """The script's answer; lines that are none are left out."""
+    """The script's answer; lines of another form are left out."""
     ticks = 100.0
     processes: list[Process] = []
     connections: set[str] = set()

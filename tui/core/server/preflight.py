@@ -77,7 +77,7 @@ async def preflight(
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
     seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
     if seen is None:
-        look.add("disk", Level.WARN, "the host takes too long to look at its files: a file system may hang")
+        look.warn("disk", "the host takes too long to look at its files: a file system may hang")
         seen = _Seen()
     look.gpus(seen)
     look.port(holder)
@@ -145,16 +145,14 @@ class _Look:
     runs: Mapping[str, Run]
     findings: list[Finding] = field(default_factory=list)
 
-    def add(
-        self,
-        check: str,
-        level: Level,
-        text: str,
-        run: str | None = None,
-        warm: bool | None = None,
-        hint: Hint | None = None,
-    ) -> None:
-        self.findings.append(Finding(check, level, one_line(text), run, warm, hint))
+    def block(self, check: str, text: str, run: str | None = None, hint: Hint | None = None) -> None:
+        self.findings.append(Finding(check, Level.BLOCK, one_line(text), run, hint=hint))
+
+    def warn(self, check: str, text: str) -> None:
+        self.findings.append(Finding(check, Level.WARN, one_line(text)))
+
+    def ok(self, check: str, text: str, warm: bool | None = None) -> None:
+        self.findings.append(Finding(check, Level.OK, one_line(text), warm=warm))
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -192,35 +190,35 @@ class _Look:
     def gpus(self, seen: _Seen) -> None:
         device = self.profile.arg("device")
         if isinstance(device, str) and not device.startswith("cuda"):
-            self.add("gpus", Level.OK, f"device {device}: no GPU is needed")
+            self.ok("gpus", f"device {device}: no GPU is needed")
             return
         sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
             why = (sample.error or "").replace("_", " ") if sample else "they could not be read"
-            self.add("gpus", Level.WARN, f"it is not known who uses the GPUs: {why}")
+            self.warn("gpus", f"it is not known who uses the GPUs: {why}")
             return
         if not sample.gpus:
-            self.add("gpus", Level.WARN, "no NVIDIA GPU is seen on this host")
+            self.warn("gpus", "no NVIDIA GPU is seen on this host")
             return
         here = {name for gpu in sample.gpus for name in (str(gpu.index), gpu.uuid) if name}
         missing = [name for name in visible or () if name not in here]
         if missing:
-            self.add("gpus", Level.BLOCK, f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
+            self.block("gpus", f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
         count = len(visible) if visible is not None else len(sample.gpus)
         if needed > count:
             whose = "the profile names" if visible is not None else "the host has"
-            self.add("gpus", Level.BLOCK, f"the flags ask for {needed} GPUs, {whose} {count}")
+            self.block("gpus", f"the flags ask for {needed} GPUs, {whose} {count}")
         used = self.used_gpus
         for gpu in used:
             if gpu.health:
-                self.add("gpus", Level.BLOCK, f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
+                self.block("gpus", f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
         before = len(self.findings)
         self._holders(used, seen)
         if len(self.findings) == before and not missing and used and not any(gpu.health for gpu in used):
             total = used[0].memory_total_mib
             size = f", {total / 1024:.1f} GiB each" if total else ""
             free = "is free" if len(used) == 1 else "are free"
-            self.add("gpus", Level.OK, f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
+            self.ok("gpus", f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
 
     def _holders(self, used: Sequence[Gpu], seen: _Seen) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
@@ -244,17 +242,15 @@ class _Look:
             limit = max(1024.0, 0.03 * (gpu.memory_total_mib or 0.0))
             if not _held(gpu) and used_mib > limit and not gpu.unified_memory:
                 total = f" of {gpu.memory_total_mib / 1024:.1f}" if gpu.memory_total_mib else ""
-                self.add(
+                self.block(
                     "gpus",
-                    Level.BLOCK,
                     f"GPU {gpu.index} has {used_mib / 1024:.1f}{total} GiB in use by a process that this account cannot see",
                 )
         for run_id, held in ours.items():
             run = self.runs[run_id]
             since = f" since {run.started_at[11:19]}" if run.started_at and len(run.started_at) >= 19 else ""
-            self.add(
+            self.block(
                 "gpus",
-                Level.BLOCK,
                 f"{_which(held, used)} {'is' if _one(held) else 'are'} held by run {run.short_id}"
                 f" ({run.profile or 'started by hand'}, {run.state}{since})",
                 run_id,
@@ -266,21 +262,17 @@ class _Look:
             more = f" and {len(pids) - 3} more" if len(pids) > 3 else ""
             words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (f" {', '.join(names[:2])}" if names else "")
             size = f", {memory / 1024:.1f} GiB" if memory else ""
-            self.add(
-                "gpus",
-                Level.BLOCK,
-                f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})",
-            )
+            self.block("gpus", f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})")
 
     def port(self, holder: PortHolder | None) -> None:
         port = self.command.port
         if holder is None:
-            self.add("port", Level.OK, f"{port} is free")
+            self.ok("port", f"{port} is free")
         elif holder.run_id in self.runs:
             run = self.runs[str(holder.run_id)]
-            self.add("port", Level.BLOCK, f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
+            self.block("port", f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
         else:
-            self.add("port", Level.BLOCK, f"{port} is in use by {holder}", hint=Hint(Action.SET, "port=N"))
+            self.block("port", f"{port} is in use by {holder}", hint=Hint(Action.SET, "port=N"))
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 
@@ -289,21 +281,21 @@ class _Look:
         algorithm = str(self.profile.arg("speculative-algorithm") or "")
         if not path:
             if key == "draft" and algorithm.upper() == "EAGLE3":
-                self.add("draft", Level.BLOCK, f"{algorithm} needs speculative-draft-model-path")
+                self.block("draft", f"{algorithm} needs speculative-draft-model-path")
             return
         state = seen.one(key)
         if path.startswith("~"):
             home = seen.one("home") or self.facts.home
             whole = f"{home}{path[1:]}" if home and path.startswith("~/") else "the whole path"
-            self.add(key, Level.BLOCK, f"{path}: ~ is not expanded on the host, write {whole}")
+            self.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
         elif state == "missing":
-            self.add(key, Level.BLOCK, f"{path} is not there")
+            self.block(key, f"{path} is not there")
         elif state == "closed":
-            self.add(key, Level.BLOCK, f"{path} cannot be read by {self.facts.user or 'this account'}")
+            self.block(key, f"{path} cannot be read by {self.facts.user or 'this account'}")
         elif state == "remote":
-            self.add(key, Level.OK, f"{path} is loaded from elsewhere: not checked")
+            self.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.add(key, Level.OK, f"{path}, {_size(_sizes(seen.all(f'{key}.ls')).values())}")
+            self.ok(key, f"{path}, {_size(_sizes(seen.all(f'{key}.ls')).values())}")
         elif state == "absent":
             self._absent(key, path, seen)
         elif state in ("there", "cached"):
@@ -316,44 +308,44 @@ class _Look:
             if self.command.env.get(name, "").lower() in ("1", "true", "yes", "on")
         ]
         if offline:
-            self.add(key, Level.BLOCK, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
+            self.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
             return
         free = _disk(seen.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
-        self.add(key, Level.WARN, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
+        self.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
 
     def _directory(self, key: str, path: str, seen: _Seen, algorithm: str) -> None:
         where = f"{path} (cached)" if seen.one(key) == "cached" else path
         sizes = _sizes(seen.all(f"{key}.ls"))
         closed = seen.all(f"{key}.closed")
         if closed:
-            self.add(key, Level.BLOCK, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
+            self.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
-            self.add(key, Level.BLOCK, f"{where} has no config.json")
+            self.block(key, f"{where} has no config.json")
             return
         needed = seen.all(f"{key}.need")
         missing = [name for name in needed if not sizes.get(name)]
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
             named = ", ".join(missing[:2]) + (" …" if len(missing) > 2 else "")
-            self.add(key, Level.BLOCK, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
+            self.block(key, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
             return
         if not weights and self.profile.arg("load-format") != "dummy":
-            self.add(key, Level.BLOCK, f"{where} has config.json but no weights")
+            self.block(key, f"{where} has config.json but no weights")
             return
         architecture = _architecture(seen.one(f"{key}.config"))
         if key == "draft" and algorithm.upper() == "EAGLE3" and architecture and "eagle3" not in architecture.lower():
-            self.add(key, Level.WARN, f"{where}: {architecture} does not look like an EAGLE-3 draft")
+            self.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
-            self.add(key, Level.OK, f"{where}: {architecture}")
+            self.ok(key, f"{where}: {architecture}")
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
             warm = _warm(seen.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
-            self.add(key, Level.OK, text, warm=warm)
+            self.ok(key, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 
@@ -361,17 +353,17 @@ class _Look:
         python = self.facts.python or self.command.argv[0]
         program = self.command.argv[0]
         if not self.profile.wrapper and program.startswith("~"):
-            self.add("python", Level.BLOCK, f"{program}: write the whole path as python in the host's entry")
+            self.block("python", f"{program}: write the whole path as python in the host's entry")
         elif not self.profile.wrapper and seen.one("program") == "missing":
-            self.add("python", Level.BLOCK, f"{program} is not there: name the right python in the host's entry")
+            self.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
-            self.add("python", Level.OK, f"{python} has sglang {self.facts.sglang}")
+            self.ok("python", f"{python} has sglang {self.facts.sglang}")
         elif self.facts.python_error:
-            self.add("python", Level.BLOCK, f"{python}: {self.facts.python_error}")
+            self.block("python", f"{python}: {self.facts.python_error}")
         elif self.profile.wrapper:
-            self.add("python", Level.WARN, f"it is not known which sglang {self.profile.wrapper[0]} starts")
+            self.warn("python", f"it is not known which sglang {self.profile.wrapper[0]} starts")
         else:
-            self.add("python", Level.BLOCK, f"{python} has no sglang: name the right python in the host's entry")
+            self.block("python", f"{python} has no sglang: name the right python in the host's entry")
 
     def flags(self, host_flags: frozenset[str] | None) -> None:
         argv = self.command.argv
@@ -382,17 +374,17 @@ class _Look:
         for name in unknown:
             near = flag_table().suggest(name)
             hint = f": did you mean --{near}?" if near and near != normalise(name) else ""
-            self.add("flags", Level.BLOCK, f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
+            self.block("flags", f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
             if note != METRICS_NOTE:
-                self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
+                self.warn("flags", note.removesuffix("; the profile stays as is"))
         if host_flags is None:
             if self.facts.sglang:
-                self.add("flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked")
+                self.warn("flags", f"the flags of SGLang {self.facts.sglang} are not known: not checked")
         elif not unknown:
-            self.add("flags", Level.OK, f"all {len(names)} known to {self.facts.sglang}")
+            self.ok("flags", f"all {len(names)} known to {self.facts.sglang}")
         if METRICS_NOTE in self.command.notes:
-            self.add("flags", Level.OK, METRICS_NOTE)
+            self.ok("flags", METRICS_NOTE)
 
     def speculation(self) -> None:
         algorithm = self.profile.arg("speculative-algorithm")
@@ -400,12 +392,12 @@ class _Look:
             return
         version = self.facts.sglang
         if self.profile.arg("max-running-requests") is None and (not version or version_at_least(version, "0.5.5")):
-            self.add("concurrency", Level.WARN, "SGLang caps running requests at 48 with speculation")
+            self.warn("concurrency", "SGLang caps running requests at 48 with speculation")
         three = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
         given = [name for name in three if self.profile.arg(name) is not None]
         if str(algorithm).upper().startswith("EAGLE") and 0 < len(given) < 3:
             absent = ", ".join(name for name in three if name not in given)
-            self.add("flags", Level.WARN, f"{absent} is missing: SGLang wants all three of them or none")
+            self.warn("flags", f"{absent} is missing: SGLang wants all three of them or none")
 
     def requirements(self) -> None:
         unmet = 0
@@ -413,16 +405,16 @@ class _Look:
             have = self._have(name)
             if not have:
                 unmet += 1
-                self.add("requires", Level.WARN, f"{name} {condition}: not known on this host")
+                self.warn("requires", f"{name} {condition}: not known on this host")
                 continue
             for value in have:
                 if version_matches(value, condition) is not True:
                     unmet += 1
-                    self.add("requires", Level.BLOCK, f"{name} {condition}: this host has {value}")
+                    self.block("requires", f"{name} {condition}: this host has {value}")
                     break
         if self.profile.requires and not unmet:
             count = len(self.profile.requires)
-            self.add("requires", Level.OK, "met" if count == 1 else f"all {count} met")
+            self.ok("requires", "met" if count == 1 else f"all {count} met")
 
     def _have(self, name: str) -> list[str]:
         """What the host has of a requirement: one value, or one a GPU; [] = not known."""
@@ -445,11 +437,11 @@ class _Look:
     def place(self, seen: _Seen) -> None:
         if self.profile.cwd and seen.one("cwd") in ("missing", "closed"):
             why = "is not there" if seen.one("cwd") == "missing" else "cannot be entered"
-            self.add("cwd", Level.BLOCK, f"{self.profile.cwd} {why}")
+            self.block("cwd", f"{self.profile.cwd} {why}")
         if self.profile.wrapper and seen.one("wrapper") == "missing":
-            self.add("wrapper", Level.BLOCK, f"{self.profile.wrapper[0]} is not installed there")
+            self.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
         if self.profile.command and not self.profile.wrapper and seen.one("program") == "missing":
-            self.add("wrapper", Level.BLOCK, f"{self.command.argv[0]} is not installed there")
+            self.block("wrapper", f"{self.command.argv[0]} is not installed there")
 
     def disk(self, seen: _Seen) -> None:
         found = _disk(seen.one("disk"))
@@ -458,27 +450,27 @@ class _Look:
         free, share, mount = found
         text = f"{_bytes(free)} free for logs"
         if free < _FULL_DISK_BYTES:
-            self.add("disk", Level.BLOCK, f"{mount} is full: {text}")
+            self.block("disk", f"{mount} is full: {text}")
         elif free < _LOW_DISK_BYTES or share >= 90:
-            self.add("disk", Level.WARN, f"{text}: {mount} is {share} % full")
+            self.warn("disk", f"{text}: {mount} is {share} % full")
         else:
-            self.add("disk", Level.OK, text)
+            self.ok("disk", text)
 
     def rights(self, seen: _Seen) -> None:
         sudo = seen.one("sudo")
         if sudo is not None and sudo != "yes":
             why = sudo.removeprefix("no: ") or "it asks for a password"
-            self.add("rights", Level.BLOCK, f"sudo needs a password here ({why}): eagletui never types one")
+            self.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
         elif sudo == "yes" and seen.one("sudo_kill") == "no":
-            self.add("rights", Level.BLOCK, "sudo lets you start the server but not signal it: it could not be stopped")
+            self.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
-            self.add("rights", Level.WARN, 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
+            self.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
-            self.add("rights", Level.OK, "sudo works without a password")
+            self.ok("rights", "sudo works without a password")
         ends = (seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
         if ends and seen.one("linger") == "no":
             user = seen.one("user") or "USER"
-            self.add("rights", Level.WARN, f"this host stops your processes at logout: loginctl enable-linger {user}")
+            self.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
 def _held(gpu: Gpu) -> tuple[GpuProcess, ...]:

@@ -45,7 +45,7 @@ _WORTH_ACCEPT, _FALLEN_LINES = 1.2, 5
 
 @dataclass(frozen=True)
 class Suspicion:
-    """That a server may hang: a sentence and what speaks for it."""
+    """That a server may hang: a sentence, and the evidence for it."""
 
     kind: str  # silence, stuck, spinning
     text: str  # one sentence
@@ -284,7 +284,7 @@ class Watchdog:
         return tuple(found)
 
     def silent_phase(self, listening: bool) -> Phase | None:
-        """How far a start is whose log says nothing (log level warning), by GPU memory and its port; None = not to be told."""
+        """How far a start is whose log says nothing (log level warning), by GPU memory and its port; None = nothing shows it."""
         if listening:
             return Phase.WARMUP
         memory = [point.memory_mib for point in self._points if point.memory_mib is not None]
@@ -338,7 +338,7 @@ _SLOW_REASONS: Mapping[Phase, tuple[str, ...]] = {
     Phase.LOAD_WEIGHTS: ("the weights are not in the page cache", "slower or busy storage"),
     Phase.DRAFT_MODEL: ("the draft's weights are not in the page cache", "slower or busy storage"),
     Phase.MEMORY_POOL: ("another process uses the GPUs",),
-    Phase.CUDA_GRAPH: ("kernels are compiled anew: the cache is cold", "more batch sizes are captured than before"),
+    Phase.CUDA_GRAPH: ("kernels are compiled again: the cache is cold", "more batch sizes are captured than before"),
     Phase.WARMUP: ("kernels are compiled at the first request",),
 }
 
@@ -364,7 +364,7 @@ def slower_than_ever(
         return None
     reasons = [busy] if busy else []
     if version_changed:
-        reasons.append("another version of SGLang: kernels are compiled anew")
+        reasons.append("another version of SGLang: kernels are compiled again")
     return Slower(phase, so_far, history.high_s, (*reasons, *_SLOW_REASONS.get(phase, ())))
 
 
