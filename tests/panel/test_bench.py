@@ -12,7 +12,7 @@ import pytest
 from tests.support import bench_states, fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.errors import UsageError
-from tui.core.experiment import history, single_bench
+from tui.core.experiment import history, one_bench
 from tui.core.experiment import runner as experiment
 from tui.core.experiment.history import Baseline
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -403,7 +403,7 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
         await going.wait()
         yield bench_states.one_arm(finished=True)
 
-    monkeypatch.setattr(single_bench, "measure_running", measured)
+    monkeypatch.setattr(one_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -546,7 +546,7 @@ async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
         yield bench_states.one_arm()
         raise UsageError("the server does not generate", "see its log with 2")
 
-    monkeypatch.setattr(single_bench, "measure_running", measured)
+    monkeypatch.setattr(one_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36), notifications=True) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -565,7 +565,7 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         yield bench_states.one_arm(experiment_id=run.run_id)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(single_bench, "under_way", followed)
+    monkeypatch.setattr(one_bench, "under_way", followed)
     script = fakes.scene("ready")
     own = fakes.run(run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}})
     part = fakes.run(run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}})

@@ -111,7 +111,7 @@ class Measuring:
 
     async def _bench(self, bench: "BenchProfile") -> None:
         from tui.core.bench import target
-        from tui.core.experiment.single_bench import measure_running
+        from tui.core.experiment.one_bench import measure_running
 
         session, run = self._connection.session(), self._app.board.run
         if run is None:
@@ -133,7 +133,7 @@ class Measuring:
                     return
 
     async def _follow_again(self, run: "Run") -> None:
-        from tui.core.experiment.single_bench import under_way
+        from tui.core.experiment.one_bench import under_way
 
         try:
             session = self._connection.session()

@@ -19,9 +19,9 @@ from tui.core.bench.target import of_run
 from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.one_bench import measure_running
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, take_up
-from tui.core.experiment.single_bench import measure_running
 from tui.core.experiment.so_far import stored_state
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker

@@ -26,7 +26,7 @@ from tui.core.server.run_end import KernelWords, evidence, is_over, kernel_words
 from tui.core.server.server_state import LogGap, RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
-from tui.core.server.watchdog import LOOK_PERIOD_S, Slower, Verdict, Watchdog, slower_than_ever
+from tui.core.server.watchdog import LOOK_PERIOD_S, Assessment, Slower, Watchdog, slower_than_ever
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, diagnose
 from tui.core.sglang.tracker import LogTracker, Outcome, Phase, StartupState
 
@@ -76,7 +76,7 @@ class RunWatcher:
         self._history = StartHistory.of(run)
         self._times = StartTimes(None, self._history.ready_after_s, {})
         self._dog = Watchdog(run.gpus, time.monotonic())
-        self._verdict = Verdict()
+        self._assessment = Assessment()
         self._not_ours_since: float | None = None  # time.monotonic()
         self._settled_at = 0.0  # time.monotonic() from which on silence counts again
         self._last_outcome = Outcome.STARTING
@@ -291,7 +291,7 @@ class RunWatcher:
             ready_after_s=self._times.ready_after_s,
         )
         took, history, starting = self._times.phase_took_s, self._history, outcome is Outcome.STARTING
-        verdict = self._watch(now, phase, outcome, startup, lost_link)
+        assessment = self._watch(now, phase, outcome, startup, lost_link)
         eta_s = None
         if starting:
             eta_s = seconds_left(phase, took, startup.progress, history.usual, history.usual_total)
@@ -302,10 +302,10 @@ class RunWatcher:
             startup=startup,
             diagnosis=diagnosis,
             observations=observations,
-            suspicion=self._suspicion(now, startup, outcome, verdict),
-            suspected=verdict.suspicion,
-            busy=verdict.busy,
-            slower=self._slower(phase, verdict) if starting and not lost_link else None,
+            suspicion=self._suspicion(now, startup, outcome, assessment),
+            suspected=assessment.suspicion,
+            busy=assessment.busy,
+            slower=self._slower(phase, assessment) if starting and not lost_link else None,
             last_ready=history.last_ready,
             phase_by_gpus=by_gpus,
             started_s=self._times.started_s,
@@ -360,19 +360,19 @@ class RunWatcher:
             observations = (fallen, *(item for item in observations if item.cause != fallen.cause))
         return found, observations
 
-    def _watch(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState, lost_link: bool) -> Verdict:
+    def _watch(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState, lost_link: bool) -> Assessment:
         """The watchdog's word; while the link is down, and right after, the one before it."""
         self._last_outcome = outcome
         self._dog.saw_log(now, startup)
         if lost_link:
             self._settled_at = now + _SETTLE_S
         if now >= self._settled_at:
-            self._verdict = self._dog.judge(now, phase, outcome, startup)
+            self._assessment = self._dog.judge(now, phase, outcome, startup)
         elif outcome not in (Outcome.STARTING, Outcome.READY):
-            self._verdict = Verdict()
-        return self._verdict
+            self._assessment = Assessment()
+        return self._assessment
 
-    def _suspicion(self, now: float, startup: StartupState, outcome: Outcome, verdict: Verdict) -> str | None:
+    def _suspicion(self, now: float, startup: StartupState, outcome: Outcome, assessment: Assessment) -> str | None:
         if outcome is Outcome.STARTING and self._probe.listener_is_ours is False and startup.fired_up:
             # The look that found it may be from before the server listened itself.
             self._not_ours_since = self._not_ours_since or now
@@ -380,11 +380,13 @@ class RunWatcher:
                 return f"port {self._run.port} answers, but another process listens on it"
         else:
             self._not_ours_since = None
-        return verdict.suspicion.text if verdict.suspicion is not None else None
+        return assessment.suspicion.text if assessment.suspicion is not None else None
 
-    def _slower(self, phase: Phase, verdict: Verdict) -> Slower | None:
+    def _slower(self, phase: Phase, assessment: Assessment) -> Slower | None:
         took, history = self._times.phase_took_s, self._history
-        return slower_than_ever(phase, took, history.usual, busy=verdict.busy, version_changed=history.version_changed)
+        return slower_than_ever(
+            phase, took, history.usual, busy=assessment.busy, version_changed=history.version_changed
+        )
 
     def _record(self, state: ServerState) -> None:
         """Keeps what this start showed, once per change."""

@@ -1,4 +1,7 @@
-"""One bench of a server that runs already, as states of an experiment with one arm and one launch; it is not stored."""
+"""A bench of one server that runs already, in the states of an experiment: one arm, one launch, nothing stored but results.
+
+So that screens show either with the same code.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -26,9 +29,9 @@ async def measure_running(
         bench.name,
         session.entry.name,
         bench,
-        (ArmState("A", name or "server", status=ArmStatus.LAUNCHING, phase="looking at the server"),),
+        (ArmState("A", name or "server", status=ArmStatus.LAUNCHING, phase="checking the server"),),
         hypothesis=bench.hypothesis,
-        message="looking at the server: does it generate, and what is it?",
+        message="checking the server: does it generate, and what is it?",
     )
     generator = await bench_run.start(session, bench, measured)
     async with aclosing(under_way(session, generator)) as states:
