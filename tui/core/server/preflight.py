@@ -73,24 +73,24 @@ async def preflight(
     Raises:
         LinkLost, HostError: from the transport.
     """
-    runs = tuple(runs)
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
     seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
     if seen is None:
         look.warn("disk", "the host takes too long to look at its files: a file system may hang")
-        seen = _Seen()
-    look.gpus(seen)
+    else:
+        look.seen = seen
+    look.gpus()
     look.port(holder)
     if not profile.command:
-        look.model("model", seen)
-        look.model("draft", seen)
-        look.python(seen)
+        look.model("model", look.path("model-path"))
+        look.model("draft", look.path("speculative-draft-model-path"))
+        look.python()
         look.flags(host_flags)
         look.speculation()
     look.requirements()
-    look.place(seen)
-    look.disk(seen)
-    look.rights(seen)
+    look.place()
+    look.disk()
+    look.rights()
     return ordered(look.findings)
 
 
@@ -143,6 +143,7 @@ class _Look:
     facts: HostFacts
     sample: GpuSample | None
     runs: Mapping[str, Run]
+    seen: _Seen = field(default_factory=_Seen)
     findings: list[Finding] = field(default_factory=list)
 
     def block(self, check: str, text: str, run: str | None = None, hint: Hint | None = None) -> None:
@@ -158,7 +159,9 @@ class _Look:
 
     def script(self) -> str:
         profile = self.profile
-        model, draft = ("", "") if profile.command else (self._path("model-path"), self._path("draft"))
+        model, draft = self.path("model-path"), self.path("speculative-draft-model-path")
+        if profile.command:
+            model = draft = ""
         wrapper = profile.wrapper[0] if profile.wrapper else ""
         values = {
             "PF_CWD": profile.cwd or "",
@@ -172,9 +175,13 @@ class _Look:
         values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
         return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + _program()
 
-    def _path(self, what: str) -> str:
-        value = self.profile.arg("speculative-draft-model-path" if what == "draft" else what)
+    def path(self, flag: str) -> str:
+        value = self.profile.arg(flag)
         return value if isinstance(value, str) else ""
+
+    @property
+    def eagle3(self) -> bool:
+        return str(self.profile.arg("speculative-algorithm")).upper() == "EAGLE3"
 
     # -- GPUs ---------------------------------------------------------------------------------------------------------
 
@@ -187,7 +194,7 @@ class _Look:
         """The GPUs that the server would use."""
         return self.claim.among(self.sample.gpus if self.sample else ())
 
-    def gpus(self, seen: _Seen) -> None:
+    def gpus(self) -> None:
         device = self.profile.arg("device")
         if isinstance(device, str) and not device.startswith("cuda"):
             self.ok("gpus", f"device {device}: no GPU is needed")
@@ -213,17 +220,17 @@ class _Look:
             if gpu.health:
                 self.block("gpus", f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
         before = len(self.findings)
-        self._holders(used, seen)
+        self._holders(used)
         if len(self.findings) == before and not missing and used and not any(gpu.health for gpu in used):
             total = used[0].memory_total_mib
             size = f", {total / 1024:.1f} GiB each" if total else ""
             free = "is free" if len(used) == 1 else "are free"
             self.ok("gpus", f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
 
-    def _holders(self, used: Sequence[Gpu], seen: _Seen) -> None:
+    def _holders(self, used: Sequence[Gpu]) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
-        marks = dict(mark.split(" ", 1) for mark in seen.all("mark") if " " in mark)
-        chains = {chain.split()[0]: chain.split() for chain in seen.all("chain") if chain.strip()}
+        marks = dict(mark.split(" ", 1) for mark in self.seen.all("mark") if " " in mark)
+        chains = {chain.split()[0]: chain.split() for chain in self.seen.all("chain") if chain.strip()}
         pid_run = {str(run.pid): run_id for run_id, run in self.runs.items() if run.pid is not None}
         ours: dict[str, list[Gpu]] = {}
         others: dict[str, tuple[list[Gpu], list[GpuProcess]]] = {}
@@ -276,16 +283,15 @@ class _Look:
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 
-    def model(self, key: str, seen: _Seen) -> None:
-        path = self._path("model-path" if key == "model" else "draft")
-        algorithm = str(self.profile.arg("speculative-algorithm") or "")
+    def model(self, key: str, path: str) -> None:
+        """The files of the model, or of the draft model, as the host has them."""
         if not path:
-            if key == "draft" and algorithm.upper() == "EAGLE3":
-                self.block("draft", f"{algorithm} needs speculative-draft-model-path")
+            if key == "draft" and self.eagle3:
+                self.block("draft", "EAGLE3 needs speculative-draft-model-path")
             return
-        state = seen.one(key)
+        state = self.seen.one(key)
         if path.startswith("~"):
-            home = seen.one("home") or self.facts.home
+            home = self.seen.one("home") or self.facts.home
             whole = f"{home}{path[1:]}" if home and path.startswith("~/") else "the whole path"
             self.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
         elif state == "missing":
@@ -295,13 +301,13 @@ class _Look:
         elif state == "remote":
             self.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.ok(key, f"{path}, {_size(_sizes(seen.all(f'{key}.ls')).values())}")
+            self.ok(key, f"{path}, {_size(_sizes(self.seen.all(f'{key}.ls')).values())}")
         elif state == "absent":
-            self._absent(key, path, seen)
+            self._absent(key, path)
         elif state in ("there", "cached"):
-            self._directory(key, path, seen, algorithm)
+            self._directory(key, path)
 
-    def _absent(self, key: str, path: str, seen: _Seen) -> None:
+    def _absent(self, key: str, path: str) -> None:
         offline = [
             name
             for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -310,21 +316,21 @@ class _Look:
         if offline:
             self.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
             return
-        free = _disk(seen.one(f"{key}.disk"))
+        free = _disk(self.seen.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
         self.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
 
-    def _directory(self, key: str, path: str, seen: _Seen, algorithm: str) -> None:
-        where = f"{path} (cached)" if seen.one(key) == "cached" else path
-        sizes = _sizes(seen.all(f"{key}.ls"))
-        closed = seen.all(f"{key}.closed")
+    def _directory(self, key: str, path: str) -> None:
+        where = f"{path} (cached)" if self.seen.one(key) == "cached" else path
+        sizes = _sizes(self.seen.all(f"{key}.ls"))
+        closed = self.seen.all(f"{key}.closed")
         if closed:
             self.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
             self.block(key, f"{where} has no config.json")
             return
-        needed = seen.all(f"{key}.need")
+        needed = self.seen.all(f"{key}.need")
         missing = [name for name in needed if not sizes.get(name)]
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
@@ -334,27 +340,27 @@ class _Look:
         if not weights and self.profile.arg("load-format") != "dummy":
             self.block(key, f"{where} has config.json but no weights")
             return
-        architecture = _architecture(seen.one(f"{key}.config"))
-        if key == "draft" and algorithm.upper() == "EAGLE3" and architecture and "eagle3" not in architecture.lower():
+        architecture = _architecture(self.seen.one(f"{key}.config"))
+        if key == "draft" and self.eagle3 and architecture and "eagle3" not in architecture.lower():
             self.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
             self.ok(key, f"{where}: {architecture}")
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
-            warm = _warm(seen.all(f"{key}.cache"))
+            warm = _warm(self.seen.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
             self.ok(key, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 
-    def python(self, seen: _Seen) -> None:
+    def python(self) -> None:
         python = self.facts.python or self.command.argv[0]
         program = self.command.argv[0]
         if not self.profile.wrapper and program.startswith("~"):
             self.block("python", f"{program}: write the whole path as python in the host's entry")
-        elif not self.profile.wrapper and seen.one("program") == "missing":
+        elif not self.profile.wrapper and self.seen.one("program") == "missing":
             self.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
             self.ok("python", f"{python} has sglang {self.facts.sglang}")
@@ -434,17 +440,17 @@ class _Look:
 
     # -- the host -----------------------------------------------------------------------------------------------------
 
-    def place(self, seen: _Seen) -> None:
-        if self.profile.cwd and seen.one("cwd") in ("missing", "closed"):
-            why = "is not there" if seen.one("cwd") == "missing" else "cannot be entered"
+    def place(self) -> None:
+        if self.profile.cwd and self.seen.one("cwd") in ("missing", "closed"):
+            why = "is not there" if self.seen.one("cwd") == "missing" else "cannot be entered"
             self.block("cwd", f"{self.profile.cwd} {why}")
-        if self.profile.wrapper and seen.one("wrapper") == "missing":
+        if self.profile.wrapper and self.seen.one("wrapper") == "missing":
             self.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
-        if self.profile.command and not self.profile.wrapper and seen.one("program") == "missing":
+        if self.profile.command and not self.profile.wrapper and self.seen.one("program") == "missing":
             self.block("wrapper", f"{self.command.argv[0]} is not installed there")
 
-    def disk(self, seen: _Seen) -> None:
-        found = _disk(seen.one("disk"))
+    def disk(self) -> None:
+        found = _disk(self.seen.one("disk"))
         if found is None:
             return
         free, share, mount = found
@@ -456,20 +462,20 @@ class _Look:
         else:
             self.ok("disk", text)
 
-    def rights(self, seen: _Seen) -> None:
-        sudo = seen.one("sudo")
+    def rights(self) -> None:
+        sudo = self.seen.one("sudo")
         if sudo is not None and sudo != "yes":
             why = sudo.removeprefix("no: ") or "it asks for a password"
             self.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
-        elif sudo == "yes" and seen.one("sudo_kill") == "no":
+        elif sudo == "yes" and self.seen.one("sudo_kill") == "no":
             self.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
             self.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
             self.ok("rights", "sudo works without a password")
-        ends = (seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
-        if ends and seen.one("linger") == "no":
-            user = seen.one("user") or "USER"
+        ends = (self.seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
+        if ends and self.seen.one("linger") == "no":
+            user = self.seen.one("user") or "USER"
             self.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
