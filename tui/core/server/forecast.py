@@ -236,8 +236,8 @@ def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast
     bounds = _bounds(rows, same, fraction, batch, speculative(now), tried)
     made = Forecast(None, "", fraction, bounds, last_ready=ready, starts=starts)
     made = _shortage(made, rows) if fraction is not None else made
-    made = replace(made, suggestion=_suggest(made, tried, rows, whole))
-    return _worded(made, tried, rows, whole, given)
+    fits, text = _outlook(made, tried, rows, whole, given)
+    return replace(made, fits=fits, text=text, suggestion=_suggest(made, tried, rows, whole))
 
 
 def _bounds(
@@ -303,52 +303,48 @@ def _window_text(bounds: Workable) -> str:
     return f"{bounds.fraction_least:.2f} to {bounds.fraction_most:.2f} fits"
 
 
-def _worded(
+def _outlook(
     made: Forecast, tried: TriedFractions, rows: Sequence[LedgerRow], whole: bool, given: float | None
-) -> Forecast:
+) -> tuple[bool | None, str]:
+    """Whether it fits, and one sentence: what happened here before what is calculated."""
     fraction, bounds = made.fraction, made.workable
     window = _window_text(bounds)
     behind = f"; {window}" if window else ""
     if fraction is None:
-        text = f"SGLang will choose {FRACTION}" + behind if window else "nothing was measured yet"
-        return replace(made, text=text)
+        return None, f"SGLang will choose {FRACTION}{behind}" if window else "nothing was measured yet"
     name = f"{FRACTION} {fraction:g}" + ("" if given is not None else " (SGLang's own choice)")
-    times = dict(tried.worked).get(round(fraction, 3), 0)
-    if times:
-        return replace(made, fits=True, text=f"{name} reached ready here {times_text(times)}{behind}")
+    if times := dict(tried.worked).get(round(fraction, 3), 0):
+        return True, f"{name} reached ready here {times_text(times)}{behind}"
     if made.short_gib is not None and made.short_gib > 0:
-        return replace(made, fits=False, text=_short_text(made, rows, name, behind))
+        return False, f"{name} will fail {_shortage_text(made, rows)}{behind}"
     if tried.pool_fails(fraction):
-        text = f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}"
-        return replace(made, fits=False, text=text)
+        return False, f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}"
     if tried.graphs_fail(fraction):
-        text = f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}"
-        return replace(made, fits=False, text=text)
+        return False, f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}"
     most = bounds.fraction_most
     if most is not None and fraction > most:
-        if bounds.measured:
-            lacks = (fraction - most) * max(row.before_gib or 0.0 for row in rows) if rows else None
-            by = f" by about {lacks:.1f} GiB" if lacks else ""
-            smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
-            return replace(made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}{smaller}")
-        return replace(made, text=f"{name} leaves little beside the pool{behind}")
+        if not bounds.measured:
+            return None, f"{name} leaves little beside the pool{behind}"
+        lacks = (fraction - most) * max((row.before_gib or 0.0 for row in rows), default=0.0)
+        by = f" by about {lacks:.1f} GiB" if lacks else ""
+        smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
+        return False, f"{name} leaves too little for the graphs{by}{behind}{smaller}"
     if made.short_gib is None:
-        return replace(made, text=f"nothing was measured yet for {name}")
+        return None, f"nothing was measured yet for {name}"
     pool = f"about {-made.short_gib:.1f} GiB for the KV pool"
     if not whole:
-        return replace(made, text=f"{name} leaves {pool} and the draft model, whose size is not known here yet")
-    return replace(made, fits=True if bounds.measured else None, text=f"{name} leaves {pool}{behind}")
+        return None, f"{name} leaves {pool} and the draft model, whose size is not known here yet"
+    return True if bounds.measured else None, f"{name} leaves {pool}{behind}"
 
 
-def _short_text(made: Forecast, rows: Sequence[LedgerRow], name: str, behind: str) -> str:
-    short = made.short_gib or 0.0
-    ranks = len([row for row in rows if row.before_gib])
+def _shortage_text(made: Forecast, rows: Sequence[LedgerRow]) -> str:
+    short, ranks = made.short_gib or 0.0, made.short_ranks
+    all_ranks = sum(1 for row in rows if row.before_gib)
     where = ""
-    if ranks > 1:
-        some = len(made.short_ranks)
-        where = " on every rank" if some == ranks else f" on {', '.join(made.short_ranks[:4])}" + ("…" if some > 4 else "")  # fmt: skip
-    by = f"by {short:.1f} GiB" if short >= _EXACT_GIB else "by a little"
-    return f"{name} will fail {by}{where}{behind}"
+    if all_ranks > 1:
+        named = ", ".join(ranks[:4]) + ("…" if len(ranks) > 4 else "")
+        where = " on every rank" if len(ranks) == all_ranks else f" on {named}"
+    return (f"by {short:.1f} GiB" if short >= _EXACT_GIB else "by a little") + where
 
 
 def findings(host: str, args: Args, records: Iterable[LaunchRecord]) -> tuple[Finding, ...]:
@@ -370,9 +366,6 @@ def findings(host: str, args: Args, records: Iterable[LaunchRecord]) -> tuple[Fi
     return tuple(found)
 
 
-# ---- advice -----------------------------------------------------------------------------------------------------------
-
-
 def prefer_worked(
     found: Diagnosis, state: StartupState, host: str, args: Args, records: Iterable[LaunchRecord]
 ) -> Diagnosis:
@@ -391,29 +384,21 @@ def prefer_worked(
     tried = tried_fractions(same, batch)
     computed = number(found.set.get(FRACTION))
     raise_it = found.cause == "oom_kv_pool" and (computed is None or current is None or computed > current)
-    fitting = [
-        (value, times)
-        for value, times in tried.worked
-        if current is None or (value > current if raise_it else value < current)
-    ]
-    if fitting:
-        value, times = fitting[0]
-        verb = "Raise" if raise_it else "Lower"
-        first = (
-            f"{verb} --{FRACTION} to {value:g}: with it this model and draft reached ready here {times_text(times)}."
-        )
+    for value, times in tried.worked:
+        if current is not None and not (value > current if raise_it else value < current):
+            continue
+        often = f"with it this model and draft reached ready here {times_text(times)}."
+        first = f"{'Raise' if raise_it else 'Lower'} --{FRACTION} to {value:g}: {often}"
         rest = found.advice[1:] if computed is not None else found.advice
         return replace(found, advice=(first, *rest), set={FRACTION: value})
-    if computed is not None and tried.contradict(computed):
-        low, high = tried.pool_failed, tried.graphs_failed
-        if low is not None and high is not None:
-            middle = round((low + high) / 2, 2)
-            if low < middle < high:
-                first = f"Set --{FRACTION} to {middle:.2f}: here {low:g} failed in the memory pool and {high:g} in graph capture."
-                return replace(found, advice=(first, *found.advice[1:]), set={FRACTION: middle})
-            first = (
-                f"No value works: here {low:g} failed in the memory pool and {high:g} in graph capture."
-                " Shrink the draft model, the graphs or the weights."
-            )
-            return replace(found, advice=(first, *found.advice[1:]), set={})
-    return found
+    low, high = tried.pool_failed, tried.graphs_failed
+    if computed is None or not tried.contradict(computed) or low is None or high is None:
+        return found
+    both = f"here {low:g} failed in the memory pool and {high:g} in graph capture."
+    middle = round((low + high) / 2, 2)
+    if low < middle < high:
+        return replace(
+            found, advice=(f"Set --{FRACTION} to {middle:.2f}: {both}", *found.advice[1:]), set={FRACTION: middle}
+        )
+    nothing = f"No value works: {both} Shrink the draft model, the graphs or the weights."
+    return replace(found, advice=(nothing, *found.advice[1:]), set={})

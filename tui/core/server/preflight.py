@@ -17,6 +17,7 @@ from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
+from tui.core.model.conflict import in_use
 from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
 from tui.core.server.gpu_claim import GpuClaim
@@ -277,9 +278,9 @@ class _Look:
             self.ok("port", f"{port} is free")
         elif holder.run_id in self.runs:
             run = self.runs[str(holder.run_id)]
-            self.block("port", f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
+            self.block("port", in_use(port, f"run {run.short_id} ({run.profile})"), run.run_id)
         else:
-            self.block("port", f"{port} is in use by {holder}", hint=Hint(Action.SET, "port=N"))
+            self.block("port", in_use(port, holder), hint=Hint(Action.SET, "port=N"))
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 

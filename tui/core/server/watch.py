@@ -16,6 +16,7 @@ from tui.core.host.gpus import GpuSample
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.follow import Chunk, file_info
 from tui.core.logs.records import LogRecord
+from tui.core.model.conflict import in_use
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server import forecast
@@ -377,7 +378,7 @@ class RunWatcher:
             # The look that found it may be from before the server listened itself.
             self._not_ours_since = self._not_ours_since or now
             if now - self._not_ours_since >= _NOT_OURS_S:
-                return f"port {self._run.port} answers, but another process listens on it"
+                return in_use(f"port {self._run.port}", "another process, which answers there")
         else:
             self._not_ours_since = None
         return assessment.suspicion.text if assessment.suspicion is not None else None
