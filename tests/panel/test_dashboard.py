@@ -17,7 +17,7 @@ from tui.core.logs.records import LogRecord
 from tui.core.profiles.profiles import LaunchProfile
 from tui.core.runs.control import RunState
 from tui.core.server.earlier_starts import LastReady
-from tui.core.server.preflight import Finding, Level
+from tui.core.server.finding import Finding, Level
 from tui.core.server.session import RunUpdate, ServerState, StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis

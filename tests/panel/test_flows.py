@@ -14,7 +14,7 @@ from tui.core.errors import HostError
 from tui.core.hints import Action, Hint
 from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
 from tui.core.server import launch_records
-from tui.core.server.preflight import Finding, Level
+from tui.core.server.finding import Finding, Level
 from tui.panel.app import EagleApp
 from tui.panel.screens.dashboard import Dashboard
 from tui.panel.screens.dialogs import Confirm

@@ -14,8 +14,8 @@ from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.profiles.profiles import LaunchCommand, LaunchProfile
 from tui.core.runs.control import Run, RunState
 from tui.core.server import launch
+from tui.core.server.finding import Finding, Level
 from tui.core.server.launch_records import PhaseHistory
-from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import LaunchPlan, LaunchProgress, RunUpdate, ServerState, StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.tracker import (

@@ -1,6 +1,5 @@
 """Launching, replacing and stopping servers from the panel: what is planned, asked first, and shown while it happens."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -82,6 +81,8 @@ class Launcher:
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
             self._app.say("Nothing to apply: no change is suggested here")
             return
+        import shlex
+
         from tui.core.profiles.profiles import parse_set_value, toml_value
         from tui.core.server import launch_records
 

@@ -25,8 +25,8 @@ from tui.core.server.earlier_starts import (
     times_text,
     tried_fractions,
 )
+from tui.core.server.finding import Finding, Level
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.server.preflight import Finding, Level
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.memory import fraction_window
 from tui.core.sglang.tracker import LedgerRow, StartupState

@@ -13,9 +13,9 @@ from tui.core.host.gpus import HostFacts
 from tui.core.profiles.profiles import LaunchCommand, LaunchProfile, public_sets
 from tui.core.runs.control import LaunchRequest, Run, RunState, new_run_id
 from tui.core.server import launch_records
+from tui.core.server.finding import Finding, Level
 from tui.core.server.gpu_claim import claimed_gpus
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.server.preflight import Finding, Level
 from tui.core.server.stop import StopProgress
 
 _FRESH_S = 5.0  # GPUs, port and runs are not checked again within that time

@@ -8,7 +8,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache, cached_property
 from importlib import resources
 from shlex import quote
@@ -20,6 +19,7 @@ from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
+from tui.core.server.finding import Finding, Findings, ordered
 from tui.core.server.gpu_claim import GpuClaim
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json
@@ -27,25 +27,6 @@ from tui.core.text import one_line, read_json
 _IDLE_MIB = 300.0  # what a display server or a driver keeps on a GPU is no reason to refuse a launch
 _LOW_DISK_BYTES = 5_000_000_000
 _FULL_DISK_BYTES = 100_000_000
-
-
-class Level(StrEnum):
-    BLOCK = "block"
-    WARN = "warn"
-    OK = "ok"
-
-
-@dataclass(frozen=True)
-class Finding:
-    check: str  # gpus, port, model, draft, python, sglang, flags, requires, disk, rights, cwd, wrapper, concurrency
-    level: Level
-    text: str  # sanitised, one line
-    run: str | None = None  # our run that is in the way: the finding goes away with it
-    warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
-    hint: Hint | None = None
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
 
 
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
@@ -77,7 +58,7 @@ async def preflight(
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
     seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
     if seen is None:
-        look.warn("disk", "the host takes too long to look at its files: a file system may hang")
+        look.found.warn("disk", "the host takes too long to look at its files: a file system may hang")
     else:
         look.seen = seen
     look.gpus()
@@ -92,12 +73,7 @@ async def preflight(
     look.place()
     look.disk()
     look.rights()
-    return ordered(look.findings)
-
-
-def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What blocks first, then the warnings, then what is fine."""
-    return tuple(sorted(findings, key=lambda finding: list(Level).index(finding.level)))
+    return ordered(look.found)
 
 
 async def _ask(transport: Transport, script: str) -> "_Seen | None":
@@ -145,16 +121,7 @@ class _Look:
     sample: GpuSample | None
     runs: Mapping[str, Run]
     seen: _Seen = field(default_factory=_Seen)
-    findings: list[Finding] = field(default_factory=list)
-
-    def block(self, check: str, text: str, run: str | None = None, hint: Hint | None = None) -> None:
-        self.findings.append(Finding(check, Level.BLOCK, one_line(text), run, hint=hint))
-
-    def warn(self, check: str, text: str) -> None:
-        self.findings.append(Finding(check, Level.WARN, one_line(text)))
-
-    def ok(self, check: str, text: str, warm: bool | None = None) -> None:
-        self.findings.append(Finding(check, Level.OK, one_line(text), warm=warm))
+    found: Findings = field(default_factory=Findings)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -198,35 +165,35 @@ class _Look:
     def gpus(self) -> None:
         device = self.profile.arg("device")
         if isinstance(device, str) and not device.startswith("cuda"):
-            self.ok("gpus", f"device {device}: no GPU is needed")
+            self.found.ok("gpus", f"device {device}: no GPU is needed")
             return
         sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
             why = (sample.error or "").replace("_", " ") if sample else "they could not be read"
-            self.warn("gpus", f"it is not known who uses the GPUs: {why}")
+            self.found.warn("gpus", f"it is not known who uses the GPUs: {why}")
             return
         if not sample.gpus:
-            self.warn("gpus", "no NVIDIA GPU is seen on this host")
+            self.found.warn("gpus", "no NVIDIA GPU is seen on this host")
             return
         here = {name for gpu in sample.gpus for name in (str(gpu.index), gpu.uuid) if name}
         missing = [name for name in visible or () if name not in here]
         if missing:
-            self.block("gpus", f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
+            self.found.block("gpus", f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
         count = len(visible) if visible is not None else len(sample.gpus)
         if needed > count:
             whose = "the profile names" if visible is not None else "the host has"
-            self.block("gpus", f"the flags ask for {needed} GPUs, {whose} {count}")
+            self.found.block("gpus", f"the flags ask for {needed} GPUs, {whose} {count}")
         used = self.used_gpus
         for gpu in used:
             if gpu.health:
-                self.block("gpus", f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
-        before = len(self.findings)
+                self.found.block("gpus", f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
+        before = len(self.found)
         self._holders(used)
-        if len(self.findings) == before and not missing and used and not any(gpu.health for gpu in used):
+        if len(self.found) == before and not missing and used and not any(gpu.health for gpu in used):
             total = used[0].memory_total_mib
             size = f", {total / 1024:.1f} GiB each" if total else ""
             free = "is free" if len(used) == 1 else "are free"
-            self.ok("gpus", f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
+            self.found.ok("gpus", f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
 
     def _holders(self, used: Sequence[Gpu]) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
@@ -250,14 +217,14 @@ class _Look:
             limit = max(1024.0, 0.03 * (gpu.memory_total_mib or 0.0))
             if not _held(gpu) and used_mib > limit and not gpu.unified_memory:
                 total = f" of {gpu.memory_total_mib / 1024:.1f}" if gpu.memory_total_mib else ""
-                self.block(
+                self.found.block(
                     "gpus",
                     f"GPU {gpu.index} has {used_mib / 1024:.1f}{total} GiB in use by a process that this account cannot see",
                 )
         for run_id, held in ours.items():
             run = self.runs[run_id]
             since = f" since {run.started_at[11:19]}" if run.started_at and len(run.started_at) >= 19 else ""
-            self.block(
+            self.found.block(
                 "gpus",
                 f"{_which(held, used)} {'is' if _one(held) else 'are'} held by run {run.short_id}"
                 f" ({run.profile or 'started by hand'}, {run.state}{since})",
@@ -270,17 +237,19 @@ class _Look:
             more = f" and {len(pids) - 3} more" if len(pids) > 3 else ""
             words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (f" {', '.join(names[:2])}" if names else "")
             size = f", {memory / 1024:.1f} GiB" if memory else ""
-            self.block("gpus", f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})")
+            self.found.block(
+                "gpus", f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})"
+            )
 
     def port(self, holder: PortHolder | None) -> None:
         port = self.command.port
         if holder is None:
-            self.ok("port", f"{port} is free")
+            self.found.ok("port", f"{port} is free")
         elif holder.run_id in self.runs:
             run = self.runs[str(holder.run_id)]
-            self.block("port", in_use(port, f"run {run.short_id} ({run.profile})"), run.run_id)
+            self.found.block("port", in_use(port, f"run {run.short_id} ({run.profile})"), run.run_id)
         else:
-            self.block("port", in_use(port, holder), hint=Hint(Action.SET, "port=N"))
+            self.found.block("port", in_use(port, holder), hint=Hint(Action.SET, "port=N"))
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 
@@ -288,21 +257,21 @@ class _Look:
         """The files of the model, or of the draft model, as the host has them."""
         if not path:
             if key == "draft" and self.eagle3:
-                self.block("draft", "EAGLE3 needs speculative-draft-model-path")
+                self.found.block("draft", "EAGLE3 needs speculative-draft-model-path")
             return
         state = self.seen.one(key)
         if path.startswith("~"):
             home = self.seen.one("home") or self.facts.home
             whole = f"{home}{path[1:]}" if home and path.startswith("~/") else "the whole path"
-            self.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
+            self.found.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
         elif state == "missing":
-            self.block(key, f"{path} is not there")
+            self.found.block(key, f"{path} is not there")
         elif state == "closed":
-            self.block(key, f"{path} cannot be read by {self.facts.user or 'this account'}")
+            self.found.block(key, f"{path} cannot be read by {self.facts.user or 'this account'}")
         elif state == "remote":
-            self.ok(key, f"{path} is loaded from elsewhere: not checked")
+            self.found.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.ok(key, f"{path}, {_size(_sizes(self.seen.all(f'{key}.ls')).values())}")
+            self.found.ok(key, f"{path}, {_size(_sizes(self.seen.all(f'{key}.ls')).values())}")
         elif state == "absent":
             self._absent(key, path)
         elif state in ("there", "cached"):
@@ -315,44 +284,44 @@ class _Look:
             if self.command.env.get(name, "").lower() in ("1", "true", "yes", "on")
         ]
         if offline:
-            self.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
+            self.found.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
             return
         free = _disk(self.seen.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
-        self.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
+        self.found.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
 
     def _directory(self, key: str, path: str) -> None:
         where = f"{path} (cached)" if self.seen.one(key) == "cached" else path
         sizes = _sizes(self.seen.all(f"{key}.ls"))
         closed = self.seen.all(f"{key}.closed")
         if closed:
-            self.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
+            self.found.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
-            self.block(key, f"{where} has no config.json")
+            self.found.block(key, f"{where} has no config.json")
             return
         needed = self.seen.all(f"{key}.need")
         missing = [name for name in needed if not sizes.get(name)]
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
             named = ", ".join(missing[:2]) + (" …" if len(missing) > 2 else "")
-            self.block(key, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
+            self.found.block(key, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
             return
         if not weights and self.profile.arg("load-format") != "dummy":
-            self.block(key, f"{where} has config.json but no weights")
+            self.found.block(key, f"{where} has config.json but no weights")
             return
         architecture = _architecture(self.seen.one(f"{key}.config"))
         if key == "draft" and self.eagle3 and architecture and "eagle3" not in architecture.lower():
-            self.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
+            self.found.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
-            self.ok(key, f"{where}: {architecture}")
+            self.found.ok(key, f"{where}: {architecture}")
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
             warm = _warm(self.seen.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
-            self.ok(key, text, warm=warm)
+            self.found.ok(key, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 
@@ -360,17 +329,17 @@ class _Look:
         python = self.facts.python or self.command.argv[0]
         program = self.command.argv[0]
         if not self.profile.wrapper and program.startswith("~"):
-            self.block("python", f"{program}: write the whole path as python in the host's entry")
+            self.found.block("python", f"{program}: write the whole path as python in the host's entry")
         elif not self.profile.wrapper and self.seen.one("program") == "missing":
-            self.block("python", f"{program} is not there: name the right python in the host's entry")
+            self.found.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
-            self.ok("python", f"{python} has sglang {self.facts.sglang}")
+            self.found.ok("python", f"{python} has sglang {self.facts.sglang}")
         elif self.facts.python_error:
-            self.block("python", f"{python}: {self.facts.python_error}")
+            self.found.block("python", f"{python}: {self.facts.python_error}")
         elif self.profile.wrapper:
-            self.warn("python", f"it is not known which sglang {self.profile.wrapper[0]} starts")
+            self.found.warn("python", f"it is not known which sglang {self.profile.wrapper[0]} starts")
         else:
-            self.block("python", f"{python} has no sglang: name the right python in the host's entry")
+            self.found.block("python", f"{python} has no sglang: name the right python in the host's entry")
 
     def flags(self, host_flags: frozenset[str] | None) -> None:
         argv = self.command.argv
@@ -381,17 +350,17 @@ class _Look:
         for name in unknown:
             near = flag_table().suggest(name)
             hint = f": did you mean --{near}?" if near and near != normalise(name) else ""
-            self.block("flags", f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
+            self.found.block("flags", f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
             if note != METRICS_NOTE:
-                self.warn("flags", note.removesuffix("; the profile stays as is"))
+                self.found.warn("flags", note.removesuffix("; the profile stays as is"))
         if host_flags is None:
             if self.facts.sglang:
-                self.warn("flags", f"the flags of SGLang {self.facts.sglang} are not known: not checked")
+                self.found.warn("flags", f"the flags of SGLang {self.facts.sglang} are not known: not checked")
         elif not unknown:
-            self.ok("flags", f"all {len(names)} known to {self.facts.sglang}")
+            self.found.ok("flags", f"all {len(names)} known to {self.facts.sglang}")
         if METRICS_NOTE in self.command.notes:
-            self.ok("flags", METRICS_NOTE)
+            self.found.ok("flags", METRICS_NOTE)
 
     def speculation(self) -> None:
         algorithm = self.profile.arg("speculative-algorithm")
@@ -399,12 +368,12 @@ class _Look:
             return
         version = self.facts.sglang
         if self.profile.arg("max-running-requests") is None and (not version or version_at_least(version, "0.5.5")):
-            self.warn("concurrency", "SGLang caps running requests at 48 with speculation")
+            self.found.warn("concurrency", "SGLang caps running requests at 48 with speculation")
         three = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
         given = [name for name in three if self.profile.arg(name) is not None]
         if str(algorithm).upper().startswith("EAGLE") and 0 < len(given) < 3:
             absent = ", ".join(name for name in three if name not in given)
-            self.warn("flags", f"{absent} is missing: SGLang wants all three of them or none")
+            self.found.warn("flags", f"{absent} is missing: SGLang wants all three of them or none")
 
     def requirements(self) -> None:
         unmet = 0
@@ -412,16 +381,16 @@ class _Look:
             have = self._have(name)
             if not have:
                 unmet += 1
-                self.warn("requires", f"{name} {condition}: not known on this host")
+                self.found.warn("requires", f"{name} {condition}: not known on this host")
                 continue
             for value in have:
                 if version_matches(value, condition) is not True:
                     unmet += 1
-                    self.block("requires", f"{name} {condition}: this host has {value}")
+                    self.found.block("requires", f"{name} {condition}: this host has {value}")
                     break
         if self.profile.requires and not unmet:
             count = len(self.profile.requires)
-            self.ok("requires", "met" if count == 1 else f"all {count} met")
+            self.found.ok("requires", "met" if count == 1 else f"all {count} met")
 
     def _have(self, name: str) -> list[str]:
         """What the host has of a requirement: one value, or one a GPU; [] = not known."""
@@ -444,11 +413,11 @@ class _Look:
     def place(self) -> None:
         if self.profile.cwd and self.seen.one("cwd") in ("missing", "closed"):
             why = "is not there" if self.seen.one("cwd") == "missing" else "cannot be entered"
-            self.block("cwd", f"{self.profile.cwd} {why}")
+            self.found.block("cwd", f"{self.profile.cwd} {why}")
         if self.profile.wrapper and self.seen.one("wrapper") == "missing":
-            self.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
+            self.found.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
         if self.profile.command and not self.profile.wrapper and self.seen.one("program") == "missing":
-            self.block("wrapper", f"{self.command.argv[0]} is not installed there")
+            self.found.block("wrapper", f"{self.command.argv[0]} is not installed there")
 
     def disk(self) -> None:
         found = _disk(self.seen.one("disk"))
@@ -457,27 +426,27 @@ class _Look:
         free, share, mount = found
         text = f"{_bytes(free)} free for logs"
         if free < _FULL_DISK_BYTES:
-            self.block("disk", f"{mount} is full: {text}")
+            self.found.block("disk", f"{mount} is full: {text}")
         elif free < _LOW_DISK_BYTES or share >= 90:
-            self.warn("disk", f"{text}: {mount} is {share} % full")
+            self.found.warn("disk", f"{text}: {mount} is {share} % full")
         else:
-            self.ok("disk", text)
+            self.found.ok("disk", text)
 
     def rights(self) -> None:
         sudo = self.seen.one("sudo")
         if sudo is not None and sudo != "yes":
             why = sudo.removeprefix("no: ") or "it asks for a password"
-            self.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
+            self.found.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
         elif sudo == "yes" and self.seen.one("sudo_kill") == "no":
-            self.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
+            self.found.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
-            self.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
+            self.found.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
-            self.ok("rights", "sudo works without a password")
+            self.found.ok("rights", "sudo works without a password")
         ends = (self.seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
         if ends and self.seen.one("linger") == "no":
             user = self.seen.one("user") or "USER"
-            self.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
+            self.found.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
 def _held(gpu: Gpu) -> tuple[GpuProcess, ...]:

@@ -22,6 +22,7 @@ from tui.core.runs.control import Run
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
+from tui.core.server.finding import ordered
 from tui.core.server.launch import LaunchPlan, LaunchProgress, PreflightFailed
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
@@ -193,7 +194,7 @@ class TransportSession(HostSession):
         )
         if not profile.command:
             earlier = await asyncio.to_thread(launch_records.read_all)
-            findings = preflight.ordered([*findings, *forecast.findings(self.entry.name, profile.args, earlier)])
+            findings = ordered([*findings, *forecast.findings(self.entry.name, profile.args, earlier)])
         replaces = launching.in_the_way(profile, command, found)
         return dataclasses.replace(plan, findings=findings, replaces=replaces, checked_at=time.monotonic())
 

@@ -24,7 +24,7 @@ from tui.panel.widgets.paint import Run, clip, join, wrap
 if TYPE_CHECKING:
     from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
     from tui.core.runs.control import Run as HostRun
-    from tui.core.server.preflight import Finding
+    from tui.core.server.finding import Finding
     from tui.core.server.session import LaunchPlan
 
 _SETTLE_S = 0.25  # after the last key in the override line

@@ -42,8 +42,8 @@ from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, width_of, w
 if TYPE_CHECKING:
     from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
     from tui.core.runs.control import Run as HostRun
+    from tui.core.server.finding import Finding
     from tui.core.server.launch_records import LaunchRecord
-    from tui.core.server.preflight import Finding
     from tui.core.server.session import LaunchPlan
 
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
