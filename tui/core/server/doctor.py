@@ -77,4 +77,6 @@ async def _examine_host(session: HostSession, found: Findings) -> None:
             found.ok("sglang", f"SGLang {facts.sglang}, torch {facts.torch or '–'}")
     runs = await session.runs()
     foreign = sum(run.foreign for run in runs)
-    found.ok("runs", f"{len(runs) - foreign} runs of ours, {foreign} servers of others; the run directory is writable")
+    ours = len(runs) - foreign
+    counts = f"{ours} run{'s' * (ours != 1)} of ours, {foreign} server{'s' * (foreign != 1)} of others"
+    found.ok("runs", f"{counts}; the run directory is writable")
