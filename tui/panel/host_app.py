@@ -340,10 +340,6 @@ class HostApp(App[None]):
 
         return run
 
-    def check_consume_input(self) -> bool:
-        """True while a text field takes the keys."""
-        return isinstance(self.focused, Input)
-
     def _handle_exception(self, error: Exception) -> None:
         # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.
         if self.is_headless:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tui.core.logs.window import LogWindow
     from tui.core.model.experiment import ExperimentState
     from tui.core.runs.control import Run
-    from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+    from tui.core.server.session import RunUpdate, ServerState, StopProgress
     from tui.core.speculation.economics import Economics
     from tui.panel.open_log import Reading
 
@@ -81,7 +81,6 @@ class Board:
     utc_offset_s: float | None = None
     behind_bytes: int = 0
     stop: "StopProgress | None" = None
-    plan: "LaunchPlan | None" = None  # the last one looked at, for the mark of the budget
     problem: EagletuiError | None = None  # why something the workers do fails just now
     busy: str | None = None  # an intent under way, one line
     started_at: float = field(default_factory=time.monotonic)
