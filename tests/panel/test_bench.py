@@ -49,6 +49,11 @@ def profiles(tmp_path: Path) -> Path:
     return directory
 
 
+def stored_is_read(app: EagleApp) -> bool:
+    """Whether nothing that is read from the disk will still replace what a test puts onto the board."""
+    return all(worker.is_finished for worker in app.workers if worker.group == "stored")
+
+
 async def on_bench(pilot, state: ExperimentState | None) -> None:
     """The bench screen with this state on the board."""
     app = pilot.app
@@ -575,9 +580,9 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         await pilot.press("4")
         await shows(pilot, "◐ RUNNING", "S stop")
         assert asked == [own.run_id]  # that of an experiment is followed by whoever runs that
-        said = app.measure.goes_on()
+        said = app.measure.farewell()
         assert said is not None
-        assert "goes on there" in said
+        assert "keeps running there" in said
 
 
 async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monkeypatch):
@@ -601,7 +606,7 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
         await until(pilot, lambda: said)
-    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume takes it up" in said[0]
+    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume continues it" in said[0]
 
 
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
@@ -717,7 +722,7 @@ async def test_export_writes_both_files(tmp_path, monkeypatch):
     async with panel().run_test(size=(120, 36), notifications=True) as pilot:
         await on_bench(pilot, bench_states.running(name="../strange [name]"))
         await pilot.press("x")
-        await shows(pilot, "exported to")
+        await shows(pilot, "Exported to")
         from tui.core.config import data_dir
 
         files = sorted((data_dir() / "exports").iterdir())
@@ -735,7 +740,7 @@ BASE = Baseline("kimi-k2.5-baseline", "/data/models/Kimi-K2.5", 1, 89.5, "L2")
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_dashboard_says_from_where_speculation_pays(size):
     async with panel().run_test(size=size) as pilot:
-        await until(pilot, lambda: pilot.app.board.decodes_now())
+        await until(pilot, lambda: pilot.app.board.decodes_now() and stored_is_read(pilot.app))
         assert "pays from" not in screen_text(pilot.app)  # nothing is stored
         pilot.app.board.baselines = (BASE,)
         pilot.app.screen.update()
@@ -756,7 +761,7 @@ async def test_a_slow_tokenizer_does_not_hide_a_loss_but_what_explains_it_does()
         update = replace(script.updates[-1], state=replace(script.updates[-1].state, observations=(seen,)))
         app = EagleApp("gpu1", open_session=fakes.Hosts(replace(script, updates=(*script.updates[:-1], update))))
         async with app.run_test(size=(160, 48)) as pilot:
-            await until(pilot, lambda app=app: app.board.decodes_now())
+            await until(pilot, lambda app=app: app.board.decodes_now() and stored_is_read(app))
             app.board.baselines = (BASE,)
             app.screen.update()
             await shows(pilot, "what was seen of it" if wins else "EAGLE3 pays from accept length 2.87")
@@ -765,7 +770,7 @@ async def test_a_slow_tokenizer_does_not_hide_a_loss_but_what_explains_it_does()
 @pytest.mark.parametrize("other", [{"model": "/data/models/Other"}, {"concurrency": 4}])
 async def test_a_baseline_of_another_model_or_load_says_nothing(other):
     async with panel().run_test(size=(160, 48)) as pilot:
-        await until(pilot, lambda: pilot.app.board.decodes_now())
+        await until(pilot, lambda: pilot.app.board.decodes_now() and stored_is_read(pilot.app))
         pilot.app.board.baselines = (replace(BASE, **other),)
         assert pilot.app.board.economics() is None
 

@@ -16,15 +16,17 @@ from tui.core.link.transport import LinkState
 from tui.core.logs.records import LogRecord
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import RunState
-from tui.core.server.forecast import LastReady
-from tui.core.server.preflight import Finding, Level
-from tui.core.server.session import RunUpdate, ServerState, StopProgress
+from tui.core.server.earlier_starts import LastReady
+from tui.core.server.finding import Finding, Level
+from tui.core.server.server_state import RunUpdate, ServerState
+from tui.core.server.stop import StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.phases import Phase
 from tui.core.sglang.tracker import LogTracker, Progress
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
+from tui.panel.launcher import Launcher
 from tui.panel.widgets.server_card import phase_rows
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
@@ -339,11 +341,11 @@ async def test_a_crash_report_does_not_give_way_to_another_server_that_ran_all_a
         pilot.app.session.known_runs = pilot.app.board.runs = (gone.run, other)
         told(pilot, gone)
         await shows(pilot, "✗ CRASHED")
-        pilot.app._choose_run()
+        pilot.app.displayed.choose()
         assert pilot.app.board.run.run_id == gone.run.run_id
         fresh = replace(other, run_id="new-20261006T210000Z-cccccc", profile="new")
         pilot.app.board.runs = (fresh, gone.run, other)
-        pilot.app._choose_run()
+        pilot.app.displayed.choose()
         assert pilot.app.board.run.run_id == fresh.run_id
 
 
@@ -539,7 +541,7 @@ async def test_the_bell_rings_for_news_only(monkeypatch):
 
 async def test_applying_a_change_keeps_earlier_values_as_what_they_are(monkeypatch):
     lines = []
-    monkeypatch.setattr(EagleApp, "_preview", lambda self, profile, **more: lines.append(more["sets"]))
+    monkeypatch.setattr(Launcher, "_preview", lambda self, profile, **more: lines.append(more["sets"]))
     script = fakes.scene("crashed")
     state = script.updates[0].state
     changed = replace(state.run, extra={"sets": {"port": "32118", "kv-cache-dtype": "fp8_e4m3"}})
@@ -572,7 +574,7 @@ async def test_a_replacement_is_planned_anew_once_what_stood_in_its_way_is_gone(
             yield StopProgress("done", "stopped", done=True)
 
         session.stop = stop
-        pilot.app._launch_worker(plan, True)
+        pilot.app.launcher.launch(plan, True)
         await shows(pilot, "■ STOPPING", "asking 4f9c2a to stop")
         gate.set()
         await until(pilot, lambda: session.launched)

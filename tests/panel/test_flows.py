@@ -14,7 +14,7 @@ from tui.core.errors import HostError
 from tui.core.hints import Action, Hint
 from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
 from tui.core.server import launch_records
-from tui.core.server.preflight import Finding, Level
+from tui.core.server.finding import Finding, Level
 from tui.panel.app import EagleApp
 from tui.panel.screens.dashboard import Dashboard
 from tui.panel.screens.dialogs import Confirm
@@ -215,7 +215,7 @@ async def test_the_footer_names_only_keys_that_do_something_and_the_way_back_to_
 
 async def test_a_foreign_server_is_not_stopped():
     script = fakes.scene("ready")
-    foreign = fakes.run(state="foreign", owner="somebody", profile=None)
+    foreign = fakes.run(state=fakes.RunState.FOREIGN, owner="somebody", profile=None)
     state = replace(script.updates[0].state, run=foreign)
     script.runs = (foreign,)
     script.updates = (replace(script.updates[0], state=state),)
@@ -309,9 +309,9 @@ async def test_a_changed_host_key_offers_no_way_through(size):
         for key in ("enter", "y", "space", "tab"):
             await pilot.press(key)
         await shows(pilot, "✗ REFUSED")
-        assert len(app._open_session.sessions) == 1
+        assert len(app.open_session.sessions) == 1
         await pilot.press("r")
-        await until(pilot, lambda: len(app._open_session.sessions) == 2)
+        await until(pilot, lambda: len(app.open_session.sessions) == 2)
         await shows(pilot, "✗ REFUSED")
         await pilot.press("escape")
         await shows(pilot, "not connected")
@@ -355,7 +355,7 @@ async def test_another_host(own_home):
         assert "*.lab" not in screen_text(pilot.app)
         first = session_of(pilot)
         await pilot.press(*"gpu3", "enter")
-        await until(pilot, lambda: app.board.host == "gpu3" and first.closed and len(app._open_session.sessions) == 2)
+        await until(pilot, lambda: app.board.host == "gpu3" and first.closed and len(app.open_session.sessions) == 2)
         await shows(pilot, "gpu3  ●")
 
 
@@ -490,7 +490,7 @@ async def test_q_leaves_and_says_that_servers_go_on(monkeypatch):
         session = session_of(pilot)
         await pilot.press("q")
         await until(pilot, lambda: session.closed)
-    assert said[0].startswith("kimi-k2.5-eagle3-mem088 goes on on gpu1 (run 4f9c2a, PID 48213)")
+    assert said[0].startswith("kimi-k2.5-eagle3-mem088 keeps running on gpu1 (run 4f9c2a, PID 48213)")
 
 
 async def test_y_copies_the_report_of_a_crash_into_clipboard_and_file(own_home):
@@ -498,7 +498,7 @@ async def test_y_copies_the_report_of_a_crash_into_clipboard_and_file(own_home):
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
         await shows(pilot, "✗ CRASHED")
         await pilot.press("y")
-        await shows(pilot, "copied the report")
+        await shows(pilot, "Copied the report")
         assert "oom_kv_pool" in app.clipboard
         file = own_home / "eagletui" / "state" / "copied.txt"
         assert "set mem-fraction-static = 0.88" in file.read_text()
@@ -512,7 +512,7 @@ async def test_the_newest_server_is_shown_as_others_start_it():
         newer = fakes.run(run_id="qwen-20261006T210000Z-aaaaaa", profile="qwen")
         session_of(pilot).known_runs = (newer, *session_of(pilot).known_runs)
         pilot.app.board.runs = session_of(pilot).known_runs
-        pilot.app._choose_run()
+        pilot.app.displayed.choose()
         await shows(pilot, "reading qwen")
 
 
@@ -696,5 +696,5 @@ async def test_the_session_is_closed_when_the_app_ends():
     async with app.run_test(size=(80, 24)) as pilot:
         await shows(pilot, "● READY")
         await app.action_leave()
-    assert app._open_session.sessions[0].closed
+    assert app.open_session.sessions[0].closed
     await asyncio.sleep(0)

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,21 +14,15 @@ from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import Run, RunState
+from tui.core.server import launch
+from tui.core.server.finding import Finding, Level
+from tui.core.server.launch import LaunchPlan, LaunchProgress
 from tui.core.server.launch_records import PhaseHistory
-from tui.core.server.preflight import Finding, Level
-from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+from tui.core.server.server_state import RunUpdate, ServerState
+from tui.core.server.stop import StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
-from tui.core.sglang.tracker import (
-    DecodeFigures,
-    LedgerRow,
-    LogTracker,
-    Outcome,
-    Phase,
-    PhaseSpan,
-    Progress,
-    RankState,
-    StartupState,
-)
+from tui.core.sglang.phases import Outcome, Phase
+from tui.core.sglang.tracker import DecodeFigures, LedgerRow, LogTracker, PhaseSpan, Progress, RankState, StartupState
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
@@ -317,7 +312,7 @@ class Script:
 
 @dataclass
 class FakeSession:
-    """Speaks as `tui.core.server.session.HostSession` does."""
+    """A `tui.core.server.session.HostSession` without a host; tests/support/test_fakes.py compares them."""
 
     host: str
     asker: object
@@ -371,32 +366,44 @@ class FakeSession:
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    async def plan(self, profile: LaunchProfile, sets: object = None) -> LaunchPlan:
+    async def find_run(self, reference: str) -> Run:
+        return next(run for run in self.known_runs if reference in (run.run_id, run.short_id))
+
+    async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         argv = ["/opt/sglang/bin/python", "-m", "sglang.launch_server"]
         for name, value in profile.args.items():
             argv += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         command = LaunchCommand(tuple(argv), {"NCCL_DEBUG": "WARN"}, 30000)
-        return LaunchPlan(profile, command, tuple(self.script.findings), self.script.facts)
+        return LaunchPlan(
+            profile, command, tuple(self.script.findings), self.script.facts, replaces=tuple(self.script.replaced)
+        )
 
-    async def launch(self, plan: LaunchPlan, *, replace: bool = False) -> Run:
-        self.launched.append((plan, replace))
+    def launch(
+        self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None
+    ) -> AsyncGenerator[LaunchProgress, None]:
+        start = partial(self._start, replaced=replace)
+        return launch.steps(plan, replace=replace, check=self._check, stop=self.stop, start=start)
+
+    async def _check(self, plan: LaunchPlan) -> LaunchPlan:
+        gone = {run.run_id for run in self.stopped}
+        return replace(plan, findings=tuple(f for f in self.script.findings if f.run not in gone))
+
+    async def _start(self, plan: LaunchPlan, replaced: bool) -> Run:
+        self.launched.append((plan, replaced))
         started = run(run_id=f"{plan.profile.name}-20261006T210000Z-abc123", profile=plan.profile.name)
         self.known_runs = (started, *self.known_runs)
         return started
-
-    async def replaced_by(self, plan: LaunchPlan) -> tuple[Run, ...]:
-        return tuple(self.script.replaced)
 
     def open_log(self, run: Run) -> "LogFile | None":
         from tui.core.logs.log_file import LogFile
 
         return LogFile(self.script.files, run.log_path) if self.script.files is not None else None
 
-    async def watch(self, run: Run) -> AsyncIterator[RunUpdate]:
+    async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         while (update := await self.update_queue.get()) is not None:
             yield update
 
-    async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncIterator[StopProgress]:
+    async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
         self.stopped.append(run)
         yield StopProgress("requested", f"asked {run.short_id} to stop")
         yield StopProgress("done", "stopped, the GPU memory is back", done=True, memory_held_mib=0.0)

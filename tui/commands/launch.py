@@ -10,7 +10,8 @@ from tui.commands.sessions import session, settled_state, state_json
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, profile_dirs
 from tui.core.profiles.load import load_launch
-from tui.core.sglang.tracker import Outcome
+from tui.core.server.launch import started
+from tui.core.sglang.phases import Outcome
 
 
 @click.command()
@@ -41,7 +42,7 @@ def command(
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
-            run = await opened.launch(plan, replace=replace)
+            run = await started(opened.launch(plan, replace=replace), None if as_json else say)
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")
             if wait_ready:

@@ -13,8 +13,8 @@ from tui.core.link.retry import until
 from tui.core.logs.follow import Chunk, read_log
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run
+from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
-from tui.core.server.watch import is_over
 from tui.core.text import one_line
 
 # user@name, user@[address], [address]; a port; the path

@@ -8,8 +8,8 @@ from tui.commands.sessions import run_json, session, settled_state
 from tui.core.config import default_host
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
+from tui.core.server.run_end import outcome_of_files
 from tui.core.server.session import HostSession
-from tui.core.server.watch import outcome_of_files
 
 
 @click.command()

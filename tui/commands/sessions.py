@@ -11,8 +11,9 @@ from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.transport import LinkState
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
-from tui.core.server.session import HostSession, ServerState, open_session
-from tui.core.server.watch import is_over
+from tui.core.server.run_end import is_over
+from tui.core.server.server_state import ServerState
+from tui.core.server.session import HostSession, open_session
 from tui.core.sglang.diagnosis import Diagnosis
 
 _DROPPED_WAIT_S = 15.0

@@ -9,8 +9,8 @@ from tui.commands.terminal import interactive, read_line
 from tui.core.errors import EagletuiError, Slug
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
-from tui.core.server.watch import is_over, outcome_of_files
-from tui.core.sglang.tracker import Outcome
+from tui.core.server.run_end import is_over, outcome_of_files
+from tui.core.sglang.phases import Outcome
 
 
 @click.command()

@@ -16,9 +16,10 @@ from tui.core.profiles.secrets import MASK
 from tui.core.profiles.toml_text import toml_value
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
-from tui.core.server.session import HostSession, ServerState
-from tui.core.server.watch import is_over
-from tui.core.sglang.tracker import Outcome
+from tui.core.server.run_end import is_over
+from tui.core.server.server_state import ServerState
+from tui.core.server.session import HostSession
+from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import count
 

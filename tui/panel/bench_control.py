@@ -3,49 +3,36 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.text import one_line
+from tui.panel.connection import Connection
+from tui.panel.host_app import HostApp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tui.core.experiment.history import Configuration
-    from tui.core.experiment.record import ExperimentRecord
     from tui.core.experiment.runner import ExperimentRunner
     from tui.core.model.experiment import ExperimentState
-    from tui.core.model.profile import BenchProfile, ExperimentProfile
-    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.model.profile import BenchProfile
     from tui.core.runs.control import Run
-    from tui.panel.app import EagleApp
-    from tui.panel.host_view import Board
+    from tui.panel.bench_view import Preview
 
 _GROUP = "measure"
 
 
-@dataclass(frozen=True)
-class Preview:
-    """An experiment before it is begun."""
-
-    profile: "ExperimentProfile"
-    bench: "BenchProfile"
-    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
-    speculative: bool  # some arm decodes with a draft
-    unfinished: "ExperimentRecord | None"  # one of this name that can be taken up
-    length_s: float | None  # None where an arm was never started here
-    running: str | None = None  # what runs on this host already, one sentence
-
-
 class Measuring:
-    """Starts, steers and ends measurements of an app."""
+    """Starts, steers and ends measurements on the displayed host."""
 
-    def __init__(self, app: "EagleApp") -> None:
+    def __init__(self, app: HostApp, connection: Connection, profile_dirs: "Callable[[], list[Path]]") -> None:
         self._app = app
+        self._connection = connection
+        self._profile_dirs = profile_dirs
         self._runner: ExperimentRunner | None = None
         self._busy = False  # a worker of ours measures, or is about to
         self._seen: set[str] = set()  # measurements that were followed once
@@ -54,35 +41,34 @@ class Measuring:
     @property
     def under_way(self) -> bool:
         """True while something is measured, or launched to be measured."""
-        state = self._app.board.experiment
-        return self._busy or (state is not None and not state.finished)
+        return self._busy or self._unfinished is not None
 
-    def _work(self, job: "Callable[[], Coroutine[Any, Any, None]]", group: str) -> None:
-        self._app.run_worker(job, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
+    @property
+    def _unfinished(self) -> "ExperimentState | None":
+        state = self._app.board.experiment
+        return None if state is None or state.finished else state
 
     # -- before a measurement --------------------------------------------------------------------------------------
-
-    def _dirs(self) -> "list[Path]":
-        return self._app.profile_dirs()
 
     def load_bench(self, name: str) -> "BenchProfile":
         """A bench profile. Raises UsageError."""
         from tui.core.profiles.load import load_bench
 
-        return load_bench(name, self._dirs())
+        return load_bench(name, self._profile_dirs())
 
-    async def preview(self, name: str) -> Preview:
+    async def preview(self, name: str) -> "Preview":
         """An experiment profile with all that it names. Raises EagletuiError."""
         return await asyncio.to_thread(self._preview, name)
 
-    def _preview(self, name: str) -> Preview:
+    def _preview(self, name: str) -> "Preview":
         from tui.core.experiment import record as experiment_record
         from tui.core.experiment.state import usual_length_s
         from tui.core.profiles.load import load_bench, load_experiment, load_launch
         from tui.core.profiles.secrets import public_sets
         from tui.core.server import launch_records
+        from tui.panel.bench_view import Preview
 
-        host, dirs = self._app.board.host, self._dirs()
+        host, dirs = self._app.board.host, self._profile_dirs()
         profile = load_experiment(name, dirs)
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
@@ -100,114 +86,100 @@ class Measuring:
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
-    def start_experiment(self, preview: Preview, *, resume: bool = False, more_pairs: int = 0) -> None:
-        """Launches and measures by turns; `resume` goes on with the unfinished one."""
-        self._work(partial(self._experiment, preview, resume, more_pairs), _GROUP)
+    def start_experiment(self, preview: "Preview", *, resume: bool = False, more_pairs: int = 0) -> None:
+        """Launches and measures alternately; `resume` continues the unfinished one."""
+        self._app.background(_GROUP, self._experiment, preview, resume, more_pairs)
 
-    async def _experiment(self, preview: Preview, resume: bool, more_pairs: int) -> None:
+    async def _experiment(self, preview: "Preview", resume: bool, more_pairs: int) -> None:
         from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 
-        board = self._app.board
-        try:
-            session = self._app.live_session()
-            if resume and preview.unfinished is not None:
-                record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
-            else:
-                record = begin(preview.profile, preview.bench, preview.launches, board.host)
-            runner = ExperimentRunner(session, record, preview.profile, preview.launches)
-            if more_pairs:
-                runner.more_pairs(more_pairs)
-        except EagletuiError as error:
-            self._app.tell(error)
-            return
+        session = self._connection.session()
+        if resume and preview.unfinished is not None:
+            record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
+        else:
+            record = begin(preview.profile, preview.bench, preview.launches, self._app.board.host)
+        runner = ExperimentRunner(session, record, preview.profile, preview.launches)
+        if more_pairs:
+            runner.more_pairs(more_pairs)
         self._runner = runner
         try:
-            await self._follow(runner.states(), board)
+            await self._follow(runner.states())
         finally:
             self._runner = None
 
     def start_bench(self, bench: "BenchProfile") -> None:
-        """Measures the server on show, which is ready."""
-        self._work(partial(self._bench, bench), _GROUP)
+        """Measures the displayed server, which is ready."""
+        self._app.background(_GROUP, self._bench, bench)
 
     async def _bench(self, bench: "BenchProfile") -> None:
         from tui.core.bench import target
-        from tui.core.experiment.one_bench import about_to, measure_running
+        from tui.core.experiment.one_bench import measure_running
 
-        board = self._app.board
-        try:
-            session = self._app.live_session()
-            if board.run is None:
-                raise UsageError("no server is on show", "l launches one")
-            measured = target.of_run(board.run)
-        except EagletuiError as error:
-            self._app.tell(error)
-            return
+        session, run = self._connection.session(), self._app.board.run
+        if run is None:
+            raise UsageError("no server is displayed", "l launches one")
+        measured = target.of_run(run)
         self.last_bench = bench.name
-        board.experiment = about_to(bench, board.host, board.run.profile)
-        self._app.touch(soon=True)
-        await self._follow(measure_running(session, bench, measured), board)
+        await self._follow(measure_running(session, bench, measured))
 
-    def take_up(self) -> None:
-        """Follows a measurement of this host that goes on without us: begun before this panel, or elsewhere."""
-        board = self._app.board
-        if self.under_way or self._app.session is None:
+    def resume_following(self) -> None:
+        """Follows a measurement of this host that runs without us: begun before this panel, or elsewhere."""
+        app = self._app
+        if self.under_way or app.session is None:
             return
-        for run in board.runs:
+        for run in app.board.runs:
             if run.kind == "bench" and run.active and run.run_id not in self._seen:
                 self._seen.add(run.run_id)
                 if not _of_experiment(run):
-                    self._work(partial(self._again, run), _GROUP)
+                    app.background(_GROUP, self._follow_again, run)
                     return
 
-    async def _again(self, run: "Run") -> None:
+    async def _follow_again(self, run: "Run") -> None:
         from tui.core.experiment.one_bench import under_way
 
         try:
-            session = self._app.live_session()
-        except EagletuiError:
+            session = self._connection.session()
+        except HostError:
             self._seen.discard(run.run_id)  # with the next link
             return
-        await self._follow(under_way(session, run), self._app.board)
+        await self._follow(under_way(session, run))
 
-    async def _follow(self, states: "AsyncIterator[ExperimentState]", board: "Board") -> None:
+    async def _follow(self, states: "AsyncGenerator[ExperimentState, None]") -> None:
         """Shows every state; a change of arms at once, figures with the next repaint."""
-        app = self._app
+        app, board = self._app, self._app.board
         self._busy = True
+        failure: Exception | None = None
         try:
-            async with aclosing(states) as following:  # type: ignore[type-var]
+            async with aclosing(states) as following:
                 async for state in following:
                     self._seen.add(state.experiment_id)
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     app.touch(soon=news)
-            if board.experiment is not None:
-                app.ring()
-        except EagletuiError as error:
-            if error.slug == Slug.STOPPED:
-                app.say("Stopped; what was measured stays")
-            else:
-                app.tell(error)
+            app.ring()
         except Exception as error:
-            app.tell(app.report_fault(error))
+            failure = error
         finally:
             self._busy = False
         shown = board.experiment
-        if shown is not None and (not shown.finished or len(shown.arms) == 1):
-            # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
-            self._work(partial(self._read_stored, instead=shown), "stored")
-        else:
-            self.read_stored()
+        # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
+        gives_way = shown is not None and (not shown.finished or len(shown.arms) == 1)
+        self.read_stored(instead=shown if gives_way else None)
+        if isinstance(failure, EagletuiError) and failure.slug == Slug.STOPPED:
+            app.say("Stopped; what was measured stays")
+        elif failure is not None:
+            raise failure
 
-    def goes_on(self) -> str | None:
-        """What becomes of the measurement under way when the panel is left, one sentence."""
-        state = self._app.board.experiment
-        if state is None or state.finished:
+    def farewell(self) -> str | None:
+        """What becomes of the measurement under way when the panel is quit, one sentence."""
+        state = self._unfinished
+        if state is None:
             return None
+        name = one_line(state.name, 60)
         if self._runner is None:
-            return f"The measurement {one_line(state.name, 60)} goes on there, and is shown when you come back."
-        again = f"eagletui experiment {one_line(state.name, 60)} --host {state.host} --resume"
-        return f"{one_line(state.name, 60)} is not over: what it launched goes on there, and {again} takes it up."
+            return f"The measurement {name} keeps running there, and is shown when you come back."
+        again = f"eagletui experiment {name} --host {state.host} --resume"
+        return f"{name} is not over: what it launched keeps running there, and {again} continues it."
 
     @property
     def can_pause(self) -> bool:
@@ -220,9 +192,9 @@ class Measuring:
         return self._runner is not None
 
     def pause(self) -> bool | None:
-        """Pauses after the launch under way, or goes on; True where it pauses now, None where nothing can."""
-        state = self._app.board.experiment
-        if self._runner is None or state is None or state.finished:
+        """Pauses after the launch under way, or resumes; True where it pauses now, None where nothing can."""
+        state = self._unfinished
+        if self._runner is None or state is None:
             return None
         if state.paused:
             self._runner.resume()
@@ -232,39 +204,36 @@ class Measuring:
 
     def stop(self) -> None:
         """Ends what is measured now; what was measured stays."""
-        state = self._app.board.experiment
+        app, state = self._app, self._unfinished
         if self._runner is not None:
             self._runner.stop()
-        elif state is not None and not state.finished and state.experiment_id:
-            self._work(partial(self._stop_bench, state.experiment_id), "stop-bench")
-        elif state is not None and not state.finished:  # it has not begun
-            self._app.workers.cancel_group(self._app, _GROUP)
-            self._app.board.experiment = None
-            self._app.touch(soon=True)
+        elif state is not None and state.experiment_id:
+            app.background("stop-bench", self._stop_bench, state.experiment_id)
+        elif state is not None:  # it has not begun
+            app.workers.cancel_group(app, _GROUP)
+            app.board.experiment = None
+            app.touch(soon=True)
 
     async def _stop_bench(self, run_id: str) -> None:
         """Stops the load generator; who follows it sees its end."""
-        try:
-            session = self._app.live_session()
-            async for _ in session.stop(await session.find_run(run_id)):
-                pass
-        except EagletuiError as error:
-            self._app.tell(error)
+        session = self._connection.session()
+        async for _ in session.stop(await session.find_run(run_id)):
+            pass
 
     def one_more_pair(self, shown: "ExperimentState | None") -> None:
         """Adds a launch pair to the experiment under way; to one that is over, after asking."""
+        app = self._app
         if self.under_way and self._runner is not None:
             try:
                 self._runner.more_pairs(1)
             except EagletuiError as error:
-                self._app.tell(error)
+                app.tell(error)
             else:
-                self._app.say("One more pair is measured at the end")
-            return
-        if self.under_way or shown is None or not shown.experiment_id:
-            self._app.say("Only an experiment has pairs: E opens one")
-            return
-        self._work(partial(self._ask_pair, shown), "ask")
+                app.say("One more pair is measured at the end")
+        elif self.under_way or shown is None or not shown.experiment_id:
+            app.say("Only an experiment has pairs: E opens one")
+        else:
+            app.background("ask", self._ask_pair, shown)
 
     async def _ask_pair(self, shown: "ExperimentState") -> None:
         """One more pair of an experiment that is over: launches again, so it asks."""
@@ -273,18 +242,13 @@ class Measuring:
         from tui.panel.screens.dialogs import Confirm, facts_of
 
         app = self._app
-        try:
-            record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
-            if record is None:
-                raise UsageError(f"the record of {shown.name} is gone", "E begins it anew")
-            preview = replace(await self.preview(shown.name), unfinished=record)
-            if preview.running is not None:
-                raise UsageError(preview.running)
-        except EagletuiError as error:
-            app.tell(error)
-            return
-        count = len(preview.launches)
-        facts = [("host", app.board.host), ("launches", f"{count}, one of each arm")]
+        record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
+        if record is None:
+            raise UsageError(f"the record of {shown.name} is gone", "E begins it again")
+        preview = replace(await self.preview(shown.name), unfinished=record)
+        if preview.running is not None:
+            raise UsageError(preview.running)
+        facts = [("host", app.board.host), ("launches", f"{len(preview.launches)}, one of each arm")]
         if preview.length_s is not None:
             facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
         if running := app.board.live_servers():
@@ -301,25 +265,17 @@ class Measuring:
 
     # -- what is stored --------------------------------------------------------------------------------------------
 
-    def read_stored(self) -> None:
-        """What was measured last on this host, onto the board."""
-        self._work(self._read_stored, "stored")
+    def read_stored(self, instead: "ExperimentState | None" = None) -> None:
+        """Puts what was measured last on this host onto the board, in place of `instead` where that is displayed."""
+        self._app.background("stored", self._read_stored, instead)
 
-    async def _read_stored(self, instead: "ExperimentState | None" = None) -> None:
-        """Reads it; what is on show gives way to it where that is still `instead`."""
+    async def _read_stored(self, instead: "ExperimentState | None") -> None:
         from tui.core.experiment import history
 
         board = self._app.board
         host = board.host
-        try:
-            found = await asyncio.to_thread(history.newest, host)
-            baselines = await asyncio.to_thread(history.baselines, host)
-        except EagletuiError as error:
-            self._app.tell(error)
-            return
-        except Exception as error:
-            self._app.tell(self._app.report_fault(error))
-            return
+        found = await asyncio.to_thread(history.newest, host)
+        baselines = await asyncio.to_thread(history.baselines, host)
         if board.host != host:
             return
         news = (board.measured, board.baselines) != (found, baselines) or instead is not None
@@ -347,21 +303,16 @@ class Measuring:
 
     def export(self, shown: "ExperimentState") -> None:
         """Writes what is displayed into the data directory, in each format that the table names for the panel."""
-        self._work(partial(self._export, shown), "export")
+        self._app.background("export", self._export, shown)
 
     async def _export(self, shown: "ExperimentState") -> None:
-        app = self._app
         try:
             paths = await asyncio.to_thread(_write_export, shown)
-        except EagletuiError as error:
-            app.tell(error)
         except OSError as error:
-            app.say(f"not exported: {error.strerror}: {error.filename}", severity="error")
-        except Exception as error:
-            app.tell(app.report_fault(error))
+            self._app.say(f"Not exported: {error.strerror}: {error.filename}", severity="error")
         else:
             others = " and ".join(path.suffix for path in paths[1:])
-            app.say(f"exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
+            self._app.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 
 def _write_export(shown: "ExperimentState") -> "list[Path]":

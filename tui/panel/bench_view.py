@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tui.core.errors import UsageError
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
@@ -21,9 +22,28 @@ from tui.core.text import one_line
 from tui.core.verdicts.metric import Metric, default_for, metric
 from tui.core.verdicts.pairing import Side, pair_up
 from tui.core.verdicts.pairing import launches as measured_launches
+from tui.panel.host_view import value_text
+
+if TYPE_CHECKING:
+    from tui.core.experiment.record import ExperimentRecord
+    from tui.core.model.profile import BenchProfile, ExperimentProfile
+    from tui.core.profiles.launch_profile import LaunchProfile
 
 COLORS = {"A": "muted", "B": "accent", "C": "violet", "D": "teal"}
 UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """An experiment before it is begun."""
+
+    profile: "ExperimentProfile"
+    bench: "BenchProfile"
+    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
+    speculative: bool  # some arm decodes with a draft
+    unfinished: "ExperimentRecord | None"  # one of this name that can be resumed
+    length_s: float | None  # None where an arm was never started here
+    running: str | None = None  # what runs on this host already, one sentence
 
 
 class Mark(StrEnum):
@@ -220,31 +240,33 @@ def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -
     yardstick = metric(default_for(point))
     launches = _launches(state, arm, results, live, yardstick)
     valid = [result for result in results if result.valid]
-    running = live if not results else None  # before its first run is done, an arm shows what is seen
     accept, cycle = _speculation(valid)
-    return ArmView(
+    peaks = [r.gpu.memory_peak_mib for r in valid if r.gpu and r.gpu.memory_peak_mib is not None]
+    view = ArmView(
         arm=arm,
         title=title,
-        changes=", ".join(f"{one_line(key, 60)} = {_word(value)}" for key, value in arm.sets.items()),
+        changes=", ".join(f"{one_line(key, 60)} = {value_text(value)}" for key, value in arm.sets.items()),
         launches=launches,
         tok_s=_figure(launches, yardstick),
         loads=_searched(arm.results) if point.search else (),
         verdict=verdict_of(state, arm, point),
         live=live,
-        accept=accept if running is None else running.accept_length,
+        accept=accept,
         cycle_ms=cycle,
-        tpot_ms=_mean([r.latencies.tpot.p50 for r in valid if r.latencies.tpot])
-        if running is None
-        else running.tpot_ms,
-        ttft_ms=_mean([r.latencies.ttft.p50 for r in valid if r.latencies.ttft])
-        if running is None
-        else running.ttft_ms,
-        power_w=_mean([r.gpu.power_w for r in valid if r.gpu]) if running is None else running.power_w,
-        memory_mib=max(
-            (r.gpu.memory_peak_mib for r in valid if r.gpu and r.gpu.memory_peak_mib is not None), default=None
-        )
-        if running is None
-        else running.memory_used_mib,
+        tpot_ms=_mean([r.latencies.tpot.p50 for r in valid if r.latencies.tpot]),
+        ttft_ms=_mean([r.latencies.ttft.p50 for r in valid if r.latencies.ttft]),
+        power_w=_mean([r.gpu.power_w for r in valid if r.gpu]),
+        memory_mib=max(peaks, default=None),
+    )
+    if live is None or results:
+        return view
+    return replace(  # before its first run is done, an arm shows what is seen
+        view,
+        accept=live.accept_length,
+        tpot_ms=live.tpot_ms,
+        ttft_ms=live.ttft_ms,
+        power_w=live.power_w,
+        memory_mib=live.memory_used_mib,
     )
 
 
@@ -255,12 +277,6 @@ def _searched(results: Sequence[Result]) -> tuple[SearchedLoad, ...]:
         if load is not None and result.slo is not None:
             groups.setdefault(float(load), []).append(result)
     return tuple(SearchedLoad(load, tuple(groups[load])) for load in sorted(groups))
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return one_line(str(value), 60)
 
 
 def _launches(
@@ -333,11 +349,8 @@ def _speculation(results: Sequence[Result]) -> tuple[float | None, float | None]
     found = [r.speculation for r in results if r.speculation is not None]
     counted = [s for s in found if s.verify_steps and s.correct_drafts is not None]
     steps = sum(s.verify_steps or 0 for s in counted)
-    accept = (
-        sum((s.correct_drafts or 0) + (s.verify_steps or 0) for s in counted) / steps
-        if steps
-        else _mean([s.tau for s in found])
-    )
+    tokens = sum((s.correct_drafts or 0) + (s.verify_steps or 0) for s in counted)
+    accept = tokens / steps if steps else _mean([s.tau for s in found])
     return accept, _mean([s.cycle_ms for s in found])
 
 
@@ -348,14 +361,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def verdict_of(state: ExperimentState, arm: ArmState, point: LoadPoint) -> Verdict | None:
     """The verdict of an arm against the one it is compared with, at a load; None before there is anything to judge."""
-    found = next(
-        (
-            verdict
-            for verdict in state.verdicts
-            if verdict.b.ref == arm.letter and verdict.a.ref == arm.against and verdict.point in (None, point)
-        ),
-        None,
-    )
+    of_arm = (v for v in state.verdicts if v.b.ref == arm.letter and v.a.ref == arm.against)
+    found = next((verdict for verdict in of_arm if verdict.point in (None, point)), None)
     early = found is not None and found.verdict is VerdictKind.INVALID and not found.n_pairs
     return None if early and not state.finished and arm.status is not ArmStatus.FAILED else found
 

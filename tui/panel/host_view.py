@@ -6,12 +6,12 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
-from tui.core.host.gpus import Gpu, GpuSample, HostFacts
+from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.sglang.phases import Outcome, Phase
 from tui.core.text import one_line
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
     from tui.core.model.experiment import ExperimentState
     from tui.core.runs.control import Run
-    from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
+    from tui.core.server.server_state import RunUpdate, ServerState
+    from tui.core.server.stop import StopProgress
     from tui.core.speculation.economics import Economics
     from tui.panel.open_log import OpenLog
 
@@ -29,8 +30,6 @@ _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
 _DECODE_KEPT = 3000
 _QUIET_S = (3.0, 5.0, 30.0)  # least, without known intervals, and most that a decode line counts as now
 _BUSY_PCT = 5.0  # a GPU below that does no decode steps
-_HELD_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
-_LIVE = ("starting", "running", "finishing")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,6 @@ class Board:
     """The panel's model of one host. Workers write it, widgets read it; one event loop, so nothing locks."""
 
     host: str
-    simulated: bool = False
     link: LinkStatus | None = None
     facts: HostFacts | None = None
     sample: GpuSample | None = None
@@ -76,23 +74,29 @@ class Board:
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
     log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed
-    viewing: str | None = None  # what is on show where there are no modes: `eagletui logs`
+    viewing: str | None = None  # what is displayed where there are no modes: `eagletui logs`
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
     utc_offset_s: float | None = None
     behind_bytes: int = 0
     stop: "StopProgress | None" = None
-    plan: "LaunchPlan | None" = None  # the last one looked at, for the mark of the budget
     problem: EagletuiError | None = None  # why something the workers do fails just now
     busy: str | None = None  # an intent under way, one line
     started_at: float = field(default_factory=time.monotonic)
-    watched_at: float = 0.0  # monotonic, since when the run on show is watched
+    watched_at: float = 0.0  # monotonic, since when the displayed run is watched
     caught_up: bool = False  # what was in the log when the watch began has been read
+    start_marked: bool = False  # the log has our line of the start
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
-    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is on show
+    measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is displayed
     baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 
     # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def show_host(self, host: str) -> None:
+        """Another host, or the same again: nothing is known of it. Widgets hold this object, so it stays."""
+        fresh = Board(host)
+        for item in fields(self):
+            setattr(self, item.name, getattr(fresh, item.name))
 
     def take_sample(self, sample: GpuSample, now: float | None = None) -> None:
         """A new sample of all GPUs."""
@@ -112,7 +116,7 @@ class Board:
                 self.start_memory.setdefault(key, gpu.memory_used_mib)
 
     def watch_run(self, run: "Run | None", log: "OpenLog | None") -> None:
-        """Another run is watched from now on: what was learnt from the last one's log is gone."""
+        """Another run is watched from now on: what is known from the last one's log is gone."""
         self.run, self.state, self.log = run, None, log
         self.decode.clear()
         self.start_memory = {
@@ -122,11 +126,11 @@ class Board:
         }
         self.stop = None
         self.behind_bytes = 0
-        self.caught_up = False
+        self.caught_up = self.start_marked = False
         self.watched_at = time.monotonic()
 
     def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
-        """One tick of watching the run."""
+        """One tick of watching the run: its state, and the new lines of its log."""
         now = time.monotonic() if now is None else now
         before = self.state.startup.decode_lines if self.state else 0
         self.state = update.state
@@ -142,6 +146,33 @@ class Board:
             at = now if self.caught_up else now - self._written_ago_s(update)
             self.decode.append(DecodePoint(at, total, figures.accept_len))
         self.caught_up = self.caught_up or update.settled
+        if not self.start_marked and not self.run.foreign:
+            self.start_marked = True
+            self._mark(f"start {self.run.run_id}", update.state.started_s, Phase.LAUNCH)
+        if self.log is not None:
+            self.log.take(update)
+
+    def end_log(self) -> None:
+        """The displayed run has ended, and its log is read."""
+        run = self.state.run if self.state is not None else None
+        if run is not None and run.exit_code is not None:
+            self._mark(f"exit={run.exit_code}", fmt.epoch_of(run.ended_at))
+
+    def end_of(self, run: "Run") -> tuple[str, str | None] | None:
+        """The line that we put behind the log of a run that has ended, and its time."""
+        if run.exit_code is None:
+            return None
+        return f"[eagletui] exit={run.exit_code}", self._stamp(fmt.epoch_of(run.ended_at))
+
+    def _stamp(self, epoch_s: float | None) -> str | None:
+        """A time of day as the log writes it."""
+        text = fmt.clock(epoch_s, self.utc_offset_s)
+        return text if text != fmt.NONE else None
+
+    def _mark(self, text: str, at_s: float | None, phase: Phase | None = None) -> None:
+        """A line of ours in the log."""
+        if self.log is not None:
+            self.log.add_marker(f"[eagletui] {text}", self._stamp(at_s), phase)
 
     def _written_ago_s(self, update: "RunUpdate") -> float:
         """Age of the newest decode line of what was in the log before we came, by its own stamp."""
@@ -150,6 +181,16 @@ class Board:
         return fmt.since_stamp(stamp, self.utc_offset_s, time.time())
 
     # -- what widgets ask -----------------------------------------------------------------------------------------
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine."""
+        return self.host == "local"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is the demo."""
+        return self.host == "demo"
 
     @property
     def connected(self) -> bool:
@@ -168,7 +209,7 @@ class Board:
 
     def link_age_s(self, now: float | None = None) -> float | None:
         """Seconds since the host's last byte; None for this machine, which has no link."""
-        if self.host == "local":
+        if self.local:
             return None
         now = time.monotonic() if now is None else now
         seen = self.state.known_at or None if self.state else None
@@ -176,26 +217,26 @@ class Board:
         return max(0.0, now - max(heard)) if heard else None
 
     def speed_and_seed(self) -> tuple[str, str]:
-        """Speed and seed of the simulated host: of the run on show, else what the next launch would take."""
-        env = getattr(self.run, "env", None) or {}
+        """Speed and seed of the simulated host: of the displayed run, else what the next launch would take."""
+        env = self.run.env if self.run is not None else {}
         return (
             env.get("EAGLETUI_DEMO_SPEED") or os.environ.get("EAGLETUI_DEMO_SPEED", "20"),
             env.get("EAGLETUI_DEMO_SEED") or os.environ.get("EAGLETUI_DEMO_SEED", "1"),
         )
 
     def own_gpus(self) -> list[tuple[str, Gpu]]:
-        """GPUs of the run on show in the order of its ranks, with their keys; all of the host's where it names none."""
+        """GPUs of the displayed run in the order of its ranks, with their keys; all of the host's where it names none."""
         if self.sample is None:
             return []
         keyed = [(gpu_key(gpu, position), gpu) for position, gpu in enumerate(self.sample.gpus)]
-        wanted = getattr(self.run, "gpus", None)
+        wanted = self.run.gpus if self.run is not None else ()
         if not wanted:
             return keyed
         by_index = {gpu.index: (key, gpu) for key, gpu in keyed}
         return [by_index[index] for index in wanted if index in by_index]
 
     def budget_fraction(self) -> float | None:
-        """`mem_fraction_static` of the server on show, None where neither its log nor its command says."""
+        """`mem_fraction_static` of the displayed server, None where neither its log nor its command says."""
         if self.state is not None:
             value = (self.state.startup.server_args or {}).get("mem_fraction_static")
             if isinstance(value, int | float):
@@ -270,13 +311,13 @@ class Board:
 
     @property
     def alive(self) -> bool:
-        """True while the run on show has processes that belong on its GPUs."""
+        """True while the displayed run has processes that belong on its GPUs."""
         return self.state is not None and self.state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
 
     def _remember_own(self, sample: GpuSample) -> None:
         """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""
-        mine = getattr(self.facts, "user", None)
-        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and str(run.state) in _LIVE]
+        mine = self.facts.user if self.facts is not None else None
+        claims = [set(run.gpus) for run in self.runs if run.kind == "server" and run.live]
         if self.alive and self.run is not None:
             claims.append(set(self.run.gpus))
         named = {pid for run in (*self.runs, self.run) if run is not None for pid in (run.pid, *run.orphans)}
@@ -304,7 +345,7 @@ class Board:
     def other_holders(self) -> list[str] | None:
         """Who else holds GPU memory, one text a process; None where processes are not reported.
 
-        What a run of ours left on the GPUs is no stranger: see `ending`.
+        What a run of ours left on the GPUs is not a stranger: see `ending`.
         """
         if self.sample is not None:
             self._remember_own(self.sample)  # runs and states come between two samples
@@ -316,19 +357,19 @@ class Board:
         if self.alive or self.live_servers() or self.sample is None:
             return 0
         # Drivers are asked for processes less often than for memory: where that is back, nothing is ending any more.
-        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > _HELD_MIB]
+        held = [gpu for gpu in self.sample.gpus if (gpu.memory_used_mib or 0.0) > MEMORY_IDLE_MIB]
         return len(self.own_pids & {process.pid for gpu in held for process in gpu.processes or ()})
 
     def live_servers(self) -> "list[Run]":
         """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""
-        live = [run for run in self.runs if run.kind == "server" and str(run.state) in (*_LIVE, "foreign")]
+        live = [run for run in self.runs if run.kind == "server" and (run.live or run.foreign)]
         ended = self.state is not None and not self.alive
         if ended and self.run is not None:  # the watch knows it before the next look at all runs
-            live = [run for run in live if run.run_id != getattr(self.run, "run_id", None)]
+            live = [run for run in live if run.run_id != self.run.run_id]
         return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
 
     def place(self) -> tuple[int | None, int]:
-        """Which of the live servers is on show (1-based, None where none of them is), and how many there are."""
+        """Which of the live servers is displayed (1-based, None where none of them is), and how many there are."""
         ids = [run.run_id for run in self.live_servers()]
         shown = self.run.run_id if self.run is not None else None
         if shown is not None and shown not in ids and self.alive:
@@ -336,12 +377,12 @@ class Board:
         return (ids.index(shown) + 1 if shown in ids else None), len(ids)
 
     def sglang_version(self) -> str | None:
-        """Version of the server on show, else of the host."""
+        """Version of the displayed server, else of the host."""
         own = self.state.startup.sglang_version if self.state is not None else None
-        return own or getattr(self.facts, "sglang", None)
+        return own or (self.facts.sglang if self.facts is not None else None)
 
     def economics(self) -> "tuple[Economics, Baseline] | None":
-        """Whether speculation pays on the server on show now; None unless the same model was measured without it.
+        """Whether speculation pays on the displayed server now; None unless the same model was measured without it.
 
         The cycle is that of the newest decode line; a baseline counts at as many users as run now, and the fastest of them:
         what speculation has to beat is the best that the host does without it.
@@ -370,7 +411,7 @@ class Board:
     def decodes_now(self, now: float | None = None) -> bool:
         """True while the figures of the last decode line are present ones.
 
-        Decode lines come every 40 steps (or as the server is told), so silence of two intervals ends them, and so do
+        Decode lines come every 40 steps (or as the server is configured), so silence of two intervals ends them, and so do
         GPUs that have nothing to do.
         """
         now = time.monotonic() if now is None else now
@@ -400,7 +441,7 @@ def gpu_key(gpu: Gpu, position: int) -> str:
 
 def overrides_of(sets: object) -> tuple[str, ...]:
     """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
-    return tuple(f"{key}={_plain(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
+    return tuple(f"{key}={value_text(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
 
 
 def run_name(run: "Run") -> str:
@@ -408,7 +449,8 @@ def run_name(run: "Run") -> str:
     return " ".join([run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))])
 
 
-def _plain(value: object) -> str:
+def value_text(value: object) -> str:
+    """The value of a flag, as it is typed."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return one_line(str(value), 60)

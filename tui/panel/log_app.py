@@ -1,25 +1,24 @@
 """`eagletui logs` on a terminal: the log screen alone, over any file or run of any host, or two of them side by side."""
 
 import asyncio
-import contextlib
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import work
 
 from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.panel.app import EagleApp, OpenSession
+from tui.panel.connection import Connection
+from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.keys import Command
-from tui.panel.open_log import LogSource
-from tui.panel.screens.log_pair import Beside
+from tui.panel.open_log import Beside, LogSource
 from tui.panel.screens.logs import Logs
 
 if TYPE_CHECKING:
     from tui.core.runs.control import Run
     from tui.core.server.session import HostSession
 
-_REFUSED = frozenset(("mode", "launch", "replace", "bench", "stop", "override", "hosts", "apply", "reconnect"))
 _LOOK_S = 2.0  # how often the host is asked whether a run has ended
 
 
@@ -38,7 +37,7 @@ class Target:
         return f"{where}{self.path}" if self.path is not None else f"run {self.run} on {self.host}"
 
 
-class LogApp(EagleApp):
+class LogApp(HostApp):
     """The log screen of the panel without the rest of it.
 
     Args:
@@ -51,13 +50,11 @@ class LogApp(EagleApp):
         target: Target,
         beside: Target | None = None,
         *,
-        open_session: OpenSession | None = None,
+        open_session: OpenSession = open_real_session,
         theme: str = "dark",
     ) -> None:
-        if open_session is None:
-            super().__init__(target.host, theme=theme, bell=False)
-        else:
-            super().__init__(target.host, open_session=open_session, theme=theme, bell=False)
+        super().__init__(target.host, open_session=open_session, theme=theme, bell=False)
+        self._connection = Connection(self)
         self.target, self.beside = target, beside
         self.failure: EagletuiError | None = None  # why there is nothing to see
         self.board.viewing = target.label
@@ -69,14 +66,11 @@ class LogApp(EagleApp):
         self.add_mode("logs", functools.partial(Logs, self.board))
         self.switch_mode("logs")
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What needs a server or another screen is not here."""
-        return False if action in _REFUSED else super().check_action(action, parameters)
-
     def offers(self, command: Command) -> bool:
         """Keys of the log and those that work everywhere."""
         action = (command.action or "").partition("(")[0]
-        return command.where in ("everywhere", "logs") and action not in _REFUSED
+        here = action.startswith("screen.") or hasattr(self, f"action_{action}")
+        return command.where in ("everywhere", "logs") and here
 
     def connect(self) -> None:
         """Opens the host and finds the log there; what is not there ends the app."""
@@ -103,10 +97,10 @@ class LogApp(EagleApp):
 
         session = self._sessions.get(target.host)
         if session is None:
-            session = self._sessions[target.host] = await self._open_session(target.host, self)
+            session = self._sessions[target.host] = await self.open_session(target.host, self)
             if self.session is None:
                 self.session = session
-                self._follow_link(session, self.board)
+                self._connection.follow_link(session)
             await session.open()
         if target.path is None:
             run = await session.find_run(target.run or "")
@@ -128,7 +122,7 @@ class LogApp(EagleApp):
     async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
         from tui.core.link.retry import until
         from tui.core.runs.control import refresh
-        from tui.core.server.watch import is_over
+        from tui.core.server.run_end import is_over
 
         look = functools.partial(refresh, session.transport, run)
         await until(lambda seen: seen is None or is_over(seen), look, every_s=_LOOK_S, transport=session.transport)
@@ -149,15 +143,8 @@ class LogApp(EagleApp):
             if number
         ]
 
-    async def action_leave(self) -> None:
-        """Leaves."""
-        self._leaving = True
-        self.workers.cancel_all()
-        for session in self._sessions.values():
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(2.5):
-                    await session.close()
-        self.exit()
+    def sessions(self) -> Iterable["HostSession"]:
+        return self._sessions.values()
 
 
 def run_log_view(target: Target, beside: Target | None = None) -> int:

@@ -27,7 +27,7 @@ from tui.core.sglang.series import DecodeSeries
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
     from tui.core.logs.search import Hit, HostSearch, Mark
-    from tui.core.server.watch import RunUpdate
+    from tui.core.server.server_state import RunUpdate
     from tui.core.sglang.series import DecodePoint
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
@@ -44,6 +44,16 @@ class LogSource:
     file: "LogFile"
     ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
     last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Something that can be shown beside the log."""
+
+    name: str
+    about: str
+    ranks: tuple[str, str] | None = None  # two ranks of the displayed log
+    source: Callable[[], LogSource | None] = lambda: None  # another log
 
 
 class OpenLog:

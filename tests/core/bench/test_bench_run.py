@@ -21,8 +21,8 @@ from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import RunState
 from tui.core.server import launch_records
-from tui.core.server.session import HostSession, open_session
-from tui.core.server.watch import is_over
+from tui.core.server.run_end import is_over
+from tui.core.server.session import TransportSession, open_session
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),), output_len=40, duration_s=0.5, runs=1)
 ENDLESS = replace(QUICK, duration_s=600.0)
@@ -307,7 +307,7 @@ async def test_two_measurements_of_one_server_would_measure_each_other(local):
 async def test_a_host_without_python(local):
     entry = replace(local.entry, python="/nowhere/python3")
     with truth_server(tokens=9) as (port, _):
-        refused = await refusal(HostSession(entry, local.transport), QUICK, port)
+        refused = await refusal(TransportSession(entry, local.transport), QUICK, port)
     assert refused.slug == "no_python"
     assert "/nowhere/python3" in refused.message
 
@@ -322,7 +322,7 @@ async def test_the_link_is_cut_again_and_again_and_nothing_is_lost(
     server = start_sshd(f"SetEnv EAGLETUI_STATE={state}\n")
     proxy = await make_tcp_proxy(server.port)
     transport = make_ssh_transport(server.target(proxy.port))
-    session = HostSession(HostEntry("gpu1", "gpu1"), transport)
+    session = TransportSession(HostEntry("gpu1", "gpu1"), transport)
     await session.open()
     profile = replace(QUICK, runs=3, duration_s=2.0)
     with truth_server(**SPECULATIVE) as (port, truth):
@@ -357,7 +357,7 @@ async def test_the_link_is_cut_again_and_again_and_nothing_is_lost(
 async def test_a_measurement_that_nobody_follows_goes_on_and_can_be_followed_later(local):
     with truth_server(tokens=20) as (port, _):
         where = await target.of_url(local, f"127.0.0.1:{port}")
-        news = local.bench(replace(QUICK, runs=2), where)
+        news = bench_run.follow_run(local, await bench_run.start(local, replace(QUICK, runs=2), where))
         first = await anext(news)
         assert isinstance(first, LiveRun)
         await news.aclose()

@@ -31,7 +31,8 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_launch
 from tui.core.results import store
 from tui.core.runs.control import Run, RunState
-from tui.core.server.session import HostSession, open_session
+from tui.core.server.launch import started
+from tui.core.server.session import HostSession, TransportSession, open_session
 from tui.demo.client import ensure_demo, stop_demo
 
 pytestmark = pytest.mark.timeout(300)
@@ -295,7 +296,7 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
         return replace(target, port=proxy.port)
 
     transport = SshTransport("demo", through_proxy, SilentAsker(), timing=fast_timing)
-    session = HostSession(HostEntry("demo", "demo"), transport)
+    session = TransportSession(HostEntry("demo", "demo"), transport)
     await session.open()
     runner = lab.runner(session, lab.profile(A, B))
     cuts: set[object] = set()
@@ -313,7 +314,7 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
 
 async def test_a_running_server_is_measured_as_one_arm(demo: HostSession, lab: Lab) -> None:
     profile = load_launch(B, [shipped_profiles_dir()], lab.sets)
-    server = await demo.launch(await demo.plan(profile, lab.sets))
+    server = await started(demo.launch(await demo.plan(profile, lab.sets)))
     async with aclosing(demo.watch(server)) as updates:
         async for update in updates:
             if update.state.outcome == "ready":

@@ -219,7 +219,7 @@ async def test_a_taken_port_is_refused_and_the_holder_named(make_host, shell):
     host = make_host(shell)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(RunBusy, match=f"port {port} is taken by PID {os.getpid()}") as caught:
+        with pytest.raises(RunBusy, match=f"port {port} is in use by PID {os.getpid()}") as caught:
             await launch(host, request(sh("exit 0"), port=port))
     assert caught.value.what == "listener"
     assert caught.value.holder.pid == os.getpid()

@@ -4,16 +4,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tui.core.server.forecast import (
-    findings,
-    forecast,
-    graph_batches,
-    last_ready,
-    ledger_of,
-    prefer_worked,
-    workable,
-    workable_now,
-)
+from tui.core.server.earlier_starts import last_ready, ledger_of
+from tui.core.server.forecast import findings, forecast, graph_batches, prefer_worked, workable, workable_now
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.diagnosis import Diagnosis, diagnose
 from tui.core.sglang.tracker import LedgerRow, LogTracker, StartupState

@@ -21,7 +21,8 @@ from tui.core.link.transport import Completed
 from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, RunState
-from tui.core.server.preflight import Finding, Level, preflight
+from tui.core.server.finding import Finding, Level
+from tui.core.server.preflight import preflight
 from tui.core.sglang.flags import flags_of
 
 FACTS = HostFacts(

@@ -11,7 +11,7 @@ from tui.core.link.local import LocalTransport
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import readiness
-from tui.core.server.readiness import ReadinessProbe, model_served
+from tui.core.server.readiness import ReadinessProbe
 from tui.core.sglang.tracker import StartupState
 
 pytestmark = pytest.mark.timeout(120)
@@ -129,7 +129,3 @@ async def test_without_a_process_table_our_word_must_come_back_in_the_log(
     assert not await probe.check(FIRED_UP)
     probe.saw_bytes(log[half:])
     assert await probe.check(FIRED_UP)
-
-
-async def test_the_served_model_is_named(host: LocalTransport, server: Run, free_port: int) -> None:
-    assert await model_served(host, server.port or 0) == "/m"

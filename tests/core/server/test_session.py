@@ -11,8 +11,11 @@ from tui.core.errors import UsageError
 from tui.core.profiles.load import load_launch
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server import launch_records
-from tui.core.server.session import HostSession, PreflightFailed, ServerState, claimed_gpus
-from tui.core.sglang.tracker import Outcome, Phase
+from tui.core.server.gpu_claim import claimed_gpus
+from tui.core.server.launch import PreflightFailed, started
+from tui.core.server.server_state import ServerState
+from tui.core.server.session import HostSession
+from tui.core.sglang.phases import Outcome, Phase
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.timeout(180)
 async def launch(session: HostSession, name: str, **sets: object) -> Run:
     flags = {key.replace("_", "-"): value for key, value in sets.items()}
     profile = load_launch(name, [shipped_profiles_dir()], flags)
-    return await session.launch(await session.plan(profile, flags))
+    return await started(session.launch(await session.plan(profile, flags)))
 
 
 async def watch_until(session: HostSession, run: Run, *outcomes: Outcome) -> ServerState:
@@ -54,7 +57,7 @@ async def test_a_server_is_launched_followed_to_ready_and_stopped(demo: HostSess
     plan = await demo.plan(profile)
     assert plan.blocked
     with pytest.raises(PreflightFailed, match=run.short_id) as refused:
-        await demo.launch(plan)
+        await started(demo.launch(plan))
     assert {finding["level"] for finding in refused.value.details["findings"]} >= {"block", "ok"}
 
     steps = [progress async for progress in demo.stop(run)]
@@ -73,15 +76,15 @@ async def test_replace_stops_our_server_and_waits_for_its_memory(demo: HostSessi
     await watch_until(demo, first, Outcome.READY)
     profile = load_launch("kimi-k2.5-baseline-bs512", [shipped_profiles_dir()], {"port": port})
     plan = await demo.plan(profile, {"port": port})
-    assert [run.run_id for run in await demo.replaced_by(plan)] == [first.run_id]
+    assert [run.run_id for run in plan.replaces] == [first.run_id]
 
     # Never stopped for a launch that cannot happen.
     impossible = load_launch("kimi-k2.5-baseline-bs512", [shipped_profiles_dir()], {"port": port, "tp": 16})
     with pytest.raises(PreflightFailed):
-        await demo.launch(await demo.plan(impossible), replace=True)
+        await started(demo.launch(await demo.plan(impossible), replace=True))
     assert (await demo.find_run(first.run_id)).state is RunState.RUNNING
 
-    second = await demo.launch(plan, replace=True)
+    second = await started(demo.launch(plan, replace=True))
     state = await watch_until(demo, second, Outcome.READY)
     assert state.run.run_id != first.run_id
     assert (await demo.find_run(first.run_id)).state is RunState.EXITED
@@ -126,7 +129,7 @@ async def test_a_port_that_is_taken_refuses_the_launch_twice(demo: HostSession, 
     assert any(finding.check == "port" and finding.level == "block" for finding in plan.findings)
     # Even where the pre-flight is passed over, the launch itself looks once more under its lock.
     with pytest.raises(RunBusy, match=str(port)):
-        await demo.launch(replace(plan, findings=()))
+        await started(demo.launch(replace(plan, findings=())))
 
 
 async def test_runs_are_named_and_unknown_ones_refused(demo: HostSession, port: int) -> None:

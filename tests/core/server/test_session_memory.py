@@ -13,9 +13,11 @@ from tui.core.profiles.load import load_launch
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, RunState
 from tui.core.server import launch_records, watch, watchdog
-from tui.core.server.session import HostSession, LaunchPlan, ServerState
+from tui.core.server.launch import LaunchPlan, started
+from tui.core.server.server_state import ServerState
+from tui.core.server.session import HostSession
 from tui.core.server.watch import RunWatcher
-from tui.core.sglang.tracker import Outcome
+from tui.core.sglang.phases import Outcome
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -25,7 +27,7 @@ async def planned(session: HostSession, name: str, port: int) -> LaunchPlan:
 
 
 async def to(session: HostSession, plan: LaunchPlan, outcome: Outcome) -> ServerState:
-    run = await session.launch(plan)
+    run = await started(session.launch(plan))
     async with aclosing(session.watch(run)) as updates:
         async for update in updates:
             state = update.state

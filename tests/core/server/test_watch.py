@@ -19,8 +19,10 @@ from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.server.watch import RunUpdate, RunWatcher, outcome_of_files
-from tui.core.sglang.tracker import Outcome, Phase
+from tui.core.server.run_end import outcome_of_files
+from tui.core.server.server_state import RunUpdate
+from tui.core.server.watch import RunWatcher
+from tui.core.sglang.phases import Outcome, Phase
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -164,7 +166,7 @@ async def test_a_watch_that_cannot_go_on_says_so(
         yield
 
     run = await start(host, port, "sleep", "300")
-    monkeypatch.setattr("tui.core.server.watch.follow", broken)
+    monkeypatch.setattr("tui.core.server.log_feed.follow", broken)
     with pytest.raises(HostError, match="no shell"):
         await to_end(host, run)
 
@@ -193,8 +195,8 @@ async def test_a_foreign_server_that_ends_is_lost_unless_its_log_says_why(tmp_pa
 async def test_of_a_huge_log_the_middle_stays_where_it_is(
     host: LocalTransport, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.core.server.watch._HUGE_BYTES", 2 << 20)
-    monkeypatch.setattr("tui.core.server.watch._HEAD_BYTES", 256 << 10)
+    monkeypatch.setattr("tui.core.server.log_feed._HUGE_BYTES", 2 << 20)
+    monkeypatch.setattr("tui.core.server.log_feed._HEAD_BYTES", 256 << 10)
     (tmp_path / "text").write_text("".join(f"[2026-10-06 20:00:01] line {n}\n" for n in range(1, 200_001)))
     run = await start(host, port, "sh", "-c", f"cat '{tmp_path}/text'; echo Traceback; exit 3")
     await until(lambda: _over(host, run))

@@ -10,17 +10,10 @@ import pytest
 
 from tui.core.host.gpus import Gpu, GpuSample
 from tui.core.link.local import LocalTransport
+from tui.core.server.host_look import HostLook, Process, look, read_look
 from tui.core.server.launch_records import PhaseHistory
-from tui.core.server.watchdog import (
-    HostLook,
-    Process,
-    Watchdog,
-    kernel_words,
-    look,
-    read_kernel,
-    read_look,
-    slower_than_ever,
-)
+from tui.core.server.run_end import kernel_words, read_kernel
+from tui.core.server.watchdog import Watchdog, slower_than_ever
 from tui.core.sglang.phases import Outcome, Phase
 from tui.core.sglang.tracker import DecodeFigures, LogTracker, Progress, StartupState
 

@@ -12,7 +12,8 @@ from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.diagnosis import ExitEvidence, diagnose, report
-from tui.core.sglang.tracker import LogTracker, Outcome, Phase, StartupState
+from tui.core.sglang.phases import Outcome, Phase
+from tui.core.sglang.tracker import LogTracker, StartupState
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 LOGS = {path.name: path.read_bytes() for path in sorted((DATA / "corpus").glob("*.log"))}

@@ -21,8 +21,8 @@ from tui.core.profiles.secrets import is_secret_env
 from tui.core.records import RecordFiles, from_json
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run
+from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
-from tui.core.server.watch import is_over
 from tui.core.text import one_line, read_json
 
 PROGRAM = InRunDir("allreduce.py")

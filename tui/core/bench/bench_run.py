@@ -37,8 +37,8 @@ from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run, RunState
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
+from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
-from tui.core.server.watch import is_over
 from tui.core.text import as_number, as_whole, one_line, read_json
 
 PROGRAM = InRunDir("loadgen.py")

@@ -19,7 +19,7 @@ from tui.core.link.transport import HttpResponse
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession
-from tui.core.sglang.tracker import Outcome
+from tui.core.sglang.phases import Outcome
 from tui.core.text import as_text, as_whole, one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take

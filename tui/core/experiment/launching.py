@@ -10,9 +10,11 @@ from tui.core.link.retry import Tell, patiently
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunBusy, RunState
-from tui.core.server.session import HostSession, PreflightFailed
-from tui.core.server.watch import ServerState, is_over
-from tui.core.sglang.tracker import Outcome
+from tui.core.server.launch import PreflightFailed, started
+from tui.core.server.run_end import is_over
+from tui.core.server.server_state import ServerState
+from tui.core.server.session import HostSession
+from tui.core.sglang.phases import Outcome
 
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0
@@ -82,7 +84,10 @@ async def start(
         try:
             return await patiently(session.transport, lambda: _start_once(session, profile, sets, run_id, tell), tell)
         except PreflightFailed as refused:
-            raise LaunchFailed(Failure("preflight", refused.message)) from None
+            if not refused.ours or attempt + 1 == _BUSY_TRIES:
+                raise LaunchFailed(Failure("preflight", refused.message)) from None
+            tell(refused.message)  # what we stopped still holds its GPUs
+            await asyncio.sleep(_AGAIN_S)
         except RunBusy as busy:
             # Another launch holds the lock, or what we stopped is still leaving.
             if attempt + 1 == _BUSY_TRIES:
@@ -105,13 +110,7 @@ async def _start_once(
         return found  # an earlier try whose answer was lost
     tell("checking the host")
     plan = await session.plan(profile, sets)
-    if leaving := await session.replaced_by(plan):
-        if plan.blocked_without(run.run_id for run in leaving):
-            raise PreflightFailed(plan)
-        for run in leaving:
-            await stop(session, run, tell)
-        plan = await session.plan(profile, sets)
-    return await session.launch(plan, run_id=run_id)
+    return await started(session.launch(plan, replace=True, run_id=run_id), tell)
 
 
 async def until_ready(session: HostSession, run: Run, timeout_s: float) -> AsyncGenerator[ServerState, None]:

@@ -16,20 +16,23 @@ from tui.core.runs.control import Run
 from tui.core.server.session import HostSession
 
 
-def about_to(bench: BenchProfile, host: str, server: str | None) -> ExperimentState:
-    """Before the load generator has been started."""
-    arm = ArmState("A", server or "server", status=ArmStatus.LAUNCHING, phase="checking the server")
-    said = "checking the server: does it generate, and what is it?"
-    return ExperimentState("", bench.name, host, bench, (arm,), hypothesis=bench.hypothesis, message=said)
-
-
 async def measure_running(
     session: HostSession, bench: BenchProfile, measured: target.Target
 ) -> AsyncGenerator[ExperimentState, None]:
-    """Measures it. Closing it leaves the measurement running; its results are stored as they come.
+    """Measures a server: the first state is there before the host is asked.
 
-    Raises as `bench_run.follow_run`.
+    Closing it leaves the measurement running; its results are stored as they come. Raises as `bench_run.follow_run`.
     """
+    name = measured.run.profile if measured.run is not None else None
+    yield ExperimentState(
+        "",
+        bench.name,
+        session.entry.name,
+        bench,
+        (ArmState("A", name or "server", status=ArmStatus.LAUNCHING, phase="checking the server"),),
+        hypothesis=bench.hypothesis,
+        message="checking the server: does it generate, and what is it?",
+    )
     generator = await bench_run.start(session, bench, measured)
     async with aclosing(under_way(session, generator)) as states:
         async for state in states:

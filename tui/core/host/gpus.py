@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tui.core.errors import EagletuiError
 
 MIB = 1 << 20
+MEMORY_IDLE_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
 
 
 @dataclass(frozen=True)

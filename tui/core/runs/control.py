@@ -26,6 +26,7 @@ from tui.core.hints import Action, Hint
 from tui.core.link.programs import shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
+from tui.core.model.conflict import in_use
 from tui.core.text import one_line, read_json, sanitize
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
@@ -111,6 +112,16 @@ class Run:
     def short_id(self) -> str:
         """The six digits that screens show."""
         return self.run_id.rsplit("-", 1)[-1]
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else started it: it is watched only."""
+        return self.state is RunState.FOREIGN
+
+    @property
+    def live(self) -> bool:
+        """Whether its main process lives, or is about to; never of a foreign one."""
+        return self.state in (RunState.STARTING, RunState.RUNNING, RunState.FINISHING)
 
     @property
     def active(self) -> bool:
@@ -656,7 +667,7 @@ async def _busy(transport: Transport, busy: Fields) -> RunBusy:
         port = _number(busy.get("port")) or 0
         holder = await listener(transport, port)
         return RunBusy(
-            f"{transport.host}: port {port} is taken by {holder or 'a process that has just ended'}",
+            f"{transport.host}: {in_use(f'port {port}', holder or 'a process that has just ended')}",
             "stop it or choose another port",
             what=what,
             run_id=holder.run_id if holder else None,
@@ -672,8 +683,7 @@ async def _busy(transport: Transport, busy: Fields) -> RunBusy:
     thing = f"port {busy.get('port')}" if what == "port" else f"GPU {busy.get('gpus')}"
     stopping = busy.get("stop") not in ("", "done", "stuck", None)
     return RunBusy(
-        f"{transport.host}: {thing} is used by {run_id}"
-        + (f", which {by or 'somebody'} is stopping" if stopping else ""),
+        f"{transport.host}: {in_use(thing, run_id)}" + (f", which {by or 'somebody'} is stopping" if stopping else ""),
         "wait until it is gone" if stopping else Hint(Action.STOP_OR_REPLACE, run_id or ""),
         what=what,
         run_id=run_id,

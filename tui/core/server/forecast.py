@@ -1,39 +1,39 @@
 """Memory before a launch, from earlier starts of the same model on the same host; and what worked there before.
 
 SGLang's budget is `fraction x memory free before the load`; weights, draft model and KV pool come out of it, CUDA graphs
-and activations live beside it (tui/core/log/memory.py). What a rank needs is measured by each start, a crashed one included,
+and activations live beside it (`core/sglang/memory.py`). What a rank needs is measured by each start, a crashed one included,
 and kept in this machine's record of launches. Nothing here asks a host.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
+from tui.core.server.earlier_starts import (
+    FRACTION,
+    GRAPH_BATCH,
+    Args,
+    EarlierStart,
+    LastReady,
+    TriedFractions,
+    canonical,
+    comparable,
+    last_ready,
+    number,
+    speculative,
+    starts_of,
+    times_text,
+    tried_fractions,
+)
+from tui.core.server.finding import Finding, Level
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.server.preflight import Finding, Level
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.flags import flag_table
 from tui.core.sglang.memory import fraction_window
 from tui.core.sglang.tracker import LedgerRow, StartupState
 from tui.core.text import one_line
 
 _MARGIN_SHARE, _MARGIN_LIMIT_GIB = (0.06, 6.0)  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB
 _EXACT_GIB = 0.3  # figures of two starts differ by as much
-_FRACTION = "mem-fraction-static"
-_GRAPH_BATCH = "cuda-graph-max-bs-decode"
-# What decides how much weights and draft model take, and what they can be compared by.
-_WEIGHTS = (
-    *("model-path", "revision", "quantization", "dtype", "load-format", "tp-size", "pp-size", "dp-size"),
-    *("ep-size", "enable-dp-attention", "attn-dp-size", "cpu-offload-gb", "device"),
-)
-_DRAFT = (
-    *("speculative-algorithm", "speculative-draft-model-path", "speculative-draft-model-quantization"),
-    *("tp-size", "speculative-num-draft-tokens"),
-)
-_PLACE = frozenset(("port", "host", "api-key", "admin-api-key", "log-level", "log-level-http", "nccl-port"))
-
-Args = Mapping[str, object]  # flags under any of their names, with their values
 
 
 @dataclass(frozen=True)
@@ -53,35 +53,6 @@ class Workable:
 
 
 @dataclass(frozen=True)
-class LastReady:
-    """The newest configuration of a model on a host that reached ready."""
-
-    run_id: str
-    profile: str
-    launched_at: str  # ISO 8601 UTC
-    ready_after_s: float | None
-    times: int  # starts of exactly this configuration that reached ready
-    difference: tuple[tuple[str, object, object], ...]  # (flag, value then, value now); None = not set
-
-    @property
-    def text(self) -> str:
-        """One line for people."""
-        when = one_line(self.launched_at, 20).replace("T", " ").rstrip("Z")[:16]
-        if not self.difference:
-            times = f", {self.times} times so far" if self.times > 1 else ""
-            return f"this configuration reached ready here at {when}{times}"
-        shown = [f"{name} {_value(then)} (now {_value(now)})" for name, then, now in self.difference[:_SHOWN_FLAGS]]
-        more = len(self.difference) - len(shown)
-        return (
-            f"{one_line(self.profile, 60)} at {when} with {', '.join(shown)}"
-            + (f" and {more} more differences" if more > 0 else "")
-        )  # fmt: skip
-
-
-_SHOWN_FLAGS = 3
-
-
-@dataclass(frozen=True)
 class Forecast:
     """What earlier starts say about a launch."""
 
@@ -94,55 +65,6 @@ class Forecast:
     suggestion: float | None = None  # a fraction instead; one that worked here, where there is one
     last_ready: LastReady | None = None
     starts: int = 0  # earlier starts that the figures are from
-
-
-# ---- flags ------------------------------------------------------------------------------------------------------------
-
-
-def _canonical(args: Args) -> dict[str, object]:
-    table = flag_table()
-    return {table.canonical(name): value for name, value in args.items() if value is not False and value is not None}
-
-
-def _key(args: Mapping[str, object], names: Sequence[str]) -> tuple[object, ...]:
-    return tuple(str(args.get(name)) for name in names)
-
-
-def _speculative(args: Mapping[str, object]) -> bool:
-    return bool(args.get("speculative-algorithm"))
-
-
-def _draft_key(args: Mapping[str, object]) -> tuple[object, ...]:
-    return _key(args, _DRAFT) if _speculative(args) else ()
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _value(value: object) -> str:
-    return "unset" if value is None else one_line(str(value), 60)
-
-
-def difference(then: Args, now: Args) -> tuple[tuple[str, object, object], ...]:
-    """Flags whose values differ, by their newest names; the place (port, host, keys) does not count."""
-    old, new = _canonical(then), _canonical(now)
-    names = sorted((set(old) | set(new)) - _PLACE, key=lambda name: (name != _FRACTION, name))
-    return tuple((name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
-
-
-# ---- ledgers ----------------------------------------------------------------------------------------------------------
-
-
-def ledger_of(record: LaunchRecord) -> tuple[LedgerRow, ...]:
-    """The rows of a record; what does not look like one is left out."""
-    known = {item.name for item in fields(LedgerRow)}
-    rows = []
-    for raw in record.ledger:
-        values = {name: value for name, value in raw.items() if name in known and name != "rank"}
-        if isinstance(raw.get("rank"), str) and all(v is None or _number(v) is not None for v in values.values()):
-            rows.append(LedgerRow(rank=str(raw["rank"]), **values))  # type: ignore[arg-type]
-    return tuple(rows)
 
 
 def _loaded(row: LedgerRow) -> float | None:
@@ -235,8 +157,8 @@ def workable_now(state: StartupState, ready: bool) -> Workable:
 
 
 def mem_fraction(state: StartupState) -> float | None:
-    """mem-fraction-static in force, as given or as SGLang chose it."""
-    return _number((state.server_args or {}).get("mem_fraction_static"))
+    """mem-fraction-static in effect, as given or as SGLang chose it."""
+    return number((state.server_args or {}).get("mem_fraction_static"))
 
 
 def graph_batch(state: StartupState) -> int | None:
@@ -256,141 +178,35 @@ def _clamped(batch: int, running: object, speculative: bool) -> int:
     return min(batch, limit)
 
 
-# ---- earlier starts ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Past:
-    record: LaunchRecord
-    args: Mapping[str, object]  # canonical
-    rows: tuple[LedgerRow, ...]
-
-    @property
-    def fraction(self) -> float | None:
-        return self.record.mem_fraction or _number(self.args.get(_FRACTION))
-
-    @property
-    def batch(self) -> int | None:
-        value = self.record.graph_batch or self.args.get(_GRAPH_BATCH)
-        return value if type(value) is int else None
-
-    @property
-    def ready(self) -> bool:
-        return self.record.ready_after_s is not None
-
-
-def _past(host: str, model: object, records: Iterable[LaunchRecord]) -> list[_Past]:
-    return [
-        _Past(record, _canonical(record.args), ledger_of(record))
-        for record in records
-        if record.host == host and record.kind == "server" and model and record.model == model
-    ]
-
-
-def _comparable(past: Iterable[_Past], now: Mapping[str, object]) -> list[_Past]:
-    """Starts whose ranks hold the same: same weights, same draft model."""
-    return [
-        item
-        for item in past
-        if _key(item.args, _WEIGHTS) == _key(now, _WEIGHTS) and _draft_key(item.args) == _draft_key(now)
-    ]
-
-
-def last_ready(host: str, args: Args, records: Iterable[LaunchRecord]) -> LastReady | None:
-    """The newest configuration of this model on this host that reached ready, with the difference to `args`.
-
-    Args:
-        records: newest first, as `records.read_all` gives them.
-    """
-    ready = [item for item in _past(host, _canonical(args).get("model-path"), records) if item.ready]
-    if not ready:
-        return None
-    newest = next((item for item in ready if not difference(item.record.args, args)), ready[0])
-    same = sum(1 for item in ready if not difference(item.record.args, newest.record.args))
-    record = newest.record
-    return LastReady(
-        record.run_id, record.profile, record.launched_at, record.ready_after_s, same, difference(record.args, args)
-    )
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """Fractions that were tried with the same weights, draft and (for graphs) a batch that proves something."""
-
-    worked: tuple[tuple[float, int], ...]  # (fraction, times), most often first
-    pool_failed: float | None  # the largest that left no pool
-    graphs_failed: float | None  # the smallest that left no room for graphs
-
-    def contradicts(self, fraction: float) -> bool:
-        """Whether a fraction failed already, or must fail because of one that did."""
-        if any(value == fraction for value, _ in self.worked):
-            return False
-        return (self.pool_failed is not None and fraction <= self.pool_failed) or (
-            self.graphs_failed is not None and fraction >= self.graphs_failed
-        )
-
-
-def _tried(past: Iterable[_Past], batch: int | None) -> _Tried:
-    worked: Counter[float] = Counter()
-    pool: list[float] = []
-    graphs: list[float] = []
-    for item in past:
-        fraction = item.fraction
-        if fraction is None:
-            continue
-        smaller = batch is not None and item.batch is not None and item.batch < batch
-        larger = batch is not None and item.batch is not None and item.batch > batch
-        if item.ready and not smaller:
-            worked[round(fraction, 3)] += 1
-        elif item.record.cause == "oom_kv_pool":
-            pool.append(fraction)
-        elif item.record.cause == "oom_cuda_graph" and not larger:
-            graphs.append(fraction)
-    return _Tried(
-        tuple(worked.most_common()), max(pool, default=None), min(graphs, default=None)
-    )  # fmt: skip
-
-
-def _measured_rows(past: Sequence[_Past], now: Mapping[str, object]) -> tuple[tuple[LedgerRow, ...], int, bool]:
+def _measured_rows(
+    starts: Sequence[EarlierStart], now: Mapping[str, object]
+) -> tuple[tuple[LedgerRow, ...], int, bool]:
     """(what each rank will hold, starts it is from, whether the draft model's size is among it)."""
-    weights = next(
-        (
-            item
-            for item in past
-            if _key(item.args, _WEIGHTS) == _key(now, _WEIGHTS)
-            and any(row.weights_gib is not None and row.before_gib for row in item.rows)
-        ),
-        None,
-    )
+    weighed = (s for s in starts if any(row.weights_gib is not None and row.before_gib for row in s.rows))
+    weights = next((start for start in weighed if start.same_weights(now)), None)
     if weights is None:
         return (), 0, False
-    drafted = next(
-        (
-            item
-            for item in past
-            if _draft_key(item.args) == _draft_key(now) and any(row.draft_gib is not None for row in item.rows)
-        ),
-        None,
-    )
-    if not _speculative(now):
-        return tuple(replace(row, draft_gib=None) for row in weights.rows), 1, True
+    drafted = None
+    if speculative(now):
+        measured = (s for s in starts if any(row.draft_gib is not None for row in s.rows))
+        drafted = next((start for start in measured if start.same_draft(now)), None)
     if drafted is None:
-        return tuple(replace(row, draft_gib=None) for row in weights.rows), 1, False
+        return tuple(replace(row, draft_gib=None) for row in weights.rows), 1, not speculative(now)
     sizes = {row.rank: row.draft_gib for row in drafted.rows}
     largest = max((size for size in sizes.values() if size is not None), default=None)
     rows = tuple(replace(row, draft_gib=sizes.get(row.rank) or largest) for row in weights.rows)
     return rows, 1 if drafted is weights else 2, True
 
 
-def _batch_in_force(now: Mapping[str, object], same: Iterable[_Past]) -> int | None:
-    """The largest graph batch that these flags lead to; None where only a start can tell."""
-    asked = now.get(_GRAPH_BATCH)
-    for item in same:
-        if item.batch is not None and item.args.get(_GRAPH_BATCH) == asked:
-            return item.batch
+def _effective_batch(now: Mapping[str, object], same: Iterable[EarlierStart]) -> int | None:
+    """The largest graph batch that these flags lead to; None where only a start shows it."""
+    asked = now.get(GRAPH_BATCH)
+    for start in same:
+        if start.batch is not None and start.args.get(GRAPH_BATCH) == asked:
+            return start.batch
     if type(asked) is not int:
         return None
-    return _clamped(asked, now.get("max-running-requests"), _speculative(now))
+    return _clamped(asked, now.get("max-running-requests"), speculative(now))
 
 
 def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast | None:
@@ -404,34 +220,33 @@ def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast
         None where no earlier start of this model is known here.
     """
     records = tuple(records)
-    now = _canonical(args)
-    past = _past(host, now.get("model-path"), records)
+    now = canonical(args)
+    past = starts_of(host, now.get("model-path"), records)
     if not past:
         return None
-    same = _comparable(past, now)
+    same = comparable(past, now)
     ready = last_ready(host, args, records)
-    given = _number(now.get(_FRACTION))
+    given = number(now.get(FRACTION))
     fraction = given
     if fraction is None:  # SGLang chooses: as it chose before
-        fraction = next((item.fraction for item in same if _FRACTION not in item.args and item.fraction), None)
-    batch = _batch_in_force(now, same)
-    tried = _tried(same, batch)
+        fraction = next((item.fraction for item in same if FRACTION not in item.args and item.fraction), None)
+    batch = _effective_batch(now, same)
+    tried = tried_fractions(same, batch)
     rows, starts, whole = _measured_rows(past, now)
-    bounds = _bounds(rows, whole, same, fraction, batch, _speculative(now), tried)
+    bounds = _bounds(rows, same, fraction, batch, speculative(now), tried)
     made = Forecast(None, "", fraction, bounds, last_ready=ready, starts=starts)
     made = _shortage(made, rows) if fraction is not None else made
-    made = replace(made, suggestion=_suggest(made, tried, rows, whole))
-    return _worded(made, tried, rows, whole, given)
+    fits, text = _outlook(made, tried, rows, whole, given)
+    return replace(made, fits=fits, text=text, suggestion=_suggest(made, tried, rows, whole))
 
 
 def _bounds(
     rows: Sequence[LedgerRow],
-    whole: bool,
-    same: Sequence[_Past],
+    same: Sequence[EarlierStart],
     fraction: float | None,
     batch: int | None,
     speculative: bool,
-    tried: _Tried,
+    tried: TriedFractions,
 ) -> Workable:
     complete = next((item for item in same if item.ready and any(_beside(r) is not None for r in item.rows)), None)
     if complete is not None:
@@ -465,7 +280,7 @@ def _shortage(made: Forecast, rows: Sequence[LedgerRow]) -> Forecast:
     )
 
 
-def _suggest(made: Forecast, tried: _Tried, rows: Sequence[LedgerRow], whole: bool) -> float | None:
+def _suggest(made: Forecast, tried: TriedFractions, rows: Sequence[LedgerRow], whole: bool) -> float | None:
     if tried.worked:
         return tried.worked[0][0]
     window = fraction_window(rows)
@@ -473,7 +288,7 @@ def _suggest(made: Forecast, tried: _Tried, rows: Sequence[LedgerRow], whole: bo
         return None
     most = made.workable.fraction_most
     wanted = window.suggested if most is None else min(window.suggested, most)
-    return None if tried.contradicts(wanted) else wanted
+    return None if tried.contradict(wanted) else wanted
 
 
 def _window_text(bounds: Workable) -> str:
@@ -488,53 +303,48 @@ def _window_text(bounds: Workable) -> str:
     return f"{bounds.fraction_least:.2f} to {bounds.fraction_most:.2f} fits"
 
 
-def _worded(made: Forecast, tried: _Tried, rows: Sequence[LedgerRow], whole: bool, given: float | None) -> Forecast:
+def _outlook(
+    made: Forecast, tried: TriedFractions, rows: Sequence[LedgerRow], whole: bool, given: float | None
+) -> tuple[bool | None, str]:
+    """Whether it fits, and one sentence: what happened here before what is calculated."""
     fraction, bounds = made.fraction, made.workable
     window = _window_text(bounds)
     behind = f"; {window}" if window else ""
     if fraction is None:
-        text = f"SGLang will choose {_FRACTION}" + behind if window else "nothing was measured yet"
-        return replace(made, text=text)
-    name = f"{_FRACTION} {fraction:g}" + ("" if given is not None else " (SGLang's own choice)")
-    times = dict(tried.worked).get(round(fraction, 3), 0)
-    if times:
-        often = f"{times} times" if times > 1 else "once"
-        return replace(made, fits=True, text=f"{name} reached ready here {often}{behind}")
+        return None, f"SGLang will choose {FRACTION}{behind}" if window else "nothing was measured yet"
+    name = f"{FRACTION} {fraction:g}" + ("" if given is not None else " (SGLang's own choice)")
+    if times := dict(tried.worked).get(round(fraction, 3), 0):
+        return True, f"{name} reached ready here {times_text(times)}{behind}"
     if made.short_gib is not None and made.short_gib > 0:
-        return replace(made, fits=False, text=_short_text(made, rows, name, behind))
-    if tried.pool_failed is not None and fraction <= tried.pool_failed:
-        return replace(
-            made, fits=False, text=f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}"
-        )
-    if tried.graphs_failed is not None and fraction >= tried.graphs_failed:
-        return replace(
-            made, fits=False, text=f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}"
-        )
+        return False, f"{name} will fail {_shortage_text(made, rows)}{behind}"
+    if tried.pool_fails(fraction):
+        return False, f"{name} fails in the memory pool, as {tried.pool_failed:g} did here{behind}"
+    if tried.graphs_fail(fraction):
+        return False, f"{name} fails in graph capture, as {tried.graphs_failed:g} did here{behind}"
     most = bounds.fraction_most
     if most is not None and fraction > most:
-        if bounds.measured:
-            lacks = (fraction - most) * max(row.before_gib or 0.0 for row in rows) if rows else None
-            by = f" by about {lacks:.1f} GiB" if lacks else ""
-            smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
-            return replace(made, fits=False, text=f"{name} leaves too little for the graphs{by}{behind}{smaller}")
-        return replace(made, text=f"{name} leaves little beside the pool{behind}")
+        if not bounds.measured:
+            return None, f"{name} leaves little beside the pool{behind}"
+        lacks = (fraction - most) * max((row.before_gib or 0.0 for row in rows), default=0.0)
+        by = f" by about {lacks:.1f} GiB" if lacks else ""
+        smaller = f", or graphs up to batch {bounds.batch_most}" if bounds.batch_most else ""
+        return False, f"{name} leaves too little for the graphs{by}{behind}{smaller}"
     if made.short_gib is None:
-        return replace(made, text=f"nothing was measured yet for {name}")
+        return None, f"nothing was measured yet for {name}"
     pool = f"about {-made.short_gib:.1f} GiB for the KV pool"
     if not whole:
-        return replace(made, text=f"{name} leaves {pool} and the draft model, whose size is not known here yet")
-    return replace(made, fits=True if bounds.measured else None, text=f"{name} leaves {pool}{behind}")
+        return None, f"{name} leaves {pool} and the draft model, whose size is not known here yet"
+    return True if bounds.measured else None, f"{name} leaves {pool}{behind}"
 
 
-def _short_text(made: Forecast, rows: Sequence[LedgerRow], name: str, behind: str) -> str:
-    short = made.short_gib or 0.0
-    ranks = len([row for row in rows if row.before_gib])
+def _shortage_text(made: Forecast, rows: Sequence[LedgerRow]) -> str:
+    short, ranks = made.short_gib or 0.0, made.short_ranks
+    all_ranks = sum(1 for row in rows if row.before_gib)
     where = ""
-    if ranks > 1:
-        some = len(made.short_ranks)
-        where = " on every rank" if some == ranks else f" on {', '.join(made.short_ranks[:4])}" + ("…" if some > 4 else "")  # fmt: skip
-    by = f"by {short:.1f} GiB" if short >= _EXACT_GIB else "by a little"
-    return f"{name} will fail {by}{where}{behind}"
+    if all_ranks > 1:
+        named = ", ".join(ranks[:4]) + ("…" if len(ranks) > 4 else "")
+        where = " on every rank" if len(ranks) == all_ranks else f" on {named}"
+    return (f"by {short:.1f} GiB" if short >= _EXACT_GIB else "by a little") + where
 
 
 def findings(host: str, args: Args, records: Iterable[LaunchRecord]) -> tuple[Finding, ...]:
@@ -556,9 +366,6 @@ def findings(host: str, args: Args, records: Iterable[LaunchRecord]) -> tuple[Fi
     return tuple(found)
 
 
-# ---- advice -----------------------------------------------------------------------------------------------------------
-
-
 def prefer_worked(
     found: Diagnosis, state: StartupState, host: str, args: Args, records: Iterable[LaunchRecord]
 ) -> Diagnosis:
@@ -570,35 +377,28 @@ def prefer_worked(
     """
     if found.cause not in ("oom_kv_pool", "oom_cuda_graph") or found.observation:
         return found
-    now = _canonical(args)
-    current = mem_fraction(state) or _number(now.get(_FRACTION))
+    now = canonical(args)
+    current = mem_fraction(state) or number(now.get(FRACTION))
     batch = graph_batch(state)
-    same = _comparable(_past(host, now.get("model-path"), records), now)
-    tried = _tried(same, batch)
-    computed = _number(found.set.get(_FRACTION))
+    same = comparable(starts_of(host, now.get("model-path"), records), now)
+    tried = tried_fractions(same, batch)
+    computed = number(found.set.get(FRACTION))
     raise_it = found.cause == "oom_kv_pool" and (computed is None or current is None or computed > current)
-    fitting = [
-        (value, times)
-        for value, times in tried.worked
-        if current is None or (value > current if raise_it else value < current)
-    ]
-    if fitting:
-        value, times = fitting[0]
-        often = f"{times} times" if times > 1 else "once"
-        verb = "Raise" if raise_it else "Lower"
-        first = f"{verb} --{_FRACTION} to {value:g}: with it this model and draft reached ready here {often}."
+    for value, times in tried.worked:
+        if current is not None and not (value > current if raise_it else value < current):
+            continue
+        often = f"with it this model and draft reached ready here {times_text(times)}."
+        first = f"{'Raise' if raise_it else 'Lower'} --{FRACTION} to {value:g}: {often}"
         rest = found.advice[1:] if computed is not None else found.advice
-        return replace(found, advice=(first, *rest), set={_FRACTION: value})
-    if computed is not None and tried.contradicts(computed):
-        low, high = tried.pool_failed, tried.graphs_failed
-        if low is not None and high is not None:
-            middle = round((low + high) / 2, 2)
-            if low < middle < high:
-                first = f"Set --{_FRACTION} to {middle:.2f}: here {low:g} failed in the memory pool and {high:g} in graph capture."
-                return replace(found, advice=(first, *found.advice[1:]), set={_FRACTION: middle})
-            first = (
-                f"No value works: here {low:g} failed in the memory pool and {high:g} in graph capture."
-                " Shrink the draft model, the graphs or the weights."
-            )
-            return replace(found, advice=(first, *found.advice[1:]), set={})
-    return found
+        return replace(found, advice=(first, *rest), set={FRACTION: value})
+    low, high = tried.pool_failed, tried.graphs_failed
+    if computed is None or not tried.contradict(computed) or low is None or high is None:
+        return found
+    both = f"here {low:g} failed in the memory pool and {high:g} in graph capture."
+    middle = round((low + high) / 2, 2)
+    if low < middle < high:
+        return replace(
+            found, advice=(f"Set --{FRACTION} to {middle:.2f}: {both}", *found.advice[1:]), set={FRACTION: middle}
+        )
+    nothing = f"No value works: {both} Shrink the draft model, the graphs or the weights."
+    return replace(found, advice=(nothing, *found.advice[1:]), set={})

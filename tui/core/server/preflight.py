@@ -8,8 +8,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from shlex import quote
 
@@ -17,34 +16,18 @@ from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
+from tui.core.model.conflict import in_use
 from tui.core.profiles.command import METRICS_NOTE, LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
+from tui.core.server.finding import Finding, Findings, ordered
+from tui.core.server.gpu_claim import GpuClaim
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json
 
 _IDLE_MIB = 300.0  # what a display server or a driver keeps on a GPU is no reason to refuse a launch
 _LOW_DISK_BYTES = 5_000_000_000
 _FULL_DISK_BYTES = 100_000_000
-
-
-class Level(StrEnum):
-    BLOCK = "block"
-    WARN = "warn"
-    OK = "ok"
-
-
-@dataclass(frozen=True)
-class Finding:
-    check: str  # gpus, port, model, draft, python, sglang, flags, requires, disk, rights, cwd, wrapper, concurrency
-    level: Level
-    text: str  # sanitised, one line
-    run: str | None = None  # our run that is in the way: the finding goes away with it
-    warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
-    hint: Hint | None = None
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
 
 
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
@@ -73,26 +56,25 @@ async def preflight(
     Raises:
         LinkLost, HostError: from the transport.
     """
-    runs = tuple(runs)
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
     seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
     if seen is None:
-        look.add("disk", Level.WARN, "the host takes too long to look at its files: a file system may hang")
-        seen = _Seen()
-    look.gpus(seen)
+        look.found.warn("disk", "the host takes too long to look at its files: a file system may hang")
+    else:
+        look.seen = seen
+    look.gpus()
     look.port(holder)
     if not profile.command:
-        look.model("model", seen)
-        look.model("draft", seen)
-        look.python(seen)
+        look.model("model", look.path("model-path"))
+        look.model("draft", look.path("speculative-draft-model-path"))
+        look.python()
         look.flags(host_flags)
         look.speculation()
     look.requirements()
-    look.place(seen)
-    look.disk(seen)
-    look.rights(seen)
-    order = {Level.BLOCK: 0, Level.WARN: 1, Level.OK: 2}
-    return tuple(sorted(look.findings, key=lambda finding: order[finding.level]))
+    look.place()
+    look.disk()
+    look.rights()
+    return ordered(look.found)
 
 
 async def _ask(transport: Transport, script: str) -> "_Seen | None":
@@ -139,24 +121,16 @@ class _Look:
     facts: HostFacts
     sample: GpuSample | None
     runs: Mapping[str, Run]
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(
-        self,
-        check: str,
-        level: Level,
-        text: str,
-        run: str | None = None,
-        warm: bool | None = None,
-        hint: Hint | None = None,
-    ) -> None:
-        self.findings.append(Finding(check, level, one_line(text), run, warm, hint))
+    seen: _Seen = field(default_factory=_Seen)
+    found: Findings = field(default_factory=Findings)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     def script(self) -> str:
         profile = self.profile
-        model, draft = ("", "") if profile.command else (self._path("model-path"), self._path("draft"))
+        model, draft = self.path("model-path"), self.path("speculative-draft-model-path")
+        if profile.command:
+            model = draft = ""
         wrapper = profile.wrapper[0] if profile.wrapper else ""
         values = {
             "PF_CWD": profile.cwd or "",
@@ -165,82 +139,67 @@ class _Look:
             "PF_MODEL": "" if model.startswith("~") else model,
             "PF_DRAFT": "" if draft.startswith("~") else draft,
             "PF_REVISION": str(profile.arg("revision") or ""),
-            "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus() for process in _held(gpu)),
+            "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus for process in _held(gpu)),
         }
         values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
         return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + _program()
 
-    def _path(self, what: str) -> str:
-        value = self.profile.arg("speculative-draft-model-path" if what == "draft" else what)
+    def path(self, flag: str) -> str:
+        value = self.profile.arg(flag)
         return value if isinstance(value, str) else ""
+
+    @property
+    def eagle3(self) -> bool:
+        return str(self.profile.arg("speculative-algorithm")).upper() == "EAGLE3"
 
     # -- GPUs ---------------------------------------------------------------------------------------------------------
 
-    def needed_gpus(self) -> int:
-        """GPUs that the flags ask for on this host."""
+    @cached_property
+    def claim(self) -> GpuClaim:
+        return GpuClaim.of(self.profile, self.command.env)
 
-        def number(flag: str) -> int:
-            value = self.profile.arg(flag)
-            return value if type(value) is int and value > 0 else 1
-
-        attention = self.profile.arg("enable-dp-attention") or self.profile.arg("attn-dp-size")
-        copies = 1 if attention else number("dp-size")
-        return max(1, number("tp") * number("pp") * copies // number("nnodes"))
-
-    def visible(self) -> tuple[str, ...] | None:
-        """What CUDA_VISIBLE_DEVICES says, None where it says nothing."""
-        text = self.command.env.get("CUDA_VISIBLE_DEVICES")
-        return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
+    @cached_property
     def used_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs that the server would use."""
-        gpus = self.sample.gpus if self.sample else ()
-        visible = self.visible()
-        if visible is not None:
-            by_name = {name: gpu for gpu in gpus for name in (str(gpu.index), gpu.uuid) if name}
-            gpus = tuple(by_name[name] for name in visible if name in by_name)
-        base, step = self.profile.arg("base-gpu-id"), self.profile.arg("gpu-id-step")
-        first = base if type(base) is int and base >= 0 else 0
-        stride = step if type(step) is int and step > 0 else 1
-        return gpus[first::stride][: self.needed_gpus()]
+        return self.claim.among(self.sample.gpus if self.sample else ())
 
-    def gpus(self, seen: _Seen) -> None:
+    def gpus(self) -> None:
         device = self.profile.arg("device")
         if isinstance(device, str) and not device.startswith("cuda"):
-            self.add("gpus", Level.OK, f"device {device}: no GPU is needed")
+            self.found.ok("gpus", f"device {device}: no GPU is needed")
             return
-        sample, visible, needed = self.sample, self.visible(), self.needed_gpus()
+        sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
             why = (sample.error or "").replace("_", " ") if sample else "they could not be read"
-            self.add("gpus", Level.WARN, f"it is not known who uses the GPUs: {why}")
+            self.found.warn("gpus", f"it is not known who uses the GPUs: {why}")
             return
         if not sample.gpus:
-            self.add("gpus", Level.WARN, "no NVIDIA GPU is seen on this host")
+            self.found.warn("gpus", "no NVIDIA GPU is seen on this host")
             return
         here = {name for gpu in sample.gpus for name in (str(gpu.index), gpu.uuid) if name}
         missing = [name for name in visible or () if name not in here]
         if missing:
-            self.add("gpus", Level.BLOCK, f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
+            self.found.block("gpus", f"GPU {', '.join(missing)} is not there: this host has {_span(sample.gpus)}")
         count = len(visible) if visible is not None else len(sample.gpus)
         if needed > count:
             whose = "the profile names" if visible is not None else "the host has"
-            self.add("gpus", Level.BLOCK, f"the flags ask for {needed} GPUs, {whose} {count}")
-        used = self.used_gpus()
+            self.found.block("gpus", f"the flags ask for {needed} GPUs, {whose} {count}")
+        used = self.used_gpus
         for gpu in used:
             if gpu.health:
-                self.add("gpus", Level.BLOCK, f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
-        before = len(self.findings)
-        self._holders(used, seen)
-        if len(self.findings) == before and not missing and used and not any(gpu.health for gpu in used):
+                self.found.block("gpus", f"GPU {gpu.index}: {gpu.health.replace('_', ' ')}")
+        before = len(self.found)
+        self._holders(used)
+        if len(self.found) == before and not missing and used and not any(gpu.health for gpu in used):
             total = used[0].memory_total_mib
             size = f", {total / 1024:.1f} GiB each" if total else ""
             free = "is free" if len(used) == 1 else "are free"
-            self.add("gpus", Level.OK, f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
+            self.found.ok("gpus", f"{_which(used, used)} {free} ({used[0].name or 'name unknown'}{size})")
 
-    def _holders(self, used: Sequence[Gpu], seen: _Seen) -> None:
+    def _holders(self, used: Sequence[Gpu]) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
-        marks = dict(mark.split(" ", 1) for mark in seen.all("mark") if " " in mark)
-        chains = {chain.split()[0]: chain.split() for chain in seen.all("chain") if chain.strip()}
+        marks = dict(mark.split(" ", 1) for mark in self.seen.all("mark") if " " in mark)
+        chains = {chain.split()[0]: chain.split() for chain in self.seen.all("chain") if chain.strip()}
         pid_run = {str(run.pid): run_id for run_id, run in self.runs.items() if run.pid is not None}
         ours: dict[str, list[Gpu]] = {}
         others: dict[str, tuple[list[Gpu], list[GpuProcess]]] = {}
@@ -259,17 +218,15 @@ class _Look:
             limit = max(1024.0, 0.03 * (gpu.memory_total_mib or 0.0))
             if not _held(gpu) and used_mib > limit and not gpu.unified_memory:
                 total = f" of {gpu.memory_total_mib / 1024:.1f}" if gpu.memory_total_mib else ""
-                self.add(
+                self.found.block(
                     "gpus",
-                    Level.BLOCK,
                     f"GPU {gpu.index} has {used_mib / 1024:.1f}{total} GiB in use by a process that this account cannot see",
                 )
         for run_id, held in ours.items():
             run = self.runs[run_id]
             since = f" since {run.started_at[11:19]}" if run.started_at and len(run.started_at) >= 19 else ""
-            self.add(
+            self.found.block(
                 "gpus",
-                Level.BLOCK,
                 f"{_which(held, used)} {'is' if _one(held) else 'are'} held by run {run.short_id}"
                 f" ({run.profile or 'started by hand'}, {run.state}{since})",
                 run_id,
@@ -281,112 +238,109 @@ class _Look:
             more = f" and {len(pids) - 3} more" if len(pids) > 3 else ""
             words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (f" {', '.join(names[:2])}" if names else "")
             size = f", {memory / 1024:.1f} GiB" if memory else ""
-            self.add(
-                "gpus",
-                Level.BLOCK,
-                f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})",
+            self.found.block(
+                "gpus", f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})"
             )
 
     def port(self, holder: PortHolder | None) -> None:
         port = self.command.port
         if holder is None:
-            self.add("port", Level.OK, f"{port} is free")
+            self.found.ok("port", f"{port} is free")
         elif holder.run_id in self.runs:
             run = self.runs[str(holder.run_id)]
-            self.add("port", Level.BLOCK, f"{port} is in use by run {run.short_id} ({run.profile})", run.run_id)
+            self.found.block("port", in_use(port, f"run {run.short_id} ({run.profile})"), run.run_id)
         else:
-            self.add("port", Level.BLOCK, f"{port} is in use by {holder}", hint=Hint(Action.SET, "port=N"))
+            self.found.block("port", in_use(port, holder), hint=Hint(Action.SET, "port=N"))
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 
-    def model(self, key: str, seen: _Seen) -> None:
-        path = self._path("model-path" if key == "model" else "draft")
-        algorithm = str(self.profile.arg("speculative-algorithm") or "")
+    def model(self, key: str, path: str) -> None:
+        """The files of the model, or of the draft model, as the host has them."""
         if not path:
-            if key == "draft" and algorithm.upper() == "EAGLE3":
-                self.add("draft", Level.BLOCK, f"{algorithm} needs speculative-draft-model-path")
+            if key == "draft" and self.eagle3:
+                self.found.block("draft", "EAGLE3 needs speculative-draft-model-path")
             return
-        state = seen.one(key)
+        state = self.seen.one(key)
         if path.startswith("~"):
-            home = seen.one("home") or self.facts.home
+            home = self.seen.one("home") or self.facts.home
             whole = f"{home}{path[1:]}" if home and path.startswith("~/") else "the whole path"
-            self.add(key, Level.BLOCK, f"{path}: ~ is not expanded on the host, write {whole}")
+            self.found.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
         elif state == "missing":
-            self.add(key, Level.BLOCK, f"{path} is not there")
+            self.found.block(key, f"{path} is not there")
         elif state == "closed":
-            self.add(key, Level.BLOCK, f"{path} cannot be read by {self.facts.user or 'this account'}")
+            self.found.block(key, f"{path} cannot be read by {self.facts.user or 'this account'}")
         elif state == "remote":
-            self.add(key, Level.OK, f"{path} is loaded from elsewhere: not checked")
+            self.found.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.add(key, Level.OK, f"{path}, {_size(_sizes(seen.all(f'{key}.ls')).values())}")
+            self.found.ok(key, f"{path}, {_size(_sizes(self.seen.all(f'{key}.ls')).values())}")
         elif state == "absent":
-            self._absent(key, path, seen)
+            self._absent(key, path)
         elif state in ("there", "cached"):
-            self._directory(key, path, seen, algorithm)
+            self._directory(key, path)
 
-    def _absent(self, key: str, path: str, seen: _Seen) -> None:
+    def _absent(self, key: str, path: str) -> None:
         offline = [
             name
             for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
             if self.command.env.get(name, "").lower() in ("1", "true", "yes", "on")
         ]
         if offline:
-            self.add(key, Level.BLOCK, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
+            self.found.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
             return
-        free = _disk(seen.one(f"{key}.disk"))
+        free = _disk(self.seen.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
-        self.add(key, Level.WARN, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
+        self.found.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
 
-    def _directory(self, key: str, path: str, seen: _Seen, algorithm: str) -> None:
-        where = f"{path} (cached)" if seen.one(key) == "cached" else path
-        sizes = _sizes(seen.all(f"{key}.ls"))
-        closed = seen.all(f"{key}.closed")
+    def _directory(self, key: str, path: str) -> None:
+        where = f"{path} (cached)" if self.seen.one(key) == "cached" else path
+        sizes = _sizes(self.seen.all(f"{key}.ls"))
+        closed = self.seen.all(f"{key}.closed")
         if closed:
-            self.add(key, Level.BLOCK, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
+            self.found.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
-            self.add(key, Level.BLOCK, f"{where} has no config.json")
+            self.found.block(key, f"{where} has no config.json")
             return
-        needed = seen.all(f"{key}.need")
+        needed = self.seen.all(f"{key}.need")
         missing = [name for name in needed if not sizes.get(name)]
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
             named = ", ".join(missing[:2]) + (" …" if len(missing) > 2 else "")
-            self.add(key, Level.BLOCK, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
+            self.found.block(key, f"{where}: {len(missing)} of {len(needed)} shards are missing ({named})")
             return
         if not weights and self.profile.arg("load-format") != "dummy":
-            self.add(key, Level.BLOCK, f"{where} has config.json but no weights")
+            self.found.block(key, f"{where} has config.json but no weights")
             return
-        architecture = _architecture(seen.one(f"{key}.config"))
-        if key == "draft" and algorithm.upper() == "EAGLE3" and architecture and "eagle3" not in architecture.lower():
-            self.add(key, Level.WARN, f"{where}: {architecture} does not look like an EAGLE-3 draft")
+        architecture = _architecture(self.seen.one(f"{key}.config"))
+        if key == "draft" and self.eagle3 and architecture and "eagle3" not in architecture.lower():
+            self.found.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
-            self.add(key, Level.OK, f"{where}: {architecture}")
+            self.found.ok(key, f"{where}: {architecture}")
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
-            warm = _warm(seen.all(f"{key}.cache"))
+            warm = _warm(self.seen.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
-            self.add(key, Level.OK, text, warm=warm)
+            self.found.ok(key, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 
-    def python(self, seen: _Seen) -> None:
+    def python(self) -> None:
         python = self.facts.python or self.command.argv[0]
         program = self.command.argv[0]
         if not self.profile.wrapper and program.startswith("~"):
-            self.add("python", Level.BLOCK, f"{program}: write the whole path as python in the host's entry")
-        elif not self.profile.wrapper and seen.one("program") == "missing":
-            self.add("python", Level.BLOCK, f"{program} is not there: name the right python in the host's entry")
+            self.found.block("python", f"{program}: write the whole path as python in the host's entry")
+        elif not self.profile.wrapper and self.seen.one("program") == "missing":
+            self.found.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
-            self.add("python", Level.OK, f"{python} has sglang {self.facts.sglang}")
+            self.found.ok("python", f"{python} has sglang {self.facts.sglang}")
         elif self.facts.python_error:
-            self.add("python", Level.BLOCK, f"{python}: {self.facts.python_error}")
+            self.found.block("python", f"{python}: {self.facts.python_error}")
         elif self.profile.wrapper:
-            self.add("python", Level.WARN, f"it is not known which sglang {self.profile.wrapper[0]} starts")
+            self.found.warn("python", f"it is not known which sglang {self.profile.wrapper[0]} starts")
         else:
-            self.add("python", Level.BLOCK, f"{python} has no sglang: name the right python in the host's entry")
+            self.found.block("python", f"{python} has no sglang: name the right python in the host's entry")
 
     def flags(self, host_flags: frozenset[str] | None) -> None:
         argv = self.command.argv
@@ -397,17 +351,17 @@ class _Look:
         for name in unknown:
             near = flag_table().suggest(name)
             hint = f": did you mean --{near}?" if near and near != normalise(name) else ""
-            self.add("flags", Level.BLOCK, f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
+            self.found.block("flags", f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
             if note != METRICS_NOTE:
-                self.add("flags", Level.WARN, note.removesuffix("; the profile is unchanged"))
+                self.found.warn("flags", note.removesuffix("; the profile is unchanged"))
         if host_flags is None:
             if self.facts.sglang:
-                self.add("flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked")
+                self.found.warn("flags", f"the flags of SGLang {self.facts.sglang} are not known: not checked")
         elif not unknown:
-            self.add("flags", Level.OK, f"all {len(names)} known to {self.facts.sglang}")
+            self.found.ok("flags", f"all {len(names)} known to {self.facts.sglang}")
         if METRICS_NOTE in self.command.notes:
-            self.add("flags", Level.OK, METRICS_NOTE)
+            self.found.ok("flags", METRICS_NOTE)
 
     def speculation(self) -> None:
         algorithm = self.profile.arg("speculative-algorithm")
@@ -415,12 +369,12 @@ class _Look:
             return
         version = self.facts.sglang
         if self.profile.arg("max-running-requests") is None and (not version or version_at_least(version, "0.5.5")):
-            self.add("concurrency", Level.WARN, "SGLang caps running requests at 48 with speculation")
+            self.found.warn("concurrency", "SGLang caps running requests at 48 with speculation")
         three = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
         given = [name for name in three if self.profile.arg(name) is not None]
         if str(algorithm).upper().startswith("EAGLE") and 0 < len(given) < 3:
             absent = ", ".join(name for name in three if name not in given)
-            self.add("flags", Level.WARN, f"{absent} is missing: SGLang wants all three of them or none")
+            self.found.warn("flags", f"{absent} is missing: SGLang wants all three of them or none")
 
     def requirements(self) -> None:
         unmet = 0
@@ -428,26 +382,26 @@ class _Look:
             have = self._have(name)
             if not have:
                 unmet += 1
-                self.add("requires", Level.WARN, f"{name} {condition}: not known on this host")
+                self.found.warn("requires", f"{name} {condition}: not known on this host")
                 continue
             for value in have:
                 if version_matches(value, condition) is not True:
                     unmet += 1
-                    self.add("requires", Level.BLOCK, f"{name} {condition}: this host has {value}")
+                    self.found.block("requires", f"{name} {condition}: this host has {value}")
                     break
         if self.profile.requires and not unmet:
             count = len(self.profile.requires)
-            self.add("requires", Level.OK, "met" if count == 1 else f"all {count} met")
+            self.found.ok("requires", "met" if count == 1 else f"all {count} met")
 
     def _have(self, name: str) -> list[str]:
         """What the host has of a requirement: one value, or one a GPU; [] = not known."""
         facts = self.facts
-        used = [gpu.index for gpu in self.used_gpus() if gpu.index is not None]
+        used = [gpu.index for gpu in self.used_gpus if gpu.index is not None]
         if name == "compute_capability":
             found = facts.compute_capabilities
             return [found[index] for index in used if index < len(found)] or list(found)
         if name == "memory_gib":
-            memory = [gpu.memory_total_mib for gpu in self.used_gpus()] or list(facts.memory_total_mib)
+            memory = [gpu.memory_total_mib for gpu in self.used_gpus] or list(facts.memory_total_mib)
             return [f"{mib / 1024:.1f}" for mib in memory if mib is not None]
         if name == "gpus":
             count = len(self.sample.gpus) if self.sample and not self.sample.error else len(facts.gpu_names)
@@ -457,43 +411,43 @@ class _Look:
 
     # -- the host -----------------------------------------------------------------------------------------------------
 
-    def place(self, seen: _Seen) -> None:
-        if self.profile.cwd and seen.one("cwd") in ("missing", "closed"):
-            why = "is not there" if seen.one("cwd") == "missing" else "cannot be entered"
-            self.add("cwd", Level.BLOCK, f"{self.profile.cwd} {why}")
-        if self.profile.wrapper and seen.one("wrapper") == "missing":
-            self.add("wrapper", Level.BLOCK, f"{self.profile.wrapper[0]} is not installed there")
-        if self.profile.command and not self.profile.wrapper and seen.one("program") == "missing":
-            self.add("wrapper", Level.BLOCK, f"{self.command.argv[0]} is not installed there")
+    def place(self) -> None:
+        if self.profile.cwd and self.seen.one("cwd") in ("missing", "closed"):
+            why = "is not there" if self.seen.one("cwd") == "missing" else "cannot be entered"
+            self.found.block("cwd", f"{self.profile.cwd} {why}")
+        if self.profile.wrapper and self.seen.one("wrapper") == "missing":
+            self.found.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
+        if self.profile.command and not self.profile.wrapper and self.seen.one("program") == "missing":
+            self.found.block("wrapper", f"{self.command.argv[0]} is not installed there")
 
-    def disk(self, seen: _Seen) -> None:
-        found = _disk(seen.one("disk"))
+    def disk(self) -> None:
+        found = _disk(self.seen.one("disk"))
         if found is None:
             return
         free, share, mount = found
         text = f"{_bytes(free)} free for logs"
         if free < _FULL_DISK_BYTES:
-            self.add("disk", Level.BLOCK, f"{mount} is full: {text}")
+            self.found.block("disk", f"{mount} is full: {text}")
         elif free < _LOW_DISK_BYTES or share >= 90:
-            self.add("disk", Level.WARN, f"{text}: {mount} is {share} % full")
+            self.found.warn("disk", f"{text}: {mount} is {share} % full")
         else:
-            self.add("disk", Level.OK, text)
+            self.found.ok("disk", text)
 
-    def rights(self, seen: _Seen) -> None:
-        sudo = seen.one("sudo")
+    def rights(self) -> None:
+        sudo = self.seen.one("sudo")
         if sudo is not None and sudo != "yes":
             why = sudo.removeprefix("no: ") or "it asks for a password"
-            self.add("rights", Level.BLOCK, f"sudo needs a password here ({why}): eagletui never types one")
-        elif sudo == "yes" and seen.one("sudo_kill") == "no":
-            self.add("rights", Level.BLOCK, "sudo lets you start the server but not signal it: it could not be stopped")
+            self.found.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
+        elif sudo == "yes" and self.seen.one("sudo_kill") == "no":
+            self.found.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
-            self.add("rights", Level.WARN, 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
+            self.found.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
-            self.add("rights", Level.OK, "sudo works without a password")
-        ends = (seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
-        if ends and seen.one("linger") == "no":
-            user = seen.one("user") or "USER"
-            self.add("rights", Level.WARN, f"this host stops your processes at logout: loginctl enable-linger {user}")
+            self.found.ok("rights", "sudo works without a password")
+        ends = (self.seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
+        if ends and self.seen.one("linger") == "no":
+            user = self.seen.one("user") or "USER"
+            self.found.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
 def _held(gpu: Gpu) -> tuple[GpuProcess, ...]:

@@ -14,7 +14,6 @@ from tui.core.link.http import request
 from tui.core.link.transport import Transport
 from tui.core.runs.control import Run, RunState, port_belongs_to
 from tui.core.sglang.tracker import StartupState
-from tui.core.text import read_json
 
 HTTP_PROBE_PERIOD_S = 2.0
 _TALKING_LOG_PERIOD_S = 15.0
@@ -90,14 +89,3 @@ class ReadinessProbe:
             self.canary = "eagletui-" + secrets.token_hex(6)
             await request(self.transport, "GET", self.run.port or 0, f"/model_info?from={self.canary}", timeout_s=5)
         return self.canary_seen
-
-
-async def model_served(transport: Transport, port: int) -> str | None:
-    """The model path that the server on a port names, None where it does not answer."""
-    try:
-        answer = await request(transport, "GET", port, "/model_info", timeout_s=5)
-        document = read_json(answer.body)
-    except (EagletuiError, ValueError):
-        return None
-    path = document.get("model_path") if isinstance(document, dict) else None
-    return path if isinstance(path, str) else None

@@ -1,87 +1,90 @@
-"""What a silence means: suspicions about a server that starts or serves, each with its evidence. Never a verdict.
+"""What a silence means: suspicions about a server that starts or serves, each with its evidence. Never a decision.
 
 Nothing here generates a token or asks the server anything: the log, samples of the GPUs and one look at the host's
 processes decide. A suspicion kills nothing and ends no wait. Limits: docs/diagnosis.md.
 """
 
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 
 from tui.core.host.gpus import GpuSample
-from tui.core.link.transport import Transport
+from tui.core.server.host_look import HostLook
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.phases import Outcome, Phase
 from tui.core.sglang.tracker import StartupState
-from tui.core.text import one_line
 
 LOOK_PERIOD_S = 15.0
 _LOOK_AFTER_S = 30.0  # of silence: before that nobody asks the host
-# Silence (s) since the last line, or since the last move of a bar: legitimate up to the first, unheard of after the second.
-_SILENCE_S: Mapping[Phase, tuple[float, float]] = {
-    Phase.LAUNCH: (120.0, 300.0),
-    Phase.DISTRIBUTED_INIT: (60.0, 300.0),
-    Phase.LOAD_WEIGHTS: (180.0, 900.0),
-    Phase.DRAFT_MODEL: (180.0, 900.0),
-    Phase.MEMORY_POOL: (60.0, 300.0),
-    Phase.CUDA_GRAPH: (180.0, 900.0),
-    Phase.WARMUP: (120.0, 620.0),
-}
 _DEEP_GEMM_S = (1200.0, 2400.0)  # pre-compilation takes 10 to 20 minutes
 _AUTOTUNE_S = (400.0, 1200.0)
 _STUCK_S = (60.0, 300.0)  # without a batch line, with requests under way
 _SPIN_S = 60.0  # of full utilisation at idle power, without progress
-_SPIN_UTIL_PCT, _SPIN_POWER = (
-    95.0,
-    0.35,
-)  # share of the power limit: kernels that wait draw a fifth, those that work a half
+_SPIN_UTIL_PCT = 95.0
+_SPIN_POWER = 0.35  # share of the power limit: kernels that wait draw a fifth, those that work a half
 _GROWTH_MIB, _GROWTH_WINDOW_S = 64.0, 60.0
 _LOADING_MIB = 3072.0  # more than contexts and communication buffers take
 _HELD_S = 20.0  # an idle connection is closed after 5 s: one that is older carries a request
-_COMPILERS = ("nvcc", "cicc", "ptxas", "ninja", "cc1plus", "hipcc")  # fatbinary and ld come and go too fast to be seen
 _HISTORY_S = 600.0
 _SAMPLE_EVERY_S = 2.0
 _WORTH_ACCEPT, _FALLEN_LINES = 1.2, 5
 
 
 @dataclass(frozen=True)
-class Process:
-    pid: int
-    parent: int
-    cpu_s: float  # used so far
-    read_bytes: int | None  # from disks so far; None = not allowed to see
-    name: str
+class _Expected:
+    """What is known of a phase: silence in seconds since the last line, or since the last move of a bar."""
+
+    usual_s: float  # legitimate up to here,
+    longest_s: float  # never heard of after that
+    causes: str  # of a silence
+    slower: tuple[str, ...]  # likely reasons why it takes longer than before, most likely first
 
 
-@dataclass(frozen=True)
-class HostLook:
-    """The processes of a run at one moment, and who is connected to its port."""
-
-    processes: tuple[Process, ...]
-    connections: frozenset[str]  # remote ends of established connections
-
-    @property
-    def cpu_s(self) -> float:
-        return sum(process.cpu_s for process in self.processes)
-
-    @property
-    def read_bytes(self) -> int | None:
-        seen = [process.read_bytes for process in self.processes if process.read_bytes is not None]
-        return sum(seen) if seen else None
-
-    @property
-    def compilers(self) -> tuple[str, ...]:
-        """Names of the compilers that run now, sorted."""
-        return tuple(sorted({process.name for process in self.processes if process.name in _COMPILERS}))
+_PHASES: Mapping[Phase, _Expected] = {
+    Phase.LAUNCH: _Expected(
+        120.0,
+        300.0,
+        "imports from a slow disk, or a download",
+        ("Python and its packages are not in the page cache", "the disk is busy"),
+    ),
+    Phase.DISTRIBUTED_INIT: _Expected(
+        60.0,
+        300.0,
+        "ranks that do not reach each other (P2P, network interface, a rank that died)",
+        ("another process uses the GPUs or the network", "peer-to-peer access changed"),
+    ),
+    Phase.LOAD_WEIGHTS: _Expected(
+        180.0,
+        900.0,
+        "slow storage, weights being repacked, or a rank that died",
+        ("the weights are not in the page cache", "slower or busy storage"),
+    ),
+    Phase.DRAFT_MODEL: _Expected(
+        180.0,
+        900.0,
+        "slow storage, or a rank that died",
+        ("the draft's weights are not in the page cache", "slower or busy storage"),
+    ),
+    Phase.MEMORY_POOL: _Expected(60.0, 300.0, "a rank that hangs or died", ("another process uses the GPUs",)),
+    Phase.CUDA_GRAPH: _Expected(
+        180.0,
+        900.0,
+        "kernels compiled for the first time, or ranks that wait for each other (P2P)",
+        ("kernels are compiled again: the cache is cold", "more batch sizes are captured than before"),
+    ),
+    Phase.WARMUP: _Expected(
+        120.0,
+        620.0,
+        "kernels compiled at the first request, or a warm-up that nobody answers",
+        ("kernels are compiled at the first request",),
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """That a server may hang: a sentence and what speaks for it."""
+    """That a server may hang: a sentence, and the evidence for it."""
 
     kind: str  # silence, stuck, spinning
     text: str  # one sentence
@@ -100,96 +103,11 @@ class Slower:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Assessment:
     """What a watchdog thinks at one moment."""
 
     suspicion: Suspicion | None = None
     busy: str | None = None  # why a silence is no hang: "kernels are being compiled (ptxas)"
-
-
-@cache
-def _script() -> str:
-    return resources.files("tui.remote").joinpath("look.sh").read_text(encoding="utf-8")
-
-
-async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
-    """One look at the processes of a run. Raises HostError, LinkLost."""
-    head = f"LK_PID={pid}\nLK_PORT={port or ''}\n"
-    done = await transport.run(head + _script(), timeout_s=20.0)
-    return read_look(done.stdout.decode("utf-8", "replace"))
-
-
-_KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
-_KERNEL_LINES = 40
-_KERNEL = (
-    "cat /proc/uptime; if words=$(dmesg 2>/dev/null); then echo readable; printf '%s\\n' \"$words\" |"
-    f" grep -iE 'out of memory|oom-kill|killed process|NVRM: Xid' | tail -n {_KERNEL_LINES}; fi; exit 0"
-)
-
-
-@dataclass(frozen=True)
-class KernelWords:
-    """What the kernel's log says of the time of a run."""
-
-    readable: bool = False  # whether we may see it at all
-    oom: str | None = None  # the newest line about a process killed for memory
-    xid: str | None = None  # the newest line about an error of a GPU or its driver
-
-
-async def kernel_words(transport: Transport, window_s: tuple[float, float] | None) -> KernelWords:
-    """The kernel's log where it can be read. Raises HostError, LinkLost.
-
-    Args:
-        window_s: how many seconds ago the run ended and was started: what was said before or after explains nothing.
-    """
-    done = await transport.run(_KERNEL, timeout_s=20.0)
-    return read_kernel(done.stdout.decode("utf-8", "replace"), window_s)
-
-
-def read_kernel(text: str, window_s: tuple[float, float] | None) -> KernelWords:
-    """The answer: lines without the kernel's time stamp, or outside the window (give or take a minute), do not count."""
-    first, _, rest = text.partition("\n")
-    said, *lines = rest.split("\n")
-    try:
-        uptime = float(first.split()[0])
-    except (ValueError, IndexError):
-        return KernelWords()
-    if said != "readable" or window_s is None:
-        return KernelWords(readable=said == "readable")
-    oom = xid = None
-    for line in lines:
-        stamp = _KERNEL_STAMP.search(line)
-        if stamp is None or not window_s[0] - 60.0 <= uptime - float(stamp[1]) <= window_s[1] + 60.0:
-            continue
-        if "Xid" in line:
-            xid = one_line(line)
-        else:
-            oom = one_line(line)
-    return KernelWords(True, oom, xid)
-
-
-def read_look(text: str) -> HostLook:
-    """The script's answer; lines that are none are left out."""
-    ticks = 100.0
-    processes: list[Process] = []
-    connections: set[str] = set()
-    for line in text.split("\n"):
-        words = line.split(" ", 5)
-        try:
-            match words[0]:
-                case "hz":
-                    ticks = float(words[1]) or 100.0
-                case "proc":
-                    read = None if words[4] == "-" else int(words[4])
-                    name = one_line(words[5], 40)
-                    processes.append(Process(int(words[1]), int(words[2]), int(words[3]) / ticks, read, name))
-                case "conn":
-                    connections.add(words[1])
-                case _:
-                    pass
-        except (IndexError, ValueError):
-            continue
-    return HostLook(tuple(processes), frozenset(connections))
 
 
 @dataclass(frozen=True)
@@ -277,37 +195,37 @@ class Watchdog:
             return now - self._quiet_since() > _LOOK_AFTER_S
         return outcome is Outcome.READY and self._batch_line is not None and now - self._batch_at > _LOOK_AFTER_S
 
-    def judge(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState) -> Verdict:
+    def judge(self, now: float, phase: Phase, outcome: Outcome, startup: StartupState) -> Assessment:
         """The suspicion at `now`, or why there is none in spite of a silence."""
         if outcome is Outcome.STARTING:
             return self._starting(now, phase, startup)
         if outcome is Outcome.READY:
-            return Verdict(self._serving(now, startup))
-        return Verdict()
+            return Assessment(self._serving(now, startup))
+        return Assessment()
 
     def _quiet_since(self) -> float:
         # Beside a bar other lines prove nothing: seven ranks may wait for the one whose bar stands still.
         return self._progress_at if self._bar else max(self._line_at, self._progress_at)
 
-    def _starting(self, now: float, phase: Phase, startup: StartupState) -> Verdict:
+    def _starting(self, now: float, phase: Phase, startup: StartupState) -> Assessment:
         limits = _limits(phase, startup)
         silent = now - self._quiet_since()
         if limits is None:
-            return Verdict()
+            return Assessment()
         spinning = self._spinning(now, max(self._line_at, self._progress_at))
         if spinning is not None:
-            return Verdict(replace(spinning, hard=silent > limits[1]))
+            return Assessment(replace(spinning, hard=silent > limits[1]))
         if silent < _LOOK_AFTER_S:
-            return Verdict()
+            return Assessment()
         busy = self._busy(now, phase)
         if busy is not None:
-            return Verdict(busy=busy)
+            return Assessment(busy=busy)
         if silent < limits[0]:
-            return Verdict()
+            return Assessment()
         what = "the bar has not moved" if self._bar else "no new line"
         name = phase.replace("_", " ")
-        text = f"{what} for {_span(silent)} in {name}; {_CAUSES[phase]}"
-        return Verdict(Suspicion("silence", text, self._evidence(now), silent > limits[1]))
+        text = f"{what} for {_span(silent)} in {name}; {_PHASES[phase].causes}"
+        return Assessment(Suspicion("silence", text, self._evidence(now), silent > limits[1]))
 
     def _busy(self, now: float, phase: Phase) -> str | None:
         """What proves that a silent start works."""
@@ -331,19 +249,23 @@ class Watchdog:
         return (recent[-1].memory_mib or 0.0) - (recent[0].memory_mib or 0.0)
 
     def _disk_rate(self) -> float | None:
-        if len(self._looks) < 2:
+        """Bytes a second that the run reads from disks, between the last two looks."""
+        span_s, first, last = self._last_two_looks()
+        if first is None or last is None or first.read_bytes is None or last.read_bytes is None:
             return None
-        (earlier, first), (later, last) = self._looks[-2], self._looks[-1]
-        if first.read_bytes is None or last.read_bytes is None or later <= earlier:
-            return None
-        return (last.read_bytes - first.read_bytes) / (later - earlier)
+        return (last.read_bytes - first.read_bytes) / span_s
 
     def _cpu_share(self) -> float | None:
         """CPU seconds a second of all processes of the run, between the last two looks."""
+        span_s, first, last = self._last_two_looks()
+        return max(0.0, last.cpu_s - first.cpu_s) / span_s if first is not None and last is not None else None
+
+    def _last_two_looks(self) -> tuple[float, HostLook | None, HostLook | None]:
+        """Seconds between them, and both; None where there is only one."""
         if len(self._looks) < 2:
-            return None
+            return 0.0, None, None
         (earlier, first), (later, last) = self._looks[-2], self._looks[-1]
-        return max(0.0, last.cpu_s - first.cpu_s) / (later - earlier) if later > earlier else None
+        return (later - earlier, first, last) if later > earlier else (0.0, None, None)
 
     def _spinning(self, now: float, since: float) -> Suspicion | None:
         """Full utilisation at idle power without progress: kernels that wait for each other."""
@@ -405,7 +327,7 @@ class Watchdog:
         return tuple(found)
 
     def silent_phase(self, listening: bool) -> Phase | None:
-        """How far a start is whose log says nothing (log level warning), by GPU memory and its port; None = not to be told."""
+        """How far a start is whose log says nothing (log level warning), by GPU memory and its port; None = nothing shows it."""
         if listening:
             return Phase.WARMUP
         memory = [point.memory_mib for point in self._points if point.memory_mib is not None]
@@ -436,32 +358,12 @@ def _interval(startup: StartupState) -> int:
 
 
 def _limits(phase: Phase, startup: StartupState) -> tuple[float, float] | None:
-    limits = _SILENCE_S.get(phase)
+    expected = _PHASES.get(phase)
+    if expected is None:
+        return None
     working = (startup.working or "").lower()
-    if limits is None or not working:
-        return limits
-    slower = _DEEP_GEMM_S if "deepgemm" in working else _AUTOTUNE_S if "autotune" in working else limits
-    return (max(limits[0], slower[0]), max(limits[1], slower[1]))
-
-
-_CAUSES: Mapping[Phase, str] = {
-    Phase.LAUNCH: "imports from a slow disk, or a download",
-    Phase.DISTRIBUTED_INIT: "ranks that do not reach each other (P2P, network interface, a rank that died)",
-    Phase.LOAD_WEIGHTS: "slow storage, weights being repacked, or a rank that died",
-    Phase.DRAFT_MODEL: "slow storage, or a rank that died",
-    Phase.MEMORY_POOL: "a rank that hangs or died",
-    Phase.CUDA_GRAPH: "kernels compiled for the first time, or ranks that wait for each other (P2P)",
-    Phase.WARMUP: "kernels compiled at the first request, or a warm-up that nobody answers",
-}
-_SLOW_REASONS: Mapping[Phase, tuple[str, ...]] = {
-    Phase.LAUNCH: ("Python and its packages are not in the page cache", "the disk is busy"),
-    Phase.DISTRIBUTED_INIT: ("another process uses the GPUs or the network", "peer-to-peer access changed"),
-    Phase.LOAD_WEIGHTS: ("the weights are not in the page cache", "slower or busy storage"),
-    Phase.DRAFT_MODEL: ("the draft's weights are not in the page cache", "slower or busy storage"),
-    Phase.MEMORY_POOL: ("another process uses the GPUs",),
-    Phase.CUDA_GRAPH: ("kernels are compiled anew: the cache is cold", "more batch sizes are captured than before"),
-    Phase.WARMUP: ("kernels are compiled at the first request",),
-}
+    slower = _DEEP_GEMM_S if "deepgemm" in working else _AUTOTUNE_S if "autotune" in working else (0.0, 0.0)
+    return max(expected.usual_s, slower[0]), max(expected.longest_s, slower[1])
 
 
 def slower_than_ever(
@@ -485,8 +387,9 @@ def slower_than_ever(
         return None
     reasons = [busy] if busy else []
     if version_changed:
-        reasons.append("another version of SGLang: kernels are compiled anew")
-    return Slower(phase, so_far, history.high_s, (*reasons, *_SLOW_REASONS.get(phase, ())))
+        reasons.append("another version of SGLang: kernels are compiled again")
+    likely = _PHASES[phase].slower if phase in _PHASES else ()
+    return Slower(phase, so_far, history.high_s, (*reasons, *likely))
 
 
 def _span(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tui.core.server.forecast import ledger_of
+from tui.core.server.earlier_starts import ledger_of
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.memory import fraction_window
 from tui.core.text import one_line

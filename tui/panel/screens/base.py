@@ -1,20 +1,16 @@
 """What all modes share: header, footer, and being told when the board has changed."""
 
-from typing import TYPE_CHECKING, cast
-
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
+from tui.panel.protocol import Panel, panel_of
 from tui.panel.widgets.footer import Footer, Keys
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.paint import Painted, Run
 from tui.panel.widgets.tight import TightCompositor
-
-if TYPE_CHECKING:
-    from tui.panel.app import EagleApp
 
 
 class Mode(Screen[None]):
@@ -29,9 +25,9 @@ class Mode(Screen[None]):
         self.board = board
 
     @property
-    def eagle(self) -> "EagleApp":
-        """The app, with its type."""
-        return cast("EagleApp", self.app)
+    def eagle(self) -> Panel:
+        """The panel around it."""
+        return panel_of(self)
 
     def compose(self) -> ComposeResult:
         yield Header(self.board, self.NAME)

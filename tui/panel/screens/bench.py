@@ -26,7 +26,7 @@ from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.paint import Painted
 
 if TYPE_CHECKING:
-    from tui.panel.bench_control import Preview
+    from tui.panel.bench_view import Preview
 
 _LEAST_PLOT = 4  # rows: below that a plot says nothing
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -17,15 +17,15 @@ from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
+from tui.panel.protocol import Panel, panel_of
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
 from tui.panel.widgets.bench.head import load_words
 from tui.panel.widgets.paint import Run, cells, clip, join, words
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Configuration
-    from tui.core.server.session import ServerState
-    from tui.panel.app import EagleApp
-    from tui.panel.bench_control import Preview
+    from tui.core.server.server_state import ServerState
+    from tui.panel.bench_view import Preview
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ class Picker(Dialog[T], Generic[T]):
         self.at = 0
 
     @property
-    def eagle(self) -> "EagleApp":
-        return cast("EagleApp", self.app)
+    def eagle(self) -> Panel:
+        return panel_of(self)
 
     def compose(self) -> ComposeResult:
         with Container(classes="dialog -launch"):
@@ -157,7 +157,7 @@ def error_lines(error: EagletuiError) -> list[Line]:
     return lines
 
 
-def entries_of(eagle: "EagleApp", kind: str) -> list[Entry]:
+def entries_of(eagle: Panel, kind: str) -> list[Entry]:
     """Profiles of one kind; a broken one is listed too."""
     return [
         Entry(

@@ -8,7 +8,7 @@ from tui.panel.screens.dialogs import Line, facts_of
 from tui.panel.widgets.paint import join
 
 if TYPE_CHECKING:
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
 
 
 def gpu_lines(board: Board) -> list[Line]:

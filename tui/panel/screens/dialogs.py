@@ -17,6 +17,7 @@ from tui.core.errors import HostError
 from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkStatus, Prompt
 from tui.core.text import one_line
 from tui.panel.keys import COMMANDS
+from tui.panel.protocol import panel_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, width_of, wrap
 
 T = TypeVar("T")
@@ -318,10 +319,7 @@ class Refused(Dialog[str]):
 
     def action_copy(self) -> None:
         """The command into the clipboard."""
-        from tui.panel.app import EagleApp
-
-        if isinstance(self.app, EagleApp):
-            self.app.copy_text(self.command, "command")
+        panel_of(self).copy_text(self.command, "command")
 
 
 class RefusedBody(Painted):
@@ -605,10 +603,8 @@ class Facts(Dialog[None]):
 
     def action_copy(self) -> None:
         """The facts as text."""
-        from tui.panel.app import EagleApp
-
-        if self._copied and isinstance(self.app, EagleApp):
-            self.app.copy_text(self._copied, self._title.lower())
+        if self._copied:
+            panel_of(self).copy_text(self._copied, self._title.lower())
 
     def on_key(self, event: events.Key) -> None:
         if event.key in ("j", "k"):

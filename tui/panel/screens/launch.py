@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -17,6 +17,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.panel.hints import in_panel, with_hint
 from tui.panel.host_view import run_name
+from tui.panel.protocol import Panel, panel_of
 from tui.panel.screens.dialogs import Dialog, Line, Lines, fold, key_row
 from tui.panel.widgets.paint import Run, clip, join, wrap
 
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
-    from tui.core.server.preflight import Finding
-    from tui.core.server.session import LaunchPlan
-    from tui.panel.app import EagleApp
+    from tui.core.server.finding import Finding
+    from tui.core.server.launch import LaunchPlan
 
 _SETTLE_S = 0.25  # after the last key in the override line
 _MARK = {"block": ("✗", "err"), "warn": ("▲", "warn"), "ok": ("✓", "ok")}
@@ -129,7 +129,7 @@ def _sections(*sections: Sequence[Line]) -> list[Line]:
     return lines
 
 
-def known_command(eagle: "EagleApp", profile: "LaunchProfile") -> "LaunchCommand | None":
+def known_command(eagle: Panel, profile: "LaunchProfile") -> "LaunchCommand | None":
     """What would run, from what is known of the host without asking it; None where that is nothing."""
     from tui.core.config import load_settings
     from tui.core.host import facts_cache
@@ -187,8 +187,8 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         self._settle: Timer | None = None
 
     @property
-    def eagle(self) -> "EagleApp":
-        return cast("EagleApp", self.app)
+    def eagle(self) -> Panel:
+        return panel_of(self)
 
     def compose(self) -> ComposeResult:
         with Container(classes="dialog -launch"):
@@ -422,7 +422,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
                 self._known = known_command(self.eagle, profile)
                 self._show()
             plan = await self.eagle.make_plan(profile, sets)
-            self._replaced = await self.eagle.replaced_by(plan)
+            self._replaced = plan.replaces
             self._difference = self._differences(bare, profile)
             self._plan, self._error = plan, None
         except ValueError as error:

@@ -2,21 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
-from tui.panel.open_log import LogSource, OpenLog
+from tui.panel.open_log import Beside, OpenLog
 from tui.panel.widgets.log.pair import LogPair, Side
 from tui.panel.widgets.log.view import LogView
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Something that can be shown beside the log."""
-
-    name: str
-    about: str
-    ranks: tuple[str, str] | None = None  # two ranks of the displayed log
-    source: Callable[[], LogSource | None] = lambda: None  # another log
 
 
 def choices(view: LogView, others: Sequence[Beside]) -> list[Beside]:

@@ -16,9 +16,9 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
-from tui.panel.open_log import line_number, line_text
+from tui.panel.open_log import Beside, line_number, line_text
 from tui.panel.screens.log_following import LogFollowing
-from tui.panel.screens.log_pair import Beside, choices, show_pair
+from tui.panel.screens.log_pair import choices, show_pair
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
 from tui.panel.widgets.log.pair import LEAST_WIDTH, LogPair

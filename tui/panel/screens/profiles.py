@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
+    from tui.core.server.finding import Finding
+    from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
-    from tui.core.server.preflight import Finding
-    from tui.core.server.session import LaunchPlan
 
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
 _KEPT_S = 10.0  # an answer of the host is as good as new for so long
@@ -450,7 +450,7 @@ class Profiles(Mode):
             return
         try:
             plan = await self.eagle.make_plan(profile, ())
-            replaced = await self.eagle.replaced_by(plan)
+            replaced = plan.replaces
         except EagletuiError as error:
             if self._profile is profile:
                 self._error = error

@@ -15,7 +15,7 @@ from tui.panel.widgets.server_card import LONG, phase_rows
 if TYPE_CHECKING:
     from tui.core.logs.rows import Row
     from tui.core.logs.window import LogWindow
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
     from tui.core.sglang.tracker import LedgerRow
 
 _LOOK_BACK = 1200  # records before the evidence: tracebacks of eight ranks

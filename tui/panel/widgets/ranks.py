@@ -9,7 +9,7 @@ from tui.panel.widgets.paint import Canvas, Painted, Run
 from tui.panel.widgets.server_card import LONG, SHORT, phase_rows
 
 if TYPE_CHECKING:
-    from tui.core.server.watch import ServerState
+    from tui.core.server.server_state import ServerState
     from tui.core.sglang.tracker import LedgerRow
 
 

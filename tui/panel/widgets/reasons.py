@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 
 if TYPE_CHECKING:
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
 
 _SAME = ("model-path", "speculative-algorithm", "speculative-draft-model-path")
 

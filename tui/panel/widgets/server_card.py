@@ -12,7 +12,7 @@ from tui.panel.host_view import Board, argument, overrides_of, run_name
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap
 
 if TYPE_CHECKING:
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
 
 LONG = {
     Phase.LAUNCH: "launch",

@@ -1,0 +1,46 @@
+"""What was found before a launch or on a host: each finding one line, with its level."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tui.core.hints import Hint
+from tui.core.text import one_line
+
+
+class Level(StrEnum):
+    BLOCK = "block"
+    WARN = "warn"
+    OK = "ok"
+
+
+@dataclass(frozen=True)
+class Finding:
+    # gpus, port, model, draft, python, sglang, flags, requires, disk, rights, cwd, wrapper, concurrency, memory, history
+    check: str
+    level: Level
+    text: str  # sanitised, one line
+    run: str | None = None  # our run that is in the way: the finding goes away with it
+    warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
+    hint: Hint | None = None
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
+
+
+class Findings(list[Finding]):
+    """A list that grows by what each check says."""
+
+    def block(self, check: str, text: str, run: str | None = None, hint: Hint | None = None) -> None:
+        self.append(Finding(check, Level.BLOCK, one_line(text), run, hint=hint))
+
+    def warn(self, check: str, text: str) -> None:
+        self.append(Finding(check, Level.WARN, one_line(text)))
+
+    def ok(self, check: str, text: str, warm: bool | None = None) -> None:
+        self.append(Finding(check, Level.OK, one_line(text), warm=warm))
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What blocks first, then the warnings, then what is OK."""
+    return tuple(sorted(findings, key=lambda finding: list(Level).index(finding.level)))

@@ -1,0 +1,122 @@
+"""How a run ended: by its files, and by what the host's kernel wrote at that time."""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from tui.core.link.transport import Transport
+from tui.core.runs.control import Run, RunState
+from tui.core.sglang.diagnosis import ExitEvidence
+from tui.core.sglang.phases import Outcome
+from tui.core.text import one_line
+
+_SLACK_S = 60.0  # of the kernel's stamps against ours
+_KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
+_KERNEL = (
+    "cat /proc/uptime; if words=$(dmesg 2>/dev/null); then echo readable; printf '%s\\n' \"$words\" |"
+    " grep -iE 'out of memory|oom-kill|killed process|NVRM: Xid' | tail -n 40; fi; exit 0"
+)
+
+
+def epoch_of(iso: str | None) -> float | None:
+    """Seconds since the epoch of a run's time; None where it is not known."""
+    try:
+        return datetime.fromisoformat((iso or "").replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def is_over(run: Run) -> bool:
+    """Whether its main process has ended; what it left behind may live on (`Run.orphans`)."""
+    return run.state in (RunState.EXITED, RunState.LOST)
+
+
+def outcome_of_files(run: Run) -> Outcome | None:
+    """The outcome where the files of a run alone decide it, None while it lives."""
+    if run.state is RunState.LOST:
+        return Outcome.LOST
+    if run.state is RunState.UNKNOWN:
+        return Outcome.UNKNOWN
+    if run.state is not RunState.EXITED:
+        return None
+    if run.stopped_by_us:
+        return Outcome.STOPPED
+    if run.exit_code is None:  # a foreign server: its exit code is not known
+        return Outcome.LOST
+    if run.exit_code != 0:
+        return Outcome.CRASHED
+    return Outcome.STOPPED if run.kind == "server" else Outcome.FINISHED
+
+
+@dataclass(frozen=True)
+class KernelWords:
+    """What the kernel's log says of the time of a run."""
+
+    readable: bool = False  # whether we may see it at all
+    oom: str | None = None  # the newest line about a process killed for memory
+    xid: str | None = None  # the newest line about an error of a GPU or its driver
+
+
+async def kernel_words_of(transport: Transport, run: Run) -> KernelWords:
+    """The kernel's log where it may explain a run's end. Raises HostError, LinkLost."""
+    if outcome_of_files(run) not in (Outcome.CRASHED, Outcome.LOST):
+        return KernelWords()
+    return await kernel_words(transport, _seconds_ago(run))
+
+
+async def kernel_words(transport: Transport, seconds_ago: tuple[float, float] | None) -> KernelWords:
+    """The kernel's log, where it can be read; see `read_kernel`. Raises HostError, LinkLost."""
+    done = await transport.run(_KERNEL, timeout_s=20.0)
+    return read_kernel(done.stdout.decode("utf-8", "replace"), seconds_ago)
+
+
+def _seconds_ago(run: Run) -> tuple[float, float] | None:
+    """How many seconds ago a run ended (0 = it has not) and was started, by our clock; None where that is not known."""
+    started, ended = epoch_of(run.started_at), epoch_of(run.ended_at)
+    return (time.time() - ended if ended else 0.0, time.time() - started) if started is not None else None
+
+
+def read_kernel(text: str, seconds_ago: tuple[float, float] | None) -> KernelWords:
+    """The answer: lines without the kernel's time stamp, or from before or after the run, explain nothing.
+
+    Args:
+        seconds_ago: when the run ended, and when it was started.
+    """
+    first, _, rest = text.partition("\n")
+    heading, *lines = rest.split("\n")
+    try:
+        uptime = float(first.split()[0])
+    except (ValueError, IndexError):
+        return KernelWords()
+    if heading != "readable" or seconds_ago is None:
+        return KernelWords(readable=heading == "readable")
+    oom = xid = None
+    for line in lines:
+        stamp = _KERNEL_STAMP.search(line)
+        age_s = uptime - float(stamp[1]) if stamp is not None else None
+        if age_s is None or not seconds_ago[0] - _SLACK_S <= age_s <= seconds_ago[1] + _SLACK_S:
+            continue
+        if "Xid" in line:
+            xid = one_line(line)
+        else:
+            oom = one_line(line)
+    return KernelWords(True, oom, xid)
+
+
+async def exit_evidence(transport: Transport, run: Run) -> ExitEvidence:
+    """What the host says of a run's end. Raises HostError, LinkLost."""
+    if not is_over(run):
+        return ExitEvidence(alive=True)
+    return evidence(run, await kernel_words_of(transport, run))
+
+
+def evidence(run: Run, kernel: KernelWords) -> ExitEvidence:
+    """What explains the end of a run that is over."""
+    return ExitEvidence(
+        exit_code=run.exit_code,
+        stopped_by_us=run.stopped_by_us,
+        dmesg_oom=kernel.oom,
+        dmesg_xid=kernel.xid,
+        kernel_silent=kernel.readable,
+    )

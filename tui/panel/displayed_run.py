@@ -1,0 +1,108 @@
+"""Which run of the host is displayed, and the worker that follows it."""
+
+from typing import TYPE_CHECKING
+
+from tui.core.sglang.phases import Outcome
+from tui.panel.host_app import HostApp
+
+if TYPE_CHECKING:
+    from tui.core.runs.control import Run
+    from tui.core.server.session import HostSession
+
+_ALIVE = (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
+
+
+class DisplayedRun:
+    """Chooses the run, shows it and follows it; rings when it becomes ready or crashes."""
+
+    def __init__(self, app: HostApp) -> None:
+        self._app = app
+        self._picked: str | None = None  # run id that a person asked to see
+        self._seen: set[str] = set()  # known while the displayed run was alive: none of them takes its place
+        self._rung: set[tuple[str, Outcome]] = set()
+
+    def forget(self) -> None:
+        """Another host is displayed from now on."""
+        self._picked = None
+        self._seen = set()
+
+    def choose(self) -> None:
+        """Displays the newest live server, else a foreign one, else the last that ended.
+
+        One that a person picked stays, and so does the report of a crash, until a server is launched that was not
+        there before.
+        """
+        board = self._app.board
+        servers = [run for run in board.runs if run.kind == "server"]
+        present, outcome = board.run, board.state.outcome if board.state else Outcome.STARTING
+        best = self._best(servers, present, outcome)
+        if best is not None and (present is None or best.run_id != present.run_id):
+            self.watch(best)
+        elif outcome in _ALIVE:
+            self._seen.update(run.run_id for run in servers)
+
+    def _best(self, servers: "list[Run]", present: "Run | None", outcome: Outcome) -> "Run | None":
+        """What should be displayed now; None: what is."""
+        live = [run for run in servers if run.live]
+        foreign = [run for run in servers if run.foreign]
+        fresh = [run for run in live if run.run_id not in self._seen]
+        if present is None:
+            choices = [*live, *foreign, *servers]
+        elif present.run_id == self._picked:
+            choices = [] if outcome in _ALIVE else fresh
+        elif outcome in _ALIVE:
+            choices = live if present.foreign else fresh
+        else:
+            choices = fresh if outcome is Outcome.CRASHED else [*fresh, *live, *foreign]
+        return next(iter(choices), None)
+
+    def pick(self, run: "Run") -> None:
+        """Displays a run that a person asked for; it stays."""
+        self._picked = run.run_id
+        self.watch(run)
+        self._app.switch_mode("dashboard")
+
+    def step(self, step: int) -> None:
+        """The next or previous live server of this host."""
+        board = self._app.board
+        live = board.live_servers()
+        place, _ = board.place()
+        others = [run for run in live if board.run is None or run.run_id != board.run.run_id]
+        if not others:
+            self._app.say("No other server runs here")
+        elif place is None:  # what is displayed has ended
+            self.pick(live[0 if step > 0 else -1])
+        else:
+            self.pick(live[(place - 1 + step) % len(live)] if place <= len(live) else others[0])
+
+    def watch(self, run: "Run") -> None:
+        """Displays a run and follows its log."""
+        from tui.panel.open_log import OpenLog
+
+        app = self._app
+        file = app.session.open_log(run) if app.session is not None else None
+        app.board.watch_run(run, OpenLog(f"run {run.short_id}", file, touch=app.touch))
+        self._seen = {run.run_id, *(known.run_id for known in app.board.runs)}
+        if app.session is not None:
+            app.read_host("watch", self._follow, app.session, run)
+        app.touch()
+
+    async def _follow(self, session: "HostSession", run: "Run") -> None:
+        board = self._app.board
+        was_alive = False  # what had happened before we came is no news
+        async for update in session.watch(run):
+            if board.run is None or board.run.run_id != run.run_id:
+                return
+            before, now = board.state, update.state
+            board.take_update(update)
+            if was_alive and before is not None and before.outcome is not now.outcome:
+                self._ring(now.run.run_id, now.outcome)
+            was_alive = was_alive or (update.settled and now.outcome in _ALIVE)
+            self._app.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
+        board.end_log()
+        self._app.touch()
+
+    def _ring(self, run_id: str, outcome: Outcome) -> None:
+        if outcome in (Outcome.READY, Outcome.CRASHED) and (run_id, outcome) not in self._rung:
+            self._rung.add((run_id, outcome))
+            self._app.ring()

@@ -1,0 +1,356 @@
+"""What the panel and the log view have in common: one host, its board, repainting, toasts, questions, the palette."""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.core.link.transport import Asker, HostKeyQuestion, Prompt
+from tui.panel.host_view import Board
+from tui.panel.keys import Command
+from tui.panel.screens.base import Mode
+from tui.panel.theme import THEMES, textual_theme
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tui.core.logs.records import LogRecord
+    from tui.core.server.session import HostSession
+
+P = ParamSpec("P")
+OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
+
+_FLUSH_S = 0.25  # changes are shown together: figures and the log move at 4 Hz at most
+_SOON_S = 0.02  # but a state that changed is shown at once
+_TICK_S = 1.0  # ages
+_SETTLED_S = 3.0  # everything is imported and composed
+_CLOSE_S = 2.5
+_TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
+
+
+async def open_real_session(host: str, asker: Asker) -> "HostSession":
+    """`open_session`, imported not before the first frame: SSH alone costs as much as the rest of the start."""
+    from tui.core.server.session import open_session
+
+    return await open_session(host, asker)
+
+
+class HostApp(App[None]):
+    """An app about one host. Reads go down to widgets through the board; intents come up as actions.
+
+    Args:
+        host: name of the host to show.
+        open_session: makes the session with a host; tests hand in their own.
+        theme: `dark` or `light`.
+        bell: rings on ready and on crash.
+    """
+
+    TITLE = "eagletui"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # At once, before the keys that came with it are sent to a widget: they are for the search line.
+        Binding("slash", "search", "search", show=False, priority=True),
+        Binding("y", "copy", "copy", show=False),
+        Binding("question_mark", "help", "help", show=False),
+        Binding("q", "leave", "quit", show=False),
+        Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self, host: str, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
+    ) -> None:
+        super().__init__()
+        self.board = Board(host)
+        self.session: HostSession | None = None
+        self.open_session = open_session
+        self._bell = bell
+        self._flush_timer: Timer | None = None
+        self._due = 0.0
+        self._shown_at = 0.0
+        self._leaving = False
+        for name in THEMES:
+            self.register_theme(textual_theme(name))
+        self.theme = f"eagle-{theme}"
+
+    def get_default_screen(self) -> Screen[None]:
+        """The first mode is the first screen, so that nothing else is ever composed for the first frame."""
+        return Screen()
+
+    def on_mount(self) -> None:
+        self.show_first()
+        self.set_interval(_TICK_S, self._tick)
+        # What is there by then stays: without it a whole collection, which stops everything, takes a third of the time.
+        self.set_timer(_SETTLED_S, gc.freeze)
+        self.call_after_refresh(self.connect)
+
+    def show_first(self) -> None:
+        """Adds the modes and shows the first of them."""
+        raise NotImplementedError
+
+    def connect(self) -> None:
+        """Opens the host and starts what reads it."""
+        raise NotImplementedError
+
+    # -- repainting ------------------------------------------------------------------------------------------------
+
+    def touch(self, *, soon: bool = False) -> None:
+        """The board has changed: the screen is repainted, together with all that changes until then.
+
+        Args:
+            soon: a state changed that a person waits for; it is shown within a frame.
+        """
+        now = time.monotonic()
+        due = now + _SOON_S if soon else max(now + _SOON_S, self._shown_at + _FLUSH_S)
+        if self._flush_timer is not None:
+            if due >= self._due:
+                return
+            self._flush_timer.stop()
+        self._due = due
+        self._flush_timer = self.set_timer(due - now, self._show_changes)
+
+    def _show_changes(self) -> None:
+        self._flush_timer = None
+        self._shown_at = time.monotonic()
+        if self._leaving or not self.is_running or not self.screen_stack:
+            return
+        for screen in self.screen_stack:  # a mode shows through under a dialog
+            if isinstance(screen, Mode) and screen.is_mounted:
+                screen.update()
+
+    def _tick(self) -> None:
+        # Samples come once a second too; ages ride on their repaint where they can.
+        if time.monotonic() - self._shown_at > _TICK_S * 0.9:
+            self.touch()
+
+    def _watch_theme(self, theme_name: str) -> None:
+        super()._watch_theme(theme_name)
+        self.call_later(self.touch)
+
+    # -- toasts, faults, jobs --------------------------------------------------------------------------------------
+
+    def say(self, text: str, *, severity: str = "information") -> None:
+        """A toast; its text may come from a host."""
+        level = "error" if severity == "error" else "warning" if severity == "warning" else "information"
+        self.notify(text, markup=False, severity=level, timeout=_TOAST_S[level])  # type: ignore[arg-type]
+
+    def tell(self, error: EagletuiError) -> None:
+        """An error as a toast: what happened, and how to fix it."""
+        from tui.panel.hints import in_panel
+
+        self.say(error.message + (f"\n{in_panel(error.hint)}" if error.hint else ""), severity="error")
+
+    def set_problem(self, error: EagletuiError | None) -> None:
+        """What keeps the host from being read just now, for the host's line."""
+        if self.board.problem is not error:
+            self.board.problem = error
+            self.touch()
+
+    def report_fault(self, error: Exception) -> EagletuiError:
+        """An unexpected error in one line; its details are in a file, unless it is the system's (a full disk)."""
+        from tui.panel.reports import recorded_fault
+
+        return recorded_fault(error)
+
+    def background(
+        self, group: str, job: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **named: P.kwargs
+    ) -> None:
+        """Runs a job beside the interface, in place of the one that its group runs now; its error is a toast."""
+        self._run_job(group, functools.partial(job, *args, **named), self.tell)
+
+    def read_host(
+        self, group: str, job: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **named: P.kwargs
+    ) -> None:
+        """The same of what reads the host: its error is shown in the host's line while it lasts."""
+        self._run_job(group, functools.partial(job, *args, **named), self.set_problem)
+
+    def _run_job(
+        self, group: str, job: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[EagletuiError], None]
+    ) -> None:
+        async def guarded() -> None:
+            try:
+                await job()
+            except EagletuiError as error:
+                failed(error)
+            except Exception as error:
+                failed(self.report_fault(error))
+
+        # A function, not a coroutine: a job that is cancelled before it begins is never made.
+        self.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
+
+    def ring(self) -> None:
+        """The terminal's bell, where the settings want it."""
+        if self._bell:
+            self.bell()
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
+        from tui.panel.reports import keep_copy
+
+        self.copy_to_clipboard(text)
+        path = keep_copy(text)
+        self.say(f"Copied the {what}" + (f", also in {path}" if path else ""))
+
+    # -- questions while connecting (Asker) ------------------------------------------------------------------------
+
+    async def host_key(self, question: HostKeyQuestion) -> bool:
+        """Shows an unknown host key and waits for the answer."""
+        from tui.panel.screens.dialogs import host_key_dialog
+
+        return bool(await self._ask(host_key_dialog(question, self.dialog_width(30, 8))))
+
+    async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
+        """Asks for a passphrase, a password or a code."""
+        from tui.panel.screens.dialogs import PromptDialog
+
+        answer = await self._ask(PromptDialog(prompt))
+        return answer if isinstance(answer, tuple) else None
+
+    async def _ask(self, dialog: Screen[object] | Screen[bool] | Screen[tuple[str, ...]]) -> object:
+        # Called from the transport's tasks, which are no workers: a future instead of push_screen_wait.
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def take(result: object) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        self.push_screen(dialog, take)
+        try:
+            return await answered
+        finally:
+            if not answered.done():  # the connection attempt was given up: the question is moot
+                with contextlib.suppress(Exception):
+                    dialog.dismiss()
+
+    def dialog_width(self, least: int, chrome: int) -> int:
+        """Cells for text in a dialog that takes `chrome` cells for itself."""
+        return max(least, min(96, int(self.size.width * 0.96)) - chrome)
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A text field keeps its slashes."""
+        if action != "search":
+            return True
+        from textual.widgets import TextArea  # of one dialog only
+
+        return not isinstance(self.focused, (Input, TextArea))
+
+    async def action_search(self) -> None:
+        """Search where there is a list, else in the log."""
+        search = getattr(self.screen, "action_search", None)
+        if callable(search):
+            search()
+            return
+        self.switch_mode("logs")
+        await asyncio.sleep(0)
+        search = getattr(self.screen, "action_search", None)
+        if callable(search):
+            self.call_after_refresh(search)
+
+    def action_copy(self) -> None:
+        """The line or selection under the cursor, the report of a crash, else the command of the server."""
+        from tui.panel.reports import server_report
+
+        own = getattr(self.screen, "copied_text", None)
+        found = (own() if callable(own) else None) or server_report(self.board)
+        if found is None:
+            self.say("Nothing to copy here")
+        else:
+            self.copy_text(*found)
+
+    def action_help(self) -> None:
+        """Every key."""
+        from tui.panel.screens.dialogs import Help
+
+        self.push_screen(Help())
+
+    async def action_leave(self) -> None:
+        """Quits; servers keep running."""
+        message = self.farewell()
+        self._leaving = True  # nothing is painted on the way out
+        self.workers.cancel_all()
+        for session in self.sessions():
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CLOSE_S):
+                    await session.close()
+        self.exit(message=_plain(message) if message else None)
+
+    def farewell(self) -> str | None:
+        """What keeps running when the app is quit."""
+        return None
+
+    def sessions(self) -> "Iterable[HostSession]":
+        """All that are open."""
+        return [self.session] if self.session is not None else []
+
+    def show_line(self, record: "LogRecord", number: int | None) -> None:
+        """One line of the log, whole; `number` is its line of the file where that is known."""
+        from tui.panel.screens.dialogs import Facts
+        from tui.panel.widgets.paint import wrap
+
+        parts = (record.time, record.rank, f"line {number:,}" if number is not None else None)
+        head = " · ".join(part for part in parts if part)
+        text = wrap(record.text.expandtabs(4), self.dialog_width(20, 9))
+        lines = [[(head, "muted")], [], *[[(part, "text")] for part in text]]
+        if record.cut_bytes:
+            lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
+        self.push_screen(Facts("Line", lines, record.text))
+
+    # -- the palette -----------------------------------------------------------------------------------------------
+
+    def offers(self, command: Command) -> bool:
+        """Whether a command works here at all."""
+        return True
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every command that has an action, and the themes."""
+        from tui.panel.keys import COMMANDS
+
+        here = type(screen).__name__.lower()
+        for command in COMMANDS:
+            action = command.action
+            if (
+                action is None
+                or not self.offers(command)
+                or (command.where not in ("everywhere", here) and action.startswith("screen."))
+            ):
+                continue
+            if command.where == "refused or lost link" and self.board.connected:
+                continue
+            yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
+        other = "light" if self.theme == "eagle-dark" else "dark"
+        yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
+
+    def _runner(self, action: str) -> Callable[[], None]:
+        def run() -> None:
+            self.call_later(self.run_action, action)
+
+        return run
+
+    def _handle_exception(self, error: Exception) -> None:
+        # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        fault = self.report_fault(error)
+        self.exit(return_code=1, message=_plain(f"{fault.message}; {fault.hint}. Servers keep running."))
+
+
+def _plain(text: str) -> "Text":
+    # Rich would read `[...]` in a message as markup.
+    from rich.text import Text
+
+    return Text(text)

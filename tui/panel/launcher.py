@@ -1,0 +1,174 @@
+"""Launching, replacing and stopping servers from the panel: what is planned, asked first, and shown while it happens."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.core.sglang.phases import Outcome
+from tui.panel.connection import Connection
+from tui.panel.host_app import HostApp
+from tui.panel.host_view import run_name
+
+if TYPE_CHECKING:
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.runs.control import Run
+    from tui.core.server.launch import LaunchPlan
+    from tui.core.server.stop import StopProgress
+
+_OVER = (Outcome.STOPPED, Outcome.CRASHED, Outcome.FINISHED)
+
+
+class Launcher:
+    """Carries out launches and stops, one at a time each.
+
+    Args:
+        launched: called with each run that was started.
+    """
+
+    def __init__(self, app: HostApp, connection: Connection, launched: "Callable[[Run], None]") -> None:
+        self._app = app
+        self._connection = connection
+        self._launched = launched
+
+    # -- launching -------------------------------------------------------------------------------------------------
+
+    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
+        """The exact command and the findings. Raises EagletuiError."""
+        from tui.core.profiles.overrides import parse_set_value
+
+        session = await self._connection.ready()
+        values = {}
+        for item in sets:
+            key, _, value = item.partition("=")
+            values[key.strip()] = parse_set_value(key.strip(), value)
+        try:
+            return await session.plan(profile, values)
+        except EagletuiError:
+            raise
+        except Exception as error:
+            raise self._app.report_fault(error) from None
+
+    def preview(self, *, replace: bool = False, edit: bool = False) -> None:
+        """The launch dialog for the profile under the cursor, to replace or edit also for the last one."""
+        chosen = getattr(self._app.screen, "chosen_launch", None)
+        profile = chosen() if callable(chosen) else None
+        if profile is None and (replace or edit):
+            profile = self._last_profile()
+        self._preview(profile, replace=replace, edit=edit)
+
+    def _preview(self, profile: str | None, *, replace: bool = False, sets: str = "", edit: bool = False) -> None:
+        """The launch dialog; what it answers is launched in the background and shown on the dashboard."""
+        from tui.panel.screens.launch import LaunchDialog
+
+        def chosen(answer: "tuple[LaunchPlan, bool] | None") -> None:
+            if answer is not None:
+                self._app.switch_mode("dashboard")
+                self.launch(*answer)
+
+        dialog = LaunchDialog(profile, self._last_profile(), replace=replace, sets=sets, edit=edit)
+        self._app.push_screen(dialog, chosen)
+
+    def _last_profile(self) -> str | None:
+        board = self._app.board
+        if board.run is not None and board.run.profile:
+            return board.run.profile
+        return next((run.profile for run in board.runs if run.profile), None)
+
+    def preview_suggested_change(self) -> None:
+        """The suggested change as an override of the same profile, shown before it is launched."""
+        state = self._app.board.state
+        diagnosis = state.diagnosis if state else None
+        if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
+            self._app.say("Nothing to apply: no change is suggested here")
+            return
+        import shlex
+
+        from tui.core.profiles.overrides import parse_set_value
+        from tui.core.profiles.toml_text import toml_value
+        from tui.core.server import launch_records
+
+        known = launch_records.read(state.run.run_id)
+        earlier = known.sets if known else state.run.extra.get("sets") or {}
+        # The command line keeps its overrides as they were typed.
+        typed = {
+            key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in earlier.items()
+        }
+        sets = {**typed, **diagnosis.set}
+        self._preview(state.run.profile, sets=shlex.join(f"{key}={toml_value(value)}" for key, value in sets.items()))
+
+    def launch(self, plan: "LaunchPlan", replace: bool) -> None:
+        """Carries out a plan that was shown; with `replace` our servers in its way are stopped first."""
+        self._app.background("launch", self._launch, plan, replace)
+
+    async def _launch(self, plan: "LaunchPlan", replace: bool) -> None:
+        app, board = self._app, self._app.board
+        board.busy = f"launching {plan.profile.name}"
+        app.touch(soon=True)
+        try:
+            async for step in self._connection.session().launch(plan, replace=replace):
+                board.busy, board.stop = step.text, step.stop or board.stop
+                app.touch(soon=True)
+            board.stop = None
+            if step.run is not None:
+                self._launched(step.run)
+        finally:
+            board.busy = None
+            app.touch()
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Asks, then stops the displayed server."""
+        from tui.panel.screens.dialogs import Confirm, facts_of
+        from tui.panel.screens.launch import gpus_text
+
+        app, board = self._app, self._app.board
+        run = board.run
+        if run is None or (board.state and board.state.outcome in _OVER and not run.orphans):
+            app.say("No server to stop")
+            return
+        if run.foreign:
+            owner = run.owner or "unknown"
+            app.say(f"PID {run.pid} was not started by eagletui; its owner {owner} can stop it", severity="warning")
+            return
+        facts = [
+            ("host", board.host),
+            ("server", f"{run_name(run)}, run {run.short_id}"),
+            ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
+            ("GPUs", gpus_text(run.gpus)),
+            ("port", str(run.port) if run.port is not None else fmt.NONE),
+        ]
+        note = "It is asked to drain first; what is left after 20 s is killed. Nothing else is touched."
+        dialog = Confirm(
+            ("■ STOP", "warn!"),
+            f"Stop this server on {board.host}?",
+            [*facts_of(facts), [], [(note, "muted")]],
+            "No, let it run",
+            "Yes, stop it",
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                app.background("stop", self._stop, run)
+
+        app.push_screen(dialog, answered)
+
+    async def _stop(self, run: "Run") -> None:
+        from tui.core.server.stop import StopProgress
+
+        self._show_stop(StopProgress("requested", f"asking {run.short_id} to stop"))
+        board = self._app.board
+        try:
+            async for progress in self._connection.session().stop(run):
+                if board.run is None or board.run.run_id == run.run_id:
+                    self._show_stop(progress)
+                if progress.done:
+                    self._app.say(f"{run.profile or run.short_id}: {progress.text}")
+        except Exception:
+            self._show_stop(None)
+            raise
+
+    def _show_stop(self, progress: "StopProgress | None") -> None:
+        self._app.board.stop = progress
+        self._app.touch(soon=True)
