@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tui.core.sglang.state import Progress
 
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 from tui.core.profiles.profiles import LaunchProfile
 from tui.core.runs.control import RunState
 from tui.core.server.forecast import LastReady
@@ -21,8 +23,7 @@ from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import RunUpdate, ServerState, StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.phases import Phase
-from tui.core.sglang.tracker import LogTracker, Progress
+from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.widgets.server_card import phase_rows

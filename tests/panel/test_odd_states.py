@@ -3,24 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 
 from tests.support import fakes
 from tests.support.driving import screen_text, until
 from tui.core.host.gpus import GpuSample
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import RunState
 from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import RunUpdate
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.tracker import (
-    DecodeFigures,
-    LedgerRow,
-    Outcome,
-    Phase,
-    PhaseSpan,
-    Progress,
-    RankState,
-    StartupState,
-)
 from tui.panel.app import EagleApp
 
 BARE = StartupState()

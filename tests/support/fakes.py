@@ -7,26 +7,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
+
 from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.profiles.profiles import LaunchCommand, LaunchProfile
 from tui.core.runs.control import Run, RunState
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
-from tui.core.sglang.tracker import (
-    DecodeFigures,
-    LedgerRow,
-    LogTracker,
-    Outcome,
-    Phase,
-    PhaseSpan,
-    Progress,
-    RankState,
-    StartupState,
-)
+from tui.core.sglang.tracker import LogTracker
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile

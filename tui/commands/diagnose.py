@@ -15,9 +15,12 @@ from tui.core.runs.control import Run
 from tui.core.server import launch_records
 from tui.core.server.forecast import prefer_worked
 from tui.core.server.watch import exit_evidence, outcome_of_files
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.report import report_of, report_text
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.tracker import LogTracker, Outcome, StartupState
+from tui.core.sglang.tracker import LogTracker
+from tui.core.model.phases import Outcome
+from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 
 

@@ -10,7 +10,7 @@ from tui.core.errors import EagletuiError, Slug
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
 from tui.core.server.watch import is_over, outcome_of_files
-from tui.core.sglang.tracker import Outcome
+from tui.core.model.phases import Outcome
 
 
 @click.command()

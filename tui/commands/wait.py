@@ -17,7 +17,7 @@ from tui.core.runs.control import Run
 from tui.core.server import launch_records
 from tui.core.server.session import HostSession, ServerState
 from tui.core.server.watch import is_over
-from tui.core.sglang.tracker import Outcome
+from tui.core.model.phases import Outcome
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import count
 

@@ -30,7 +30,7 @@ from tui.panel.theme import THEMES, textual_theme
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tui.core.logs.records import LogRecord
+    from tui.core.model.log import LogRecord
     from tui.core.model.profile import BenchProfile
     from tui.core.profiles.profiles import LaunchProfile, ProfileEntry
     from tui.core.runs.control import Run
@@ -427,8 +427,8 @@ class EagleApp(App[None]):
             self._set_problem(board, self.report_fault(error))
 
     def _marker(self, text: str, stamp: str | None) -> "LogRecord":
-        from tui.core.logs.records import LogRecord
-        from tui.core.sglang.phases import Phase
+        from tui.core.model.log import LogRecord
+        from tui.core.model.phases import Phase
 
         time = stamp if stamp != fmt.NONE else None
         records = self.board.log.records if self.board.log is not None else []

@@ -13,7 +13,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.host.gpus import Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
-from tui.core.sglang.phases import Outcome, Phase
+from tui.core.model.phases import Outcome, Phase
 from tui.core.text import one_line
 
 if TYPE_CHECKING:
@@ -343,9 +343,8 @@ class Board:
         return (ids.index(shown) + 1 if shown in ids else None), len(ids)
 
     def sglang_version(self) -> str | None:
-        """Version of the server on show, else of the host."""
-        own = self.state.startup.sglang_version if self.state is not None else None
-        return own or getattr(self.facts, "sglang", None)
+        """Version of SGLang on the host."""
+        return getattr(self.facts, "sglang", None)
 
     def economics(self) -> "tuple[Economics, Baseline] | None":
         """Whether speculation pays on the server on show now; None unless the same model was measured without it.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.logs.blocks import read_block
-from tui.core.logs.records import LogRecord
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.series import DecodeSeries
 from tui.core.sglang.tracker import LogTracker
 

@@ -15,10 +15,10 @@ from tui.core.logs import log_file
 from tui.core.logs import records as logs
 from tui.core.logs.blocks import Block
 from tui.core.logs.log_file import FileUpdate, LogFile
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import Lens
 from tui.core.logs.search import Needle
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.logs.records import LINE_LIMIT, LineSplitter, LogRecord, rank_label
 from tui.core.logs.rows import Lens, Row
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord, rank_label
+from tui.core.model.phases import Phase
+from tui.core.sglang.splitter import LineSplitter
 from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"

@@ -15,8 +15,10 @@ from tui.core.server.forecast import (
     workable_now,
 )
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.sglang.diagnosis import Diagnosis, diagnose
-from tui.core.sglang.tracker import LedgerRow, LogTracker, StartupState
+from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.state import LedgerRow, StartupState
+from tui.core.sglang.tracker import LogTracker
 
 BASE = {"model-path": "/data/models/Kimi-K2.5", "tp": 8, "cuda-graph-max-bs": 128, "mem-fraction-static": 0.88}
 EAGLE = {

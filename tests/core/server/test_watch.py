@@ -14,12 +14,12 @@ import pytest
 
 from tui.core.errors import HostError
 from tui.core.link.local import LocalTransport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.watch import RunUpdate, RunWatcher, outcome_of_files
-from tui.core.sglang.tracker import Outcome, Phase
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, diagnose, report
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.diagnose import diagnose
+from tests.support.log_reports import report
 from tui.core.sglang.memory import fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.tracker import LedgerRow, LogTracker, Outcome, Phase
+from tui.core.sglang.state import LedgerRow
+from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 T = "[2026-10-06 20:01:0{} TP0] "

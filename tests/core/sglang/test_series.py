@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import Folds, Lens, LogFilter
 from tui.core.logs.timeline import SideBySide, time_of
 from tui.core.logs.window import LogWindow
+from tui.core.model.log import LogRecord
 from tui.core.sglang.series import DecodeSeries
 from tui.core.sglang.tracker import LogTracker
 

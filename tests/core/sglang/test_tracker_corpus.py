@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.diagnosis import diagnose, read_file_report, report, report_text
-from tui.core.sglang.tracker import LogTracker, Outcome, Phase
+from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 CASES = [json.loads(line) for line in (DATA / "corpus" / "cases.jsonl").read_text().splitlines()]

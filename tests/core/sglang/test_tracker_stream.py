@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import Lens
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.diagnosis import ExitEvidence, diagnose, report
-from tui.core.sglang.tracker import LogTracker, Outcome, Phase, StartupState
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.diagnosis import ExitEvidence
+from tui.core.sglang.diagnose import diagnose
+from tests.support.log_reports import report
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 LOGS = {path.name: path.read_bytes() for path in sorted((DATA / "corpus").glob("*.log"))}

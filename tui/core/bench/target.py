@@ -16,10 +16,10 @@ from tui.core.hints import Action, Hint
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse
+from tui.core.model.phases import Outcome
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession
-from tui.core.sglang.tracker import Outcome
 from tui.core.text import one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.link.retry import Tell, patiently
+from tui.core.model.phases import Outcome
 from tui.core.profiles.profiles import LaunchProfile
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server.session import HostSession, PreflightFailed
 from tui.core.server.watch import ServerState, is_over
-from tui.core.sglang.tracker import Outcome
 
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0

@@ -14,10 +14,10 @@ from tui.core.errors import HostError, LinkLost
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import Block, first_line, line_begin, line_end, read_block
 from tui.core.logs.follow import Chunk, follow
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.search import Hit, HostSearch, LogMarks, Mark, Needle, lines_before, offset_of_line
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 
 BLOCK_BYTES = 262_144  # read at once; shown at once

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tui.core.errors import Slug, UsageError
-from tui.core.logs.records import LogRecord, rank_label
 from tui.core.logs.window import ACCESS, INSIDE, RAISED, TRACE, LogWindow, shape_of
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LogRecord, rank_label
+from tui.core.model.phases import Phase
 from tui.core.text import one_line
 
 NO_RANK = ""  # in LogFilter.ranks: lines without stamp

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import Lens
+from tui.core.model.log import LogRecord
 
 _DAY_S = 86_400.0
 _AHEAD = 32  # lines looked ahead for one of the same shape

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
 
 # What is known of a record without looking at its text again.
 ACCESS = 1  # an access line of the HTTP server

@@ -13,7 +13,7 @@ from tui.core.errors import EagletuiError
 from tui.core.link.http import request
 from tui.core.link.transport import Transport
 from tui.core.runs.control import Run, RunState, port_belongs_to
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 from tui.core.text import read_json
 
 HTTP_PROBE_PERIOD_S = 2.0

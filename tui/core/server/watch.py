@@ -12,8 +12,9 @@ from tui.core.host.gpus import GpuSample
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import first_line, read_block
 from tui.core.logs.follow import Chunk, file_info, follow
-from tui.core.logs.records import LogRecord
 from tui.core.logs.search import lines_before
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server import forecast, launch_records
@@ -31,8 +32,10 @@ from tui.core.server.watchdog import (
     look,
     slower_than_ever,
 )
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, diagnose
-from tui.core.sglang.tracker import LogTracker, Outcome, Phase, StartupState
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
 
 _TICK_S = 1.0
 _REST_S = 0.001
@@ -621,7 +624,6 @@ class RunWatcher:
                     phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
                     exit_code=state.run.exit_code,
                     ended_at=state.run.ended_at,
-                    sglang=state.startup.sglang_version or known.sglang,
                     ledger=tuple(asdict(row) for row in state.startup.ledger) or known.ledger,
                     mem_fraction=forecast.mem_fraction(state.startup) or known.mem_fraction,
                     graph_batch=forecast.graph_batch(state.startup) or known.graph_batch,

@@ -13,10 +13,10 @@ from importlib import resources
 
 from tui.core.host.gpus import GpuSample
 from tui.core.link.transport import Transport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 
 LOOK_PERIOD_S = 15.0

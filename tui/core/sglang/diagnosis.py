@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
+from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.memory import fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import Clue, LogTracker, StartupState
+from tui.core.sglang.state import Clue, StartupState
+from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
 
 

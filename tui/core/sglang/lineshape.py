@@ -35,10 +35,18 @@ _BAR_REST = re.compile(
     r"%(?: Completed \| |\|[^|\r\n]{0,400}\| {0,8})(?P<n>\d{1,9})/(?P<t>\d{1,9}) \[[^\]\r\n]{0,80}\]?"
 )
 _BAR_HEAD = re.compile(r"(?P<desc>[^|%\]]{0,160}?):?\s{0,8}\d{1,3}$")
+# Trouble that no pattern needs to name.
+EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
+)
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
+FRAME = re.compile(r'^  File "')
+ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
+TROUBLE = (EXCEPTION, TRACEBACK, FRAME, ERROR_LEVEL)
 _BARS_TRIED = 8  # per cent signs of a line that are looked at
 
 
-class Bar(NamedTuple):
+class BarFrame(NamedTuple):
     """One frame of a progress bar."""
 
     desc: str
@@ -53,7 +61,7 @@ class Segment(NamedTuple):
     time: str | None  # "20:01:03"
     rank: str | None  # "TP3"; "" for a stamped line without tags, None for a line without stamp
     body: str  # sanitised
-    bar: Bar | None
+    bar: BarFrame | None
     at: int  # characters from the beginning of the line
 
 
@@ -177,7 +185,7 @@ def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
         found.append(Segment(None, None, None, body, None, at))
 
 
-def _find_bar(body: str) -> tuple[Bar, int] | None:
+def _find_bar(body: str) -> tuple[BarFrame, int] | None:
     """The first progress bar of a line and where it ends. Looks around per cent signs only: linear in hostile lines."""
     at = -1
     for _ in range(_BARS_TRIED):
@@ -190,5 +198,5 @@ def _find_bar(body: str) -> tuple[Bar, int] | None:
         before = body[max(0, at - 170) : at]
         head = _BAR_HEAD.search(before[max(before.rfind(sign) for sign in "|%]") + 1 :])
         if head is not None:
-            return Bar(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
+            return BarFrame(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
     return None

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tui.core.sglang.tracker import LedgerRow
+from tui.core.sglang.state import LedgerRow
 
 POOL_SHARE = 0.06  # of the memory before the load: a KV pool below this starts but serves next to nothing
 OUTSIDE_SHARE = 0.05  # and at least OUTSIDE_GIB must stay outside the budget for graphs and activations

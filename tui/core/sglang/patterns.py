@@ -8,15 +8,16 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
-from pathlib import Path
 
 from tui.core.config import config_dir
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
+from tui.core.sglang.lineshape import TROUBLE
+from tui.core.sglang.shortlist import Shortlist
 
 EVENTS = frozenset(
-    (
+    [
         "dist_begin",
         "dist_mark",
         "dist_end",
@@ -33,9 +34,11 @@ EVENTS = frozenset(
         "http_up",
         "fired_up",
         "working",
-    )
+    ]
 )
-LEVELS = ("root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation")
+LEVELS = tuple(["root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation"])
+_OURS = ("startup.toml", "failures.toml", "benign.toml")
+_NOTES = ("note", "warning", "benign")  # tables of a regex alone
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Milestone:
     id: str
     regex: re.Pattern[str]
     event: str  # one of EVENTS
-    scope: str = "rank"  # rank: each rank says it; r0: rank 0 only; main: the main process
+    example: str | None = None  # a line that it finds, without stamp and tags
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,13 @@ class Failure:
     regex: re.Pattern[str]
     level: str  # one of LEVELS
     cause: str | None = None
-    phases: frozenset[Phase] | None = None  # only while one of these is in force
+    phases: frozenset[Phase] | None = None  # only in one of these phases
     phase: Phase | None = None  # the phase that this line proves to have begun
     fatal: bool = False  # proves by itself that the server is dying
     title: str | None = None
     advice: tuple[str, ...] = ()
     set: Mapping[str, object] = field(default_factory=dict)  # flags to change, without dashes
+    example: str | None = None  # a line that it finds, without stamp and tags
 
 
 class AnyOf:
@@ -96,8 +100,24 @@ class Patterns:
     benign: AnyOf
     causes: Mapping[str, tuple[str, tuple[str, ...]]]  # cause -> (title, advice)
     problems: tuple[str, ...]
-    user_milestones: tuple[Milestone, ...] = ()
-    user_failures: tuple[Failure, ...] = ()
+
+    @cached_property
+    def milestones_for(self) -> Shortlist[Milestone]:
+        """The milestones that a line may be."""
+        return Shortlist((item.regex, item) for item in self.milestones)
+
+    @cached_property
+    def failures_for(self) -> Shortlist[Failure | None]:
+        """The failures that a line may be; None stands for a shape of trouble that needs no pattern."""
+        return Shortlist([*((item.regex, item) for item in self.failures), *((shape, None) for shape in TROUBLE)])
+
+    def kind_of(self, body: str) -> str:
+        """What a line is that says nothing of a start or a failure: note, warning or plain."""
+        return "note" if self.notes.search(body) else "warning" if self.warnings.search(body) else "plain"
+
+    def failure(self, id_: str) -> Failure | None:
+        """The pattern with this id; the user's before ours."""
+        return next((item for item in self.failures if item.id == id_), None)
 
 
 class _Wrong(Exception):
@@ -145,18 +165,17 @@ def _known(table: Mapping[str, object], *keys: str) -> None:
 
 
 def _milestone(table: Mapping[str, object]) -> Milestone:
-    _known(table, "id", "regex", "event", "scope", "since", "until")
+    _known(table, "id", "regex", "event", "scope", "since", "until", "example")
     event = _text(table, "event", needed=True)
     if event not in EVENTS:
         raise _Wrong(f"event: no event {event!r} (known: {', '.join(sorted(EVENTS))})")
-    scope = _text(table, "scope") or "rank"
-    if scope not in ("rank", "r0", "main"):
+    if table.get("scope", "rank") not in ("rank", "r0", "main"):
         raise _Wrong("scope must be rank, r0 or main")
-    return Milestone(_text(table, "id", needed=True) or "", _regex(table), event, scope)
+    return Milestone(_text(table, "id", needed=True) or "", _regex(table), event, _text(table, "example"))
 
 
 def _failure(table: Mapping[str, object]) -> Failure:
-    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set")
+    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example")
     level = _text(table, "level") or "root"
     if level not in LEVELS:
         raise _Wrong(f"level: no level {level!r} (known: {', '.join(LEVELS)})")
@@ -178,69 +197,72 @@ def _failure(table: Mapping[str, object]) -> Failure:
         title=_text(table, "title"),
         advice=_texts(table, "advice"),
         set=change,
+        example=_text(table, "example"),
     )
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+@dataclass
+class _Reading:
+    """What the files read so far hold."""
+
+    milestones: list[Milestone] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    notes: dict[str, list[re.Pattern[str]]] = field(default_factory=lambda: {kind: [] for kind in _NOTES})
+    causes: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def file(self, text: str, name: str) -> None:
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            self.problems.append(f"{name}: {error}")
+            return
+        for kind, tables in raw.items():
+            if kind == "cause" and isinstance(tables, dict):
+                for slug, table in tables.items():
+                    self.causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
+            elif kind not in ("milestone", "failure", *_NOTES) or not isinstance(tables, list):
+                known = "milestone, failure, note, warning, benign"
+                self.problems.append(f"{name}: unknown table {kind} (known: {known})")
+            else:
+                for at, table in enumerate(tables, 1):
+                    try:
+                        self._table(kind, table)
+                    except _Wrong as error:
+                        label = table.get("id") if isinstance(table, dict) else None
+                        label = f" ({label})" if isinstance(label, str) else ""
+                        self.problems.append(f"{name}: {kind} {at}{label}: {error}")
+
+    def _table(self, kind: str, table: object) -> None:
+        if not isinstance(table, dict):
+            raise _Wrong("must be a table")
+        if kind == "milestone":
+            self.milestones.append(_milestone(table))
+        elif kind == "failure":
+            self.failures.append(_failure(table))
+        else:
+            _known(table, "regex", "example")
+            self.notes[kind].append(_regex(table))
 
 
 @cache
 def patterns() -> Patterns:
     """Our tables and the user's. Never raises for a user's file."""
-    problems: list[str] = []
-    milestones: list[Milestone] = []
-    failures: list[Failure] = []
-    lists: dict[str, list[re.Pattern[str]]] = {"note": [], "warning": [], "benign": []}
-    causes: dict[str, tuple[str, tuple[str, ...]]] = {}
-
-    def take(text: str, name: str) -> None:
-        try:
-            raw = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            problems.append(f"{name}: {error}")
-            return
-        for kind, tables in raw.items():
-            if kind == "cause" and isinstance(tables, dict):
-                for slug, table in tables.items():
-                    causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
-                continue
-            if kind not in ("milestone", "failure", *lists) or not isinstance(tables, list):
-                problems.append(f"{name}: unknown table {kind} (known: milestone, failure, note, warning, benign)")
-                continue
-            for at, table in enumerate(tables, 1):
-                where = f"{name}: {kind} {at}"
-                try:
-                    if not isinstance(table, dict):
-                        raise _Wrong("must be a table")
-                    if kind == "milestone":
-                        milestones.append(_milestone(table))
-                    elif kind == "failure":
-                        failures.append(_failure(table))
-                    else:
-                        _known(table, "regex")
-                        lists[kind].append(_regex(table))
-                except _Wrong as error:
-                    label = table.get("id") if isinstance(table, dict) else None
-                    problems.append(f"{where}{f' ({label})' if isinstance(label, str) else ''}: {error}")
-
+    found = _Reading()
     directory = config_dir() / "patterns"
     for path in sorted(directory.glob("*.toml")) if directory.is_dir() else ():
         try:
-            take(_read(path), str(path))
+            found.file(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{path}: cannot be read: {error}")
-    theirs = len(milestones), len(failures)
-    for file in ("startup.toml", "failures.toml", "benign.toml"):
-        take(resources.files("tui.data").joinpath(file).read_text(encoding="utf-8"), file)
+            found.problems.append(f"{path}: cannot be read: {error}")
+    for name in _OURS:
+        found.file(resources.files("tui.data").joinpath(name).read_text(encoding="utf-8"), name)
     return Patterns(
-        tuple(milestones),
-        tuple(failures),
-        AnyOf(lists["note"]),
-        AnyOf(lists["warning"]),
-        AnyOf(lists["benign"]),
-        causes,
-        tuple(problems),
-        tuple(milestones[: theirs[0]]),
-        tuple(failures[: theirs[1]]),
+        milestones=tuple(found.milestones),
+        failures=tuple(found.failures),
+        notes=AnyOf(found.notes["note"]),
+        warnings=AnyOf(found.notes["warning"]),
+        benign=AnyOf(found.notes["benign"]),
+        causes=found.causes,
+        problems=tuple(found.problems),
     )

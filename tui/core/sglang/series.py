@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
 from tui.core.sglang.batch_lines import BATCH, SPEED, decimal, pairs, whole
 
 _DAY_S = 86_400.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from tui import format as fmt
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
 from tui.panel.host_view import Board
 from tui.panel.widgets.log.scroll import Scrolled
 from tui.panel.widgets.log.text import flat, width_of, window, wrapped
@@ -17,9 +17,9 @@ from tui.panel.widgets.paint import width_of as runs_width
 from tui.panel.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
-    from tui.core.logs.records import LogRecord
     from tui.core.logs.rows import Folds, Lens, LogFilter, Row
     from tui.core.logs.window import LogWindow
+    from tui.core.model.log import LogRecord
     from tui.panel.open_log import Reading
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
