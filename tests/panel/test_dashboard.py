@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tui.core.sglang.state import Progress
 
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
@@ -23,6 +22,7 @@ from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import RunUpdate, ServerState, StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.state import Progress
 from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 
 from tests.support import fakes
 from tests.support.driving import screen_text, until
@@ -13,6 +12,7 @@ from tui.core.runs.control import RunState
 from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import RunUpdate
 from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 from tui.panel.app import EagleApp
 
 BARE = StartupState()

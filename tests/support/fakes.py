@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
-
 from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
@@ -19,6 +17,7 @@ from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.preflight import Finding, Level
 from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 from tui.core.sglang.tracker import LogTracker
 
 if TYPE_CHECKING:

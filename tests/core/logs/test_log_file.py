@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tui.core.errors import UsageError
 from tui.core.link.local import LocalTransport
 from tui.core.logs import log_file
-from tui.core.logs import records as logs
 from tui.core.logs.blocks import Block
 from tui.core.logs.log_file import FileUpdate, LogFile
 from tui.core.logs.rows import Lens
 from tui.core.logs.search import Needle
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
+from tui.core.sglang import splitter
 from tui.core.sglang.tracker import LogTracker
 
 
@@ -366,7 +366,7 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
         patch.setattr(log_file, "_WHOLE_BYTES", 2 * block_bytes)
         patch.setattr(log_file, "_BLOCK_RECORDS", 7)
         patch.setattr(log_file, "LINE_LIMIT", 150)
-        patch.setattr(logs, "LINE_LIMIT", 150)
+        patch.setattr(splitter, "LINE_LIMIT", 150)
         asyncio.run(run())
 
 

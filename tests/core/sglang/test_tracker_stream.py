@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.log_reports import report
 from tui.core.logs.rows import Lens
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Outcome, Phase
-from tui.core.sglang.diagnosis import ExitEvidence
 from tui.core.sglang.diagnose import diagnose
-from tests.support.log_reports import report
+from tui.core.sglang.diagnosis import ExitEvidence
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
 
@@ -363,14 +363,6 @@ def test_a_handled_traceback_is_forgiven_when_the_start_goes_on() -> None:
     tracker.flush()
     assert tracker.state().outcome == Outcome.STARTING
     assert diagnose(tracker) == (None, ())
-
-
-def test_unknown_wording_degrades_to_an_unrecognized_line() -> None:
-    tracker = LogTracker(records=False)
-    tracker.feed(ARGS + b"[2026-10-06 20:01:04 TP0] Load weight begin. avail mem=94.50 GB\n")
-    tracker.feed(b"[2026-10-06 20:01:05 TP0] Frobnicate experts begin. avail mem=20.00 GB\n")
-    assert tracker.state().phase == Phase.LOAD_WEIGHTS
-    assert tracker.state().unrecognized == "Frobnicate experts begin. avail mem=20.00 GB"
 
 
 def test_a_client_bar_is_not_progress() -> None:
