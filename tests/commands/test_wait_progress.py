@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tui.commands.wait import say_progress
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import Run, RunState
 from tui.core.server.watch import ServerState
 from tui.core.server.watchdog import Slower, Suspicion
-from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.state import StartupState
 
 STATE = ServerState(

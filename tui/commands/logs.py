@@ -10,8 +10,8 @@ from tui.commands.named_logs import NamedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import UsageError
-from tui.core.model.log import LogRecord
 from tui.core.masking import SecretMask, mask_secrets
+from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import sanitize
 

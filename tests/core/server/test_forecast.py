@@ -15,8 +15,8 @@ from tui.core.server.forecast import (
     workable_now,
 )
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.state import LedgerRow, StartupState
 from tui.core.sglang.tracker import LogTracker
 

@@ -32,8 +32,8 @@ from tui.core.server.watchdog import (
     look,
     slower_than_ever,
 )
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
 

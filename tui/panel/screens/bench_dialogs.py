@@ -12,8 +12,8 @@ from textual.containers import Container, VerticalScroll
 from tui import format as fmt
 from tui.core.bench.capacity import limits_words, search_words
 from tui.core.errors import EagletuiError
-from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.model.phases import Outcome
+from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
 from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
