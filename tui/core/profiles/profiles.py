@@ -27,6 +27,7 @@ from tui.core.model.profile import (
 )
 from tui.core.profiles import checks
 from tui.core.profiles.checks import Problem, did_you_mean, is_number
+from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, map_args, normalise, takes_config
 from tui.core.text import one_line
 
@@ -698,7 +699,7 @@ def build_command(
         python = entry.python
         if home and python.startswith("~/"):
             python = f"{home}/{python[2:]}"
-        argv = [*profile.wrapper, "python3" if container else python, "-m", "sglang.launch_server"]
+        argv = [*profile.wrapper, "python3" if container else python, "-m", SGLANG.launch_module]
         port = None
         config = takes_config(sglang_version, host_flags) and not container and profile.arg("config") is None
         said = any(table.canonical(name) == "enable-metrics" for name in profile.args)
@@ -765,8 +766,8 @@ def render_command(command: LaunchCommand, width: int = 100) -> str:
         lines.append(" ".join(words) + (" (secret, handed over by file)" if command.secret_env else ""))
     argv = list(command.argv)
     start = next((index for index, word in enumerate(argv) if word.startswith("--") and index > 0), len(argv))
-    if "sglang.launch_server" in argv:
-        start = argv.index("sglang.launch_server") + 1
+    if SGLANG.launch_module in argv:
+        start = argv.index(SGLANG.launch_module) + 1
     rows = [" ".join(quote(word) for word in argv[:start])]
     row = ""
     groups: list[str] = []

@@ -7,6 +7,7 @@ directory.
 
 import difflib
 import json
+import operator
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -20,8 +21,17 @@ from tui.core.config import HostEntry, private_dir, state_dir
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.transport import Transport
 
+LAUNCH_MODULE = "sglang.launch_server"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
+_COMPARISONS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
 
 
@@ -66,24 +76,17 @@ def version_matches(version: str, specifier: str) -> bool | None:
     have = parse_version(version)
     if conditions is None or have is None:
         return None
-    for operator, text in conditions:
+    for sign, text in conditions:
         want = parse_version(text)
         if want is None:
             return None
-        if operator == "~=":
+        if sign == "~=":
             # ~=0.5.3 is >=0.5.3 and within 0.5; a single number has nothing to be within
             series = [int(part) for part in _VERSION.match(text.strip()).group(1).split(".")][:-1]  # type: ignore[union-attr]
             padded = list(have[0]) + [0] * len(series)
             met = have >= want and padded[: len(series)] == series
         else:
-            met = {
-                ">=": have >= want,
-                "<=": have <= want,
-                "==": have == want,
-                "!=": have != want,
-                ">": have > want,
-                "<": have < want,
-            }[operator]
+            met = _COMPARISONS[sign](have, want)
         if not met:
             return False
     return True
@@ -329,9 +332,7 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     if known is not None:
         return known
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
-    script = (
-        f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
-    )
+    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m {LAUNCH_MODULE} --help 2>/dev/null"
     try:
         done = await transport.run(script, timeout_s=120.0)
     except LinkLost:

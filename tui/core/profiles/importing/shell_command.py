@@ -17,10 +17,11 @@ from tui.core.errors import Slug, UsageError
 from tui.core.profiles.importing.shell_words import Command, Shell
 from tui.core.profiles.importing.yaml_commands import yaml_calls
 from tui.core.profiles.profiles import flag_words, is_secret_env, toml_value
+from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
-_MODULE = "sglang.launch_server"
+_MODULE = SGLANG.launch_module
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "})
 _PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)")
