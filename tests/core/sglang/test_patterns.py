@@ -84,6 +84,14 @@ def test_each_failure_is_found(failure: Failure, stamp: str) -> None:
                 assert [clue.id for clue in state.clues] == [failure.id]
 
 
+def test_each_frame_proves_its_phase() -> None:
+    for frame in tomllib.loads(Path(tui.data.__path__[0], "startup.toml").read_text())["frame"]:
+        marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
+        before = EXAMPLES["fired_up" if frame["phase"] == "serving" else "dist_begin"]
+        state, _ = read(STAMP + before, STAMP + (marker or ""), f"  {frame['example']}", "OSError: no such thing")
+        assert state.clues[-1].phase == frame["phase"]
+
+
 @pytest.mark.parametrize("kind", ["note", "warning"])
 def test_each_note_and_warning_is_found(kind: str) -> None:
     shipped = tomllib.loads(Path(tui.data.__path__[0], "benign.toml").read_text())

@@ -20,11 +20,6 @@ _FLAG_FRAMES = re.compile(r"server_args|arg_groups|check_server_args")
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _FRACTION = "mem-fraction-static"
-WITHOUT_TRACE = (
-    "The log ends without a word about an error: look at the exit code, and at dmesg -T for the out-of-memory killer "
-    "(host memory).",
-    "A driver error (Xid) is in dmesg as well.",
-)
 
 
 def explain(clue: Clue, state: StartupState) -> Diagnosis:
@@ -194,7 +189,7 @@ def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     if clue.phase == Phase.CUDA_GRAPH and re.search("piecewise|prefill", state.capturing or ""):
         return _piecewise(_as_cause(found, "piecewise_cuda_graph"), clue, state)
     if clue.level in ("end", "collateral"):
-        return replace(found, advice=WITHOUT_TRACE)
+        return replace(found, advice=patterns().words["silent"].advice)
     accepts = state.last_decode is not None and state.last_decode.accept_len is not None
     if clue.level != "marker" and (_speculative(state) or accepts):
         once = "Try once without the draft model (speculative decoding off): that shows whether the draft is to blame."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tui.core.model.phases import Outcome, Phase
-from tui.core.sglang.advice import WITHOUT_TRACE, args_of, evidence_of, explain
+from tui.core.sglang.advice import args_of, evidence_of, explain
 from tui.core.sglang.diagnosis import Diagnosis, Evidence, ExitEvidence, advice_for, title_of
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
@@ -75,7 +75,8 @@ def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
         if from_host is not None:
             return from_host
     if clue is None:
-        return Diagnosis("unknown", title_of("unknown"), state.phase, None, None, WITHOUT_TRACE)
+        title, advice = patterns().words["silent"]
+        return Diagnosis("unknown", title, state.phase, None, None, advice)
     alone = all(item.level in ("end", "observation") for item in state.clues)
     if clue.level == "end" and "Killed" in clue.text and alone:
         # A shell's "Killed" and nothing else: signal 9 came from outside.
@@ -85,57 +86,36 @@ def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
 
 def _from_exit(state: StartupState, exit: ExitEvidence, clue: Clue | None) -> Diagnosis | None:
     """What the host knows where the log names no cause."""
-    code = exit.exit_code
+    code, words = exit.exit_code, patterns().words
     evidence = f"exit code {code}"
 
-    def died(cause: str, title: str, *advice: str) -> Diagnosis:
+    def died(cause: str, title: str, advice: tuple[str, ...]) -> Diagnosis:
         rank = clue.rank if clue is not None else None
         return Diagnosis(cause, title, state.phase, rank, Evidence(0, one_line(evidence)), advice or advice_for(cause))
 
     if exit.dmesg_oom is not None:
         evidence = exit.dmesg_oom
-        return died("host_oom", "The host's memory ran out: the kernel killed the server.")
+        return died("host_oom", *words["kernel_oom"])
     if clue is not None and clue.level == "exit":
         return None
     if exit.dmesg_xid is not None:
         evidence = exit.dmesg_xid
-        return died(
-            "cuda_error",
-            "The GPU or its driver failed: the kernel's log has an Xid error.",
-            "Look up the Xid's number in NVIDIA's list; 79 means that the GPU fell off the bus, 48 a memory error.",
-            "nvidia-smi -q says whether the GPU needs a reset.",
-        )
+        return died("cuda_error", *words["xid"])
     match -code if code is not None and code < 0 else code - 128 if code is not None and code > 128 else None:
         # SGLang's main process kills itself with signal 9 whenever a child fails, so 137 says nothing where the log does.
         case 9 if any(item.fatal for item in state.clues):
             return None
-        case 9 if exit.kernel_silent:
-            return died(
-                "host_oom",
-                "The server was killed from outside (signal 9); the kernel's log says nothing about memory.",
-                "Find out who sent it: a job manager, a container's limit, a time limit, or a person (kill -9).",
-                *advice_for("host_oom")[-1:],
-            )
         case 9:
-            return died("host_oom", title_of("host_oom"))
+            return died("host_oom", *(words["killed"] if exit.kernel_silent else patterns().causes["host_oom"]))
         case 3:
-            return died(
-                "unknown",
-                "The server ended itself with SIGQUIT: SGLang does so when one of its processes fails.",
-                "The log does not say which: look at its last lines by rank, and at dmesg -T.",
-                "Run it once with --log-level info: at level warning the reason may be left out.",
-            )
+            return died("unknown", *words["sigquit"])
         case 15:
-            return died(
-                "unknown",
-                "The server was ended from outside (SIGTERM), and not by eagletui.",
-                "Something sent SIGTERM: a job manager, a time limit, a logout, or a person.",
-            )
+            return died("unknown", *words["sigterm"])
         case signal if signal in _NATIVE_SIGNALS:
             native = patterns().failure("exit_native")
-            return died("unknown", native.title or "", *native.advice) if native is not None else None
+            return died("unknown", native.title or "", native.advice) if native is not None else None
     if code == 2 and state.phase == Phase.LAUNCH:
-        return died("bad_flag", title_of("bad_flag"))
+        return died("bad_flag", *patterns().causes["bad_flag"])
     return None
 
 
@@ -147,20 +127,16 @@ def _accepts_nothing(state: StartupState) -> Diagnosis | None:
         return None
     args = args_of(state)
     draft = str(args.get("speculative_draft_model_path") or "").lower()
-    eagle3 = args.get("speculative_algorithm") == "EAGLE" and "eagle3" in draft
+    change = args.get("speculative_algorithm") == "EAGLE" and "eagle3" in draft
+    title, advice = patterns().words["accepts_nothing"]
     return Diagnosis(
         "draft_config",
-        f"accept len 1.00 in the last {state.accept_one} decode lines: the draft model contributes nothing.",
+        title.format(count=state.accept_one),
         state.phase,
         None,
         Evidence(state.accept_one_line or 0, "accept len: 1.00"),
-        (
-            "Check --speculative-algorithm: an EAGLE-3 draft needs --speculative-algorithm EAGLE3; under EAGLE it starts "
-            "without a warning and accepts nothing.",
-            "Check that the draft was trained for this target (--speculative-draft-model-path).",
-            "Until then the draft only costs time: accept len 1.00 means no draft token was accepted.",
-        ),
-        {"speculative-algorithm": "EAGLE3"} if eagle3 else {},
+        advice,
+        {"speculative-algorithm": "EAGLE3"} if change else {},
         observation=True,
     )
 
@@ -179,16 +155,8 @@ def _slow_tokenizer(state: StartupState) -> Diagnosis | None:
     count = state.slow_tokenizer
     if not count:
         return None
-    return Diagnosis(
-        "tokenizer",
-        f"A slow (Python) tokenizer is in use (reported {count:,} {'time' if count == 1 else 'times'}); the server lives, "
-        "but long prompts wait for it.",
-        state.phase,
-        None,
-        Evidence(state.slow_tokenizer_line or 0, "Using a slow tokenizer. This might cause a significant slowdown."),
-        (
-            "Use a fast tokenizer where the model has one (tokenizer.json; leave out --tokenizer-mode slow). Time to "
-            "first token suffers, decode speed does not.",
-        ),
-        observation=True,
-    )
+    title, advice = patterns().words["slow_tokenizer"]
+    title = title.format(count=f"{count:,} times" if count > 1 else "once")
+    text = "Using a slow tokenizer. This might cause a significant slowdown."
+    evidence = Evidence(state.slow_tokenizer_line or 0, text)
+    return Diagnosis("tokenizer", title, state.phase, None, evidence, advice, observation=True)

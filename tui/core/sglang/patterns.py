@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
+from typing import NamedTuple
 
 from tui.core.config import config_dir
 from tui.core.model.phases import Phase
@@ -68,6 +69,11 @@ class Failure:
     example: str | None = None  # a line that it finds, without stamp and tags
 
 
+class Words(NamedTuple):
+    title: str
+    advice: tuple[str, ...]
+
+
 class AnyOf:
     """Several patterns asked at once: in one expression where they can be joined, else one after the other."""
 
@@ -98,7 +104,9 @@ class Patterns:
     notes: AnyOf
     warnings: AnyOf
     benign: AnyOf
-    causes: Mapping[str, tuple[str, tuple[str, ...]]]  # cause -> (title, advice)
+    frames: tuple[tuple[re.Pattern[str], Phase], ...]  # in a traceback: the phase that a rank had come to
+    causes: Mapping[str, Words]
+    words: Mapping[str, Words]  # of what no line says: exits, and figures of a living server
     problems: tuple[str, ...]
 
     @cached_property
@@ -208,7 +216,8 @@ class _Reading:
     milestones: list[Milestone] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: dict[str, list[re.Pattern[str]]] = field(default_factory=lambda: {kind: [] for kind in _NOTES})
-    causes: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    frames: list[tuple[re.Pattern[str], Phase]] = field(default_factory=list)
+    words: dict[str, dict[str, Words]] = field(default_factory=lambda: {"cause": {}, "words": {}})
     problems: list[str] = field(default_factory=list)
 
     def file(self, text: str, name: str) -> None:
@@ -218,10 +227,11 @@ class _Reading:
             self.problems.append(f"{name}: {error}")
             return
         for kind, tables in raw.items():
-            if kind == "cause" and isinstance(tables, dict):
+            if kind in self.words and isinstance(tables, dict):
                 for slug, table in tables.items():
-                    self.causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
-            elif kind not in ("milestone", "failure", *_NOTES) or not isinstance(tables, list):
+                    words = Words(str(table.get("title", slug)), tuple(table.get("advice", ())))
+                    self.words[kind].setdefault(slug, words)
+            elif kind not in ("milestone", "failure", "frame", *_NOTES) or not isinstance(tables, list):
                 known = "milestone, failure, note, warning, benign"
                 self.problems.append(f"{name}: unknown table {kind} (known: {known})")
             else:
@@ -240,6 +250,11 @@ class _Reading:
             self.milestones.append(_milestone(table))
         elif kind == "failure":
             self.failures.append(_failure(table))
+        elif kind == "frame":
+            _known(table, "regex", "phase", "example")
+            phase = _phase(_text(table, "phase", needed=True), "phase")
+            assert phase is not None
+            self.frames.append((_regex(table), phase))
         else:
             _known(table, "regex", "example")
             self.notes[kind].append(_regex(table))
@@ -263,6 +278,8 @@ def patterns() -> Patterns:
         notes=AnyOf(found.notes["note"]),
         warnings=AnyOf(found.notes["warning"]),
         benign=AnyOf(found.notes["benign"]),
-        causes=found.causes,
+        frames=tuple(found.frames),
+        causes=found.words["cause"],
+        words=found.words["words"],
         problems=tuple(found.problems),
     )

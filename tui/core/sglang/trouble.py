@@ -11,24 +11,6 @@ from tui.core.sglang.patterns import Failure, Patterns
 from tui.core.sglang.start import BEGIN, LOAD, WARMUP, Start
 from tui.core.sglang.state import Clue
 
-# Names of functions and files in a traceback that prove how far a rank had come, the most advanced first.
-_FRAME_PHASES = tuple(
-    (re.compile(pattern), phase)
-    for phase, pattern in (
-        (Phase.SERVING, r"\bevent_loop_|forward_thread_func|run_event_loop"),
-        (Phase.WARMUP, r"_wait_and_warmup|_execute_server_warmup"),
-        (
-            Phase.CUDA_GRAPH,
-            r"cuda_graph_runner|init_cuda_graphs|init_device_graphs|capture_one_batch_size|cuda_graph_backend",
-        ),
-        (Phase.MEMORY_POOL, r"init_memory_pool|alloc_memory_pool|kv_cache_configurator|profile_max_num_token"),
-        (Phase.LOAD_WEIGHTS, r"\bload_model\b|\bget_model\b|\bload_weights\b|model_loader"),
-        (
-            Phase.DISTRIBUTED_INIT,
-            r"init_torch_distributed|init_distributed|initialize_model_parallel|init_parallel_runtime",
-        ),
-    )
-)
 _UNKNOWN = Failure("exception", EXCEPTION, "exception", "unknown")  # an exception that no pattern matches
 _CLUE_LIMIT = 400
 _SAME_CLUE_LIMIT = 24
@@ -116,7 +98,7 @@ class Trouble:
     # ---- one line -----------------------------------------------------------------------------------------------------
 
     def take(self, segment: Segment, number: int) -> str | None:
-        """Takes one record in; returns its kind, None where it is no trouble."""
+        """Takes one record in; returns its kind, None where it is harmless."""
         body, stamped = segment.body, segment.rank is not None
         if self._benign_trace and not stamped:
             return "note"
@@ -232,7 +214,7 @@ class Trouble:
         text = "\n".join(episode.frames)
         if not episode.marked and "scheduler" not in text and "_wait_and_warmup" not in text:
             return  # the main process before any rank: its frames say nothing of phases
-        for regex, phase in _FRAME_PHASES:
+        for regex, phase in self._tables.frames:
             if regex.search(text):
                 self._start.prove(self._start.rank(episode.rank), phase)
                 return
