@@ -557,7 +557,9 @@ advice = ["Ask for more of {name}."]
         ("[[failure]]\nid = 'x'\nregx = 'a'\n", "unknown key regx"),
         ("[[milestone]]\nid = 'x'\nregex = 'a'\nevent = 'start'\n", "no event 'start'"),
         ("[[milestones]]\nid = 'x'\n", "unknown table milestones"),
-        ("[[note]]\nregex = 3\n", "regex must be a text"),
+        ("[[note]]\nregex = 3\n", "regex: must be a text"),
+        ("[[failure]]\nregex = 'a'\n", "id is missing"),
+        ("[[failure]]\nid = 'x'\nregex = 'a'\nfatal = 1\n", "fatal: must be true or false"),
     ],
 )
 def test_a_wrong_pattern_is_one_line_and_stops_nothing(own_patterns: Path, text: str, words: str) -> None:

@@ -126,7 +126,6 @@ class Figures:
         graph = next((value for key, value in newest.items() if key.endswith(" graph")), None)
         # Each DP rank reports its own share; without DP one rank reports all.
         shares = [pairs(line) for rank, line in self._decode.items() if "DP" in rank.split("ATTN")[0]] or [newest]
-        running = [value for line in shares if (value := whole(line.get("#running-req"))) is not None]
         speeds = [speed for line in shares if (speed := decimal(line.get(SPEED))) is not None]
         return DecodeFigures(
             running=whole(newest.get("#running-req")),
@@ -135,7 +134,6 @@ class Figures:
             accept_len=decimal(newest.get("accept len")),
             token_usage=decimal(newest.get("token usage", newest.get("full token usage"))),
             cuda_graph=None if graph is None else graph == "True",
-            total_running=sum(running) if running else None,
             total_gen_tok_s=round(sum(speeds), 2) if speeds else None,
         )
 

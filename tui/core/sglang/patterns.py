@@ -6,37 +6,35 @@ that is wrong is left out and named in `Patterns.problems`; it never stops the t
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tui.core.config import config_dir
 from tui.core.model.phases import Phase
 from tui.core.sglang.lineshape import TROUBLE
 from tui.core.sglang.shortlist import Shortlist
 
-EVENTS = frozenset(
-    [
-        "dist_begin",
-        "dist_mark",
-        "dist_end",
-        "load_begin",
-        "load_end",
-        "pool",
-        "pool_mark",
-        "pool_end",
-        "capture_begin",
-        "capture_list",
-        "capture_end",
-        "sched_ready",
-        "http",
-        "http_up",
-        "fired_up",
-        "working",
-    ]
-)
+EVENTS = [
+    "capture_begin",
+    "capture_end",
+    "capture_list",
+    "dist_begin",
+    "dist_end",
+    "dist_mark",
+    "fired_up",
+    "http",
+    "http_up",
+    "load_begin",
+    "load_end",
+    "pool",
+    "pool_end",
+    "pool_mark",
+    "sched_ready",
+    "working",
+]
 LEVELS = tuple(["root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation"])
 _OURS = ("startup.toml", "failures.toml", "benign.toml")
 _NOTES = ("note", "warning", "benign")  # tables of a regex alone
@@ -58,7 +56,7 @@ class Failure:
 
     id: str
     regex: re.Pattern[str]
-    level: str  # one of LEVELS
+    level: str = "root"  # one of LEVELS
     cause: str | None = None
     phases: frozenset[Phase] | None = None  # only in one of these phases
     phase: Phase | None = None  # the phase that this line proves to have begun
@@ -128,85 +126,82 @@ class Patterns:
         return next((item for item in self.failures if item.id == id_), None)
 
 
-class _Wrong(Exception):
+class _Wrong(ValueError):
     pass
 
 
-def _text(table: Mapping[str, object], key: str, *, needed: bool = False) -> str | None:
-    value = table.get(key)
-    if value is None and not needed:
-        return None
+def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise _Wrong(f"{key} must be a text")
+        raise _Wrong("must be a text")
     return value
 
 
-def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
-    value = table.get(key, [])
+def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _Wrong(f"{key} must be a list of texts")
+        raise _Wrong("must be a list of texts")
     return tuple(value)
 
 
-def _regex(table: Mapping[str, object]) -> re.Pattern[str]:
-    source = _text(table, "regex", needed=True)
-    assert source is not None
+def _regex(value: object) -> re.Pattern[str]:
     try:
-        return re.compile(source)
+        return re.compile(_text(value))
     except re.error as error:
-        raise _Wrong(f"regex: {error}") from None
+        raise _Wrong(str(error)) from None
 
 
-def _phase(value: str | None, key: str) -> Phase | None:
-    if value is None:
-        return None
-    try:
-        return Phase(value)
-    except ValueError:
-        raise _Wrong(f"{key}: no phase {value!r} (known: {', '.join(Phase)})") from None
+def _named(what: str, names: Sequence[str], value: object) -> str:
+    if value not in names:
+        raise _Wrong(f"no {what} {value!r} (known: {', '.join(names)})")
+    return str(value)
 
 
-def _known(table: Mapping[str, object], *keys: str) -> None:
-    unknown = set(table) - set(keys)
-    if unknown:
+def _phase(value: object) -> Phase:
+    return Phase(_named("phase", list(Phase), value))
+
+
+def _of_type(kind: type, what: str, value: object) -> object:
+    if not isinstance(value, kind):
+        raise _Wrong(f"must be {what}")
+    return value
+
+
+_CHECKS: dict[str, Callable[[object], object]] = {
+    **dict.fromkeys(("id", "example", "since", "until", "cause", "title"), _text),
+    "regex": _regex,
+    "event": partial(_named, "event", EVENTS),
+    "scope": partial(_named, "scope", ["rank", "r0", "main"]),
+    "level": partial(_named, "level", LEVELS),
+    "phase": _phase,
+    "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
+    "fatal": partial(_of_type, bool, "true or false"),
+    "advice": _texts,
+    "set": partial(_of_type, dict, "a table of flags"),
+}
+_KEYS = {
+    "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
+    "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
+    "frame": ["regex", "phase", "example"],
+    **{kind: ["regex", "example"] for kind in _NOTES},
+}
+_NEEDED = {"milestone": ("id", "regex", "event"), "failure": ("id", "regex"), "frame": ("regex", "phase")}
+
+
+def _checked(kind: str, table: object) -> dict[str, Any]:
+    """The values of a table. Raises _Wrong."""
+    if not isinstance(table, dict):
+        raise _Wrong("must be a table")
+    keys = _KEYS[kind]
+    if unknown := set(table) - set(keys):
         raise _Wrong(f"unknown key {min(unknown)} (known: {', '.join(keys)})")
-
-
-def _milestone(table: Mapping[str, object]) -> Milestone:
-    _known(table, "id", "regex", "event", "scope", "since", "until", "example")
-    event = _text(table, "event", needed=True)
-    if event not in EVENTS:
-        raise _Wrong(f"event: no event {event!r} (known: {', '.join(sorted(EVENTS))})")
-    if table.get("scope", "rank") not in ("rank", "r0", "main"):
-        raise _Wrong("scope must be rank, r0 or main")
-    return Milestone(_text(table, "id", needed=True) or "", _regex(table), event, _text(table, "example"))
-
-
-def _failure(table: Mapping[str, object]) -> Failure:
-    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example")
-    level = _text(table, "level") or "root"
-    if level not in LEVELS:
-        raise _Wrong(f"level: no level {level!r} (known: {', '.join(LEVELS)})")
-    phases = [_phase(name, "phases") for name in _texts(table, "phases")]
-    fatal = table.get("fatal", False)
-    if not isinstance(fatal, bool):
-        raise _Wrong("fatal must be true or false")
-    change = table.get("set", {})
-    if not isinstance(change, dict):
-        raise _Wrong("set must be a table of flags")
-    return Failure(
-        id=_text(table, "id", needed=True) or "",
-        regex=_regex(table),
-        level=level,
-        cause=_text(table, "cause"),
-        phases=frozenset(phase for phase in phases if phase) or None,
-        phase=_phase(_text(table, "phase"), "phase"),
-        fatal=fatal,
-        title=_text(table, "title"),
-        advice=_texts(table, "advice"),
-        set=change,
-        example=_text(table, "example"),
-    )
+    if missing := [key for key in _NEEDED.get(kind, ("regex",)) if key not in table]:
+        raise _Wrong(f"{missing[0]} is missing")
+    values = {}
+    for key, value in table.items():
+        try:
+            values[key] = _CHECKS[key](value)
+        except _Wrong as error:
+            raise _Wrong(f"{key}: {error}") from None
+    return values
 
 
 @dataclass
@@ -231,7 +226,7 @@ class _Reading:
                 for slug, table in tables.items():
                     words = Words(str(table.get("title", slug)), tuple(table.get("advice", ())))
                     self.words[kind].setdefault(slug, words)
-            elif kind not in ("milestone", "failure", "frame", *_NOTES) or not isinstance(tables, list):
+            elif kind not in _KEYS or not isinstance(tables, list):
                 known = "milestone, failure, note, warning, benign"
                 self.problems.append(f"{name}: unknown table {kind} (known: {known})")
             else:
@@ -244,20 +239,15 @@ class _Reading:
                         self.problems.append(f"{name}: {kind} {at}{label}: {error}")
 
     def _table(self, kind: str, table: object) -> None:
-        if not isinstance(table, dict):
-            raise _Wrong("must be a table")
+        values = _checked(kind, table)
         if kind == "milestone":
-            self.milestones.append(_milestone(table))
+            self.milestones.append(Milestone(values["id"], values["regex"], values["event"], values.get("example")))
         elif kind == "failure":
-            self.failures.append(_failure(table))
+            self.failures.append(Failure(**values))
         elif kind == "frame":
-            _known(table, "regex", "phase", "example")
-            phase = _phase(_text(table, "phase", needed=True), "phase")
-            assert phase is not None
-            self.frames.append((_regex(table), phase))
+            self.frames.append((values["regex"], values["phase"]))
         else:
-            _known(table, "regex", "example")
-            self.notes[kind].append(_regex(table))
+            self.notes[kind].append(values["regex"])
 
 
 @cache

@@ -15,7 +15,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class DecodeFigures:
-    """The last `Decode batch` line of any rank, and the sums over DP ranks."""
+    """The last `Decode batch` line of any rank, and the sum over DP ranks."""
 
     running: int | None = None
     queued: int | None = None
@@ -23,8 +23,7 @@ class DecodeFigures:
     accept_len: float | None = None
     token_usage: float | None = None
     cuda_graph: bool | None = None
-    total_running: int | None = None  # sums of the last lines of all DP ranks
-    total_gen_tok_s: float | None = None
+    total_gen_tok_s: float | None = None  # of the last lines of all DP ranks
 
 
 @dataclass(frozen=True)
