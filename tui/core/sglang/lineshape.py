@@ -69,7 +69,7 @@ _DATED = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d) )?(\d\d):(\d\d):(\d\d)(?:[.,](\d{
 
 
 @lru_cache(maxsize=4)  # lines of one second have one stamp, whatever tags follow it
-def _second(text: str) -> float | None:
+def _seconds_of(text: str) -> float | None:
     match = _DATED.search(text)
     if match is None:
         return None
@@ -87,22 +87,22 @@ def _second(text: str) -> float | None:
 
 def stamp_seconds(stamp: str | None) -> float | None:
     """A stamp read as UTC, seconds since the epoch; since midnight where it has no date (always below 86,460)."""
-    return _second(stamp[:25]) if stamp else None
+    return _seconds_of(stamp[:25]) if stamp else None
 
 
 def segments(raw: bytes) -> list[Segment]:
     """A line as its records; at least one."""
     text = raw.decode("utf-8", "replace")
     if text.startswith('{"') and text.rstrip().endswith("}"):
-        inner = _inner(text)
+        inner = _inside_json(text)
         if inner is not None:
-            found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _split(sanitize(line))]
+            found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _records_of(sanitize(line))]
             return found or [Segment(None, None, None, "", None, 0)]
     # Whatever sanitize would change is not printable; asking that first costs a tenth.
-    return _split(text if text.isprintable() else sanitize(text))
+    return _records_of(text if text.isprintable() else sanitize(text))
 
 
-def _inner(text: str) -> str | None:
+def _inside_json(text: str) -> str | None:
     """The line inside a JSON object of Docker or of a log shipper."""
     try:
         table = json.loads(text)
@@ -115,7 +115,7 @@ def _inner(text: str) -> str | None:
     return None
 
 
-def _split(text: str) -> list[Segment]:
+def _records_of(text: str) -> list[Segment]:
     found: list[Segment] = []
     end = 0  # where the body of the record being read begins
     stamp: str | None = None
@@ -135,33 +135,35 @@ def _split(text: str) -> list[Segment]:
         elif start != 0:  # "[" is lost only where somebody cut the line there
             look = mark.end()
             continue
-        _close(found, stamp, time, rank, text[end:start], begin)
+        _add_record(found, stamp, time, rank, text[end:start], begin)
         stamp, time, rank = text[start : mark.end()], mark["time"], mark["tags"].strip()
         begin, end = start, mark.end()
         look = end
         if text.find("[", end) < 0:
             break
     if stamp is None:
-        body, cut = _unwrapped(text)
+        body, cut = _without_wrapper(text)
         old = _OLD_RANK.match(body)
         if old is not None:
             return [Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)]
-        _unstamped(found, body, cut, True)
+        _add_unstamped(found, body, cut, True)
         return found
-    _close(found, stamp, time, rank, text[end:], begin)
+    _add_record(found, stamp, time, rank, text[end:], begin)
     return found
 
 
-def _close(found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int) -> None:
+def _add_record(
+    found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int
+) -> None:
     if stamp is not None:
         found.append(Segment(stamp, time, rank, text.rstrip(), None, begin))
     elif text:
         # What stands before the first stamp is a wrapper's own, unless something is left of it.
-        body, cut = _unwrapped(text)
-        _unstamped(found, body, cut, False)
+        body, cut = _without_wrapper(text)
+        _add_unstamped(found, body, cut, False)
 
 
-def _unwrapped(text: str) -> tuple[str, int]:
+def _without_wrapper(text: str) -> tuple[str, int]:
     cut = 0
     for _ in range(4):
         match = _WRAPPER.match(text, cut)
@@ -171,7 +173,7 @@ def _unwrapped(text: str) -> tuple[str, int]:
     return text[cut:], cut
 
 
-def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
+def _add_unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
     body = body.rstrip()
     found_bar = _find_bar(body) if "%" in body else None
     if found_bar is not None:

@@ -7,7 +7,7 @@ nothing here is a linear machine. Formats: docs/diagnosis.md.
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -78,22 +78,20 @@ class Rank:
     """One scheduler process; figures in GiB."""
 
     tag: str
+    memory: LedgerRow
     position: Position = BEGIN
     since: str | None = None
     loads: int = 0  # runners whose load began
     loading: bool = False
     round: int = 0
-    before: float | None = None
-    weights: float | None = None
-    draft: float | None = None
-    kv: float | None = None
-    graphs: float | None = None
-    free: float | None = None
-    tokens: int | None = None
 
     @property
     def phase(self) -> Phase:
         return self.position.phase
+
+    def remember(self, **figures: float | None) -> None:
+        """Figures of its memory."""
+        self.memory = replace(self.memory, **figures)  # type: ignore[arg-type]
 
     def at(self, step: Step) -> Position:
         """The step in the round that the rank is in."""
@@ -123,7 +121,8 @@ class Start:
 
     def rank(self, tag: str | None) -> Rank:
         """The rank with this tag, made where it is new."""
-        return self.ranks.setdefault(tag or "", Rank(tag or ""))
+        tag = tag or ""
+        return self.ranks.setdefault(tag, Rank(tag, LedgerRow(tag)))
 
     # ---- moving -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class Start:
         rank = self.rank(segment.rank)
         avail = decimal(groups.get("avail"))
         if avail is not None:
-            rank.free = avail
+            rank.remember(free_gib=avail)
         match milestone.event:
             case "dist_begin" if rank.position >= _POOL:  # up to 0.5.13 a draft runner initialises again
                 return self.advance(rank, Position(max(1, rank.loads), Step.DISTRIBUTED_INIT))
@@ -207,7 +206,7 @@ class Start:
             case "capture_end":
                 used = decimal(groups.get("used"))
                 if used is not None:
-                    rank.graphs = (rank.graphs or 0.0) + used
+                    rank.remember(graphs_gib=(rank.memory.graphs_gib or 0.0) + used)
                 return self.advance(rank, rank.at(Step.CUDA_GRAPH))
             case "sched_ready":
                 self.tokens = whole(groups.get("tokens")) or self.tokens
@@ -230,7 +229,7 @@ class Start:
         rank.loading = True
         self._bars.clear()
         if runner == 0:
-            rank.before = avail
+            rank.remember(before_gib=avail)
             return self.advance(rank, LOAD)
         if rank.position >= _POOL:
             rank.round = runner
@@ -244,14 +243,16 @@ class Start:
                 rank.loads = 1
             self._load_begins(rank, None)
         rank.loading = False
-        if rank.loads <= 1:
-            rank.weights = used
-            if used is None and rank.before is not None and avail is not None:
-                rank.weights = round(rank.before - avail, 2)
-            if rank.before is None and used is not None and avail is not None:
-                rank.before = round(avail + used, 2)
-        elif used is not None:
-            rank.draft = (rank.draft or 0.0) + used
+        before = rank.memory.before_gib
+        if rank.loads > 1:
+            if used is not None:
+                rank.remember(draft_gib=(rank.memory.draft_gib or 0.0) + used)
+            return
+        if avail is not None and used is None and before is not None:
+            used = round(before - avail, 2)
+        elif avail is not None and used is not None and before is None:
+            before = round(avail + used, 2)
+        rank.remember(before_gib=before, weights_gib=used)
 
     def _capture(self, what: str | None) -> None:
         if what is not None and what.lower() != self.capturing:
@@ -319,17 +320,14 @@ class Start:
         """How far each rank is."""
         served = self.phase if self.position >= WARMUP else None
         return tuple(
-            RankState(rank.tag, served or rank.phase, rank.since, rank.weights, rank.free)
+            RankState(rank.tag, served or rank.phase, rank.since, rank.memory.weights_gib, rank.memory.free_gib)
             for rank in self._known_ranks()
         )
 
     def ledger(self) -> tuple[LedgerRow, ...]:
         """Memory of the ranks that named any."""
-        return tuple(
-            LedgerRow(rank.tag, rank.before, rank.weights, rank.draft, rank.kv, rank.graphs, rank.free, rank.tokens)
-            for rank in self._known_ranks()
-            if rank.weights is not None or rank.before is not None or rank.kv is not None
-        )
+        rows = [rank.memory for rank in self._known_ranks()]
+        return tuple(row for row in rows if (row.weights_gib, row.before_gib, row.kv_pool_gib) != (None, None, None))
 
 
 def _take_pool(rank: Rank, groups: Mapping[str, str]) -> None:
@@ -337,9 +335,9 @@ def _take_pool(rank: Rank, groups: Mapping[str, str]) -> None:
     if size is None and "k" in groups and "v" in groups:
         size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
     if size is not None:
-        rank.kv = round((rank.kv or 0.0) + size, 2)
-    if "tokens" in groups and rank.tokens is None:
-        rank.tokens = whole(groups["tokens"])
+        rank.remember(kv_pool_gib=round((rank.memory.kv_pool_gib or 0.0) + size, 2))
+    if "tokens" in groups and rank.memory.kv_tokens is None:
+        rank.remember(kv_tokens=whole(groups["tokens"]))
 
 
 def _order_of_rank(rank: Rank) -> list[tuple[str, int]]:
