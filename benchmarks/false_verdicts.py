@@ -27,8 +27,8 @@ from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfil
 from tui.core.model.result import Load, MeasuredServer, Result, Throughput, Tool
 from tui.core.model.verdict import Noise, Verdict, VerdictKind
 from tui.core.verdicts import stats
-from tui.core.verdicts.comparison import judge
-from tui.core.verdicts.judging import compare_all
+from tui.core.verdicts.comparison import Case, judge
+from tui.core.verdicts.judging import judge_all
 from tui.core.verdicts.metric import DEFAULT, metric
 from tui.core.verdicts.pairing import Side, noise_of, setting
 
@@ -248,7 +248,7 @@ def screened(
             Side(letter, letter, tuple(launch(letter, at, draw.gauss(0, cv * grown) - later * (at > 0), draw)))
             for at, letter in enumerate("ABCDEFGHIJ"[: candidates + 1])
         ]
-        found = compare_all([(sides[0], other) for other in sides[1:]], noise=noise)
+        found = judge_all([Case(sides[0], other, METRIC, noise) for other in sides[1:]])
         kinds = Counter(verdict.verdict for verdict in found)
         seen = sum(kinds[kind] for kind in LOOKS_SO)
         says += sum(kinds[kind] for kind in SAYS)

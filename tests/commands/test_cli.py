@@ -175,6 +175,12 @@ def test_profiles_are_listed_shown_and_imported(shell: Shell) -> None:
     shown = shell("profiles", "show", "kimi-k2.5-baseline-bs128", "--set", "tp=4", "--json").json
     assert list(shown)[:3] == ["env", "argv", "host"]
     assert shown["argv"][shown["argv"].index("--tp") + 1] == "4"
+    bench = shell("profiles", "show", "decode-bs1", "--set", "runs=5", "--json").json
+    assert (bench["kind"], bench["concurrency"], bench["runs"]) == ("bench", [1], 5)
+    experiment = shell("profiles", "show", "does-eagle-pay").out.decode()
+    assert 'kind = "experiment"' in experiment
+    assert experiment.count("[[arms]]") == 2
+    shell("profiles", "show", "does-eagle-pay", "--set", "runs=5", "--json").refused(2, "usage")
 
     posted = b"HF_TOKEN=hf_x NCCL_DEBUG=INFO sudo python -m sglang.launch_server --model-path m --tp 2\n"
     imported = shell("profiles", "import", "-", "--json", "--save", "mine", input=posted).json

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from tui.core.config import HostEntry, shipped_profiles_dir
-from tui.core.profiles.profiles import build_command, load_launch
+from tui.core.profiles.command import build_command
+from tui.core.profiles.load import load_launch
 from tui.core.sglang.flags import flags_of
 from tui.demo import place
 from tui.demo.gpus import process_start

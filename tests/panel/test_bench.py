@@ -12,7 +12,7 @@ import pytest
 from tests.support import bench_states, fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.errors import UsageError
-from tui.core.experiment import history
+from tui.core.experiment import history, one_bench
 from tui.core.experiment import runner as experiment
 from tui.core.experiment.history import Baseline
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -76,7 +76,7 @@ async def test_four_arms_side_by_side_with_all_that_decides():
             "9 of 9 runs", "7 of 9 runs", "2.31", "32.0 ms", "11.17 ms", "214 ms", "1.82 kW", "88.4 GiB", "✓ 9 of 9 valid",
             "now  73.4 tok/s",
             "↑ B is 9.1 % faster than A   (95 % CI 7.5 … 10.8, 3 launch pairs, paired ABBA)   82.0 → 89.5 tok/s",
-            "◐ D against B: no verdict before 3 launch pairs (2 of 3). So far 18.1 % lower: screening only",
+            "◐ D against B: 3 launch pairs needed for a verdict, 2 measured. So far 18.1 % lower: screening only",
             "host noise floor ±0.6 %", "Every run", "tok/s, one row per launch",
             "Does speculation pay?", "C from 2.87", "D from 3.19", "↑ pays", "↓ loses", "C can reach 4.0 at best",
             "short by 0.56", "▲ Both lose. D pays at 74 % acceptance per draft token; it has 65 %.",
@@ -118,7 +118,7 @@ async def test_an_unfinished_pair_shows_no_ratio():
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, state)
         await shows(pilot, "◐ STARTING", "no pair with B yet", "of A so far", "◐ launching B, load weights 41/64")
-        assert "D against B: no verdict before 3 launch pairs (0 of 3)" in screen_text(pilot.app)
+        assert "D against B: 3 launch pairs needed for a verdict, 0 measured" in screen_text(pilot.app)
 
 
 def test_a_ratio_so_far_is_that_of_the_complete_pairs_alone():
@@ -211,7 +211,7 @@ async def test_words_are_not_cut_in_the_middle_on_a_small_screen():
         await on_bench(pilot, bench_states.running())
         await shows(
             pilot, "cuda-graph-max-bs = 512", "speculative-num-steps = 5", "↑ B is 9.1 % faster than A", "✓ 9/9", "0.82×",
-            "kimi-k2.5-eagle3 · speculative-num-steps = 5", "now 73.4 tok/s", "◐ D against B: no verdict before 3 launch pairs",
+            "kimi-k2.5-eagle3 · speculative-num-steps = 5", "now 73.4 tok/s", "◐ D against B: 3 launch pairs needed for a verdict",
         )  # fmt: skip
         await pilot.press("p")
         await shows(pilot, "Does speculation pay?", "▲ Both lose.")
@@ -403,7 +403,7 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
         await going.wait()
         yield bench_states.one_arm(finished=True)
 
-    monkeypatch.setattr(experiment, "measure_running", measured)
+    monkeypatch.setattr(one_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -546,7 +546,7 @@ async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
         yield bench_states.one_arm()
         raise UsageError("the server does not generate", "see its log with 2")
 
-    monkeypatch.setattr(experiment, "measure_running", measured)
+    monkeypatch.setattr(one_bench, "measure_running", measured)
     async with panel(profiles).run_test(size=(120, 36), notifications=True) as pilot:
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
@@ -565,7 +565,7 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         yield bench_states.one_arm(experiment_id=run.run_id)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(experiment, "under_way", followed)
+    monkeypatch.setattr(one_bench, "under_way", followed)
     script = fakes.scene("ready")
     own = fakes.run(run_id="users-20261006T203000Z-be0001", kind="bench", extra={"measure": {"experiment": None}})
     part = fakes.run(run_id="users-20261006T203100Z-be0002", kind="bench", extra={"measure": {"experiment": "pays-1"}})
@@ -607,7 +607,7 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
     from tui.core.experiment import record as experiment_record
     from tui.core.experiment.record import Cell
-    from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
+    from tui.core.profiles.load import load_bench, load_experiment, load_launch
 
     dirs = [profiles]
     profile = load_experiment("pays", dirs)

@@ -15,7 +15,7 @@ from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Phase
-from tui.core.profiles.profiles import LaunchProfile
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import RunState
 from tui.core.server.forecast import LastReady
 from tui.core.server.preflight import Finding, Level

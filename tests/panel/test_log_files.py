@@ -10,6 +10,9 @@ import pytest
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.link.local import LocalTransport
+from tui.core.logs.follow import Chunk
+from tui.core.logs.reader import LogReader
+from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.log_app import LogApp, Target
 from tui.panel.screens.logs import Logs
@@ -46,10 +49,17 @@ def decode(second: int, tok_s: float = 72.1) -> str:
 
 
 def rows(pilot) -> list[str]:
-    """The rows of the log on show."""
+    """The rows of the displayed log."""
     lines = screen_text(pilot.app).split("\n")
     first = next(i for i, line in enumerate(lines) if line.startswith((" Log ", " time ", " elapsed "))) + 1
     return [line[:-3] for line in lines[first:-1] if line.strip()]  # without the overview at the right edge
+
+
+def read_whole(path: Path, run: fakes.Run) -> fakes.RunUpdate:
+    """What the watch of a run brings that has read its log."""
+    data = path.read_bytes()
+    step = LogReader(LogTracker()).take(Chunk(data, 0, 0, len(data)))
+    return fakes.RunUpdate(fakes.ready(run=run), step.records, settled=True, log=step)
 
 
 def view_of(pilot) -> LogView:
@@ -67,7 +77,7 @@ class Opened:
     async def __aenter__(self):
         self.pilot = await self._test.__aenter__()
         await until(self.pilot, lambda: isinstance(self.app.screen, Logs) and view_of(self.pilot).keys())
-        await until(self.pilot, lambda: self.app.board.reading.opened)
+        await until(self.pilot, lambda: self.app.board.log.opened)
         return self.pilot
 
     async def __aexit__(self, *error):
@@ -84,16 +94,16 @@ def long_log(tmp_path: Path) -> Path:
 
 async def test_earlier_blocks_come_while_one_scrolls_and_move_nobody(long_log):
     async with Opened(long_log) as pilot:
-        view, reading = view_of(pilot), pilot.app.board.reading
+        view, log = view_of(pilot), pilot.app.board.log
         await shows(pilot, words(20_000), "following")
-        assert not reading.at_begin
-        begin = reading.window.first
+        assert not log.at_begin
+        begin = log.window.first
         await pilot.press("pageup")
         await shows(pilot, "not following")
-        view.show_key(reading.window.first + 40)  # near the edge of what is loaded
+        view.show_key(log.window.first + 40)  # near the edge of what is loaded
         top = rows(pilot)
-        await until(pilot, lambda: reading.window.first < begin)
-        await until(pilot, lambda: reading.busy is None)
+        await until(pilot, lambda: log.window.first < begin)
+        await until(pilot, lambda: log.busy is None)
         view.update()
         await pilot.pause()
         assert [row[15:] for row in rows(pilot)][:-1] == [row[15:] for row in top][:-1]
@@ -105,9 +115,9 @@ async def test_earlier_blocks_come_while_one_scrolls_and_move_nobody(long_log):
 
 async def test_line_numbers_are_missing_until_the_host_has_counted(long_log):
     async with Opened(long_log) as pilot:
-        await until(pilot, lambda: pilot.app.board.reading.window.line_base is not None)
+        await until(pilot, lambda: pilot.app.board.log.window.line_base is not None)
         await until(pilot, lambda: rows(pilot)[-1].split()[0] == "20,000")
-        pilot.app.board.reading.window.line_base = None
+        pilot.app.board.log.window.line_base = None
         view_of(pilot).update()
         await pilot.pause()
         assert rows(pilot)[-1].split()[0] == "…"
@@ -121,7 +131,7 @@ async def test_places_are_gone_to_wherever_they_are(long_log):
             await shows(pilot, f"line {number:,} ·")
             assert f"line {words(number)}." in next(row for row in rows(pilot) if row.startswith("▌"))
         await pilot.press(*":50%", "enter")
-        await until(pilot, lambda: 9_900 < (view.reading.window.number_of(view.current_record()) or 0) < 10_100
+        await until(pilot, lambda: 9_900 < (view.open_log.window.number_of(view.current_record()) or 0) < 10_100
                     or "…" in rows(pilot)[0])  # fmt: skip
         assert 9_900 < next(i for i in range(9_000, 11_000) if f"line {words(i)}." in rows(pilot)[0]) < 10_100
         await pilot.press(*":nowhere", "enter")
@@ -147,7 +157,7 @@ async def test_search_counts_in_the_whole_file_and_jumps_outside_what_is_loaded(
         await until(pilot, lambda: "of 5 hits" in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: "hits" not in screen_text(pilot.app))
-        assert pilot.app.board.reading.search is None
+        assert pilot.app.board.log.search is None
 
 
 async def test_a_filter_shows_lines_of_context_and_an_expression_says_what_is_wrong(tmp_path):
@@ -166,7 +176,7 @@ async def test_a_filter_shows_lines_of_context_and_an_expression_says_what_is_wr
         await shows(pilot, "expression")
         await pilot.press("slash")
         view.app.screen.query_one("#search").value = "(("
-        await shows(pilot, "is no regular expression")
+        await shows(pilot, "is not a regular expression")
 
 
 async def test_ranks_are_chosen_one_by_one_and_access_lines_left_out(tmp_path):
@@ -223,7 +233,7 @@ async def test_the_newest_lines_are_not_folded_away_and_a_reader_keeps_them(tmp_
         before = [row for row in rows(pilot) if "#token: 19" in row]
         with path.open("a") as file:
             file.writelines(decode(second) for second in range(200, 260))
-        await until(pilot, lambda: pilot.app.board.reading.last_line() == 260)
+        await until(pilot, lambda: pilot.app.board.log.last_line() == 260)
         view_of(pilot).update()
         await pilot.pause()
         kept = [row[8:] for row in rows(pilot) if "#token: 19" in row]
@@ -236,7 +246,7 @@ async def test_the_newest_lines_are_not_folded_away_and_a_reader_keeps_them(tmp_
 async def test_time_of_day_or_since_the_start(long_log):
     async with Opened(long_log) as pilot:
         await shows(pilot, f" {clock(19_999)} TP0")
-        await until(pilot, lambda: pilot.app.board.reading.start_s is not None)
+        await until(pilot, lambda: pilot.app.board.log.start_s is not None)
         await pilot.press("t")
         await shows(pilot, "+5:33:19 TP0")
         await pilot.press("t")
@@ -343,15 +353,15 @@ async def test_two_long_logs_are_read_from_end_to_end_together(tmp_path):
         pair = pilot.app.screen.query_one(LogPair)
         both = f"line {words(12_000)}. a.*line {words(12_000)}. b"
         await until(pilot, lambda: re.search(both, screen_text(pilot.app)))
-        assert not any(side.reading.at_begin for side in pair.sides)
+        assert not any(side.log.at_begin for side in pair.sides)
         await pilot.press("g")
         first = f"line {words(1)}. a.*line {words(1)}. b"
         await until(pilot, lambda: re.search(first, screen_text(pilot.app)))
         await pilot.press("G")
         await until(pilot, lambda: re.search(both, screen_text(pilot.app)) and pair.following)
         pair.show_key(10)  # near what is loaded: both go on backwards
-        begin = [side.reading.window.first for side in pair.sides]
-        await until(pilot, lambda: all(s.reading.window.first < b for s, b in zip(pair.sides, begin, strict=True)))
+        begin = [side.log.window.first for side in pair.sides]
+        await until(pilot, lambda: all(s.log.window.first < b for s, b in zip(pair.sides, begin, strict=True)))
         for row in rows(pilot):
             said = re.findall(r"line (\w+)\. (a|b)", row)
             assert len(said) == 2
@@ -373,7 +383,7 @@ async def test_the_plot_follows_the_cursor_and_can_be_put_away(tmp_path):
         assert "tok/s ─" not in screen_text(pilot.app)  # no rows for it
 
 
-async def test_a_run_of_the_panel_is_read_through_its_file_and_beside_another_one(tmp_path):
+async def test_a_run_of_the_panel_is_read_once_and_shown_beside_another_one(tmp_path, monkeypatch):
     for name, word in (("first", "left"), ("second", "right")):
         (tmp_path / name).write_text("".join(plain(n, word) for n in range(1, 6000)))
     first = fakes.run(log_path=str(tmp_path / "first"))
@@ -381,12 +391,16 @@ async def test_a_run_of_the_panel_is_read_through_its_file_and_beside_another_on
     transport = LocalTransport()
     await transport.connect()
     script = fakes.Script(samples=(fakes.gpus(),), runs=(first, second), files=transport,
-                          updates=(fakes.RunUpdate(fakes.ready(run=first)),))  # fmt: skip
+                          updates=(read_whole(tmp_path / "first", first),))  # fmt: skip
+    streams: list[str] = []
+    plain_stream = transport.stream
+    monkeypatch.setattr(transport, "stream", lambda script: streams.append(script) or plain_stream(script))
     app = EagleApp("gpu1", open_session=fakes.Hosts(script))
     async with app.run_test(size=(160, 40)) as pilot:
         await shows(pilot, "● READY")
         await pilot.press("2")
         await shows(pilot, f"line {words(5999)}. left", "run 4f9c2a")
+        assert streams == []  # its watch reads the log already
         await pilot.press("|")
         await shows(pilot, "run abcdef")
         await pilot.press("up", "enter")
@@ -400,20 +414,18 @@ async def test_nobody_is_moved_when_a_full_buffer_lets_go(tmp_path):
     path = tmp_path / "x.log"
     path.write_text("".join(plain(n) for n in range(1, 3000)))
     async with Opened(path) as pilot:
-        reading = pilot.app.board.reading
-        reading.file.capacity = 2500
+        log = pilot.app.board.log
+        log.file.capacity = 2500
         await pilot.press("pageup", "pageup")
         top = [row[8:] for row in rows(pilot)][:10]
         for begin in range(3000, 12_000, 1000):
             with path.open("a") as file:
                 file.writelines(plain(n) for n in range(begin, begin + 1000))
-            await until(
-                pilot, lambda end=begin + 999: reading.file.tail.records[-1].text.startswith(f"line {words(end)}.")
-            )
+            await until(pilot, lambda end=begin + 999: log.file.tail.records[-1].text.startswith(f"line {words(end)}."))
             view_of(pilot).update()
         await pilot.pause()
         assert [row[8:] for row in rows(pilot)][:10] == top
-        assert len(reading.file.tail.records) < 12_000 - 1
+        assert len(log.file.tail.records) < 12_000 - 1
         await pilot.press("G")
         await shows(pilot, f"line {words(11_999)}.", "following")
         await asyncio.sleep(0)

@@ -46,7 +46,7 @@ async def test_a_reader_who_scrolled_up_is_never_moved():
         view = pilot.app.screen.query_one(LogView)
         top = shown_lines(pilot)[:5]
         say(pilot, *(record(n, words(n)) for n in range(201, 400)))
-        await until(pilot, lambda: len(pilot.app.board.log.records) >= 399)
+        await until(pilot, lambda: len(pilot.app.board.log.tail.records) >= 399)
         view.update()
         await pilot.pause()
         assert shown_lines(pilot)[:5] == top
@@ -62,7 +62,7 @@ async def test_it_follows_until_told_not_to():
         await pilot.press("f")
         await shows(pilot, "not following")
         say(pilot, record(100, "omega"))
-        await until(pilot, lambda: pilot.app.board.log.records[-1].text == "omega")
+        await until(pilot, lambda: pilot.app.board.log.tail.records[-1].text == "omega")
         assert "omega" not in screen_text(pilot.app)
         await pilot.press("f")
         await shows(pilot, "omega")
@@ -122,11 +122,11 @@ async def test_tab_turns_marking_into_filtering_and_back():
         await pilot.press("2", "slash", *"needle", "tab")
         await shows(pilot, "filter (Tab: highlight)", "lines hidden by the filter")
         view = pilot.app.screen.query_one(LogView)
-        assert len(view.lens.sequence) == 6
+        assert len(view.log_rows.sequence) == 6
         say(pilot, record(301, "another needle"), record(302, "hay"))
-        await until(pilot, lambda: len(view.lens.sequence) == 7)
+        await until(pilot, lambda: len(view.log_rows.sequence) == 7)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: len(view.lens.sequence) > 300)
+        await until(pilot, lambda: len(view.log_rows.sequence) > 300)
 
 
 async def test_ranks_folds_and_wrapping():
@@ -175,12 +175,12 @@ async def test_a_crash_opens_the_log_at_its_evidence():
 async def test_a_full_buffer_lets_go_of_its_oldest_rows():
     async with await opened(with_records(record(1, "alpha"))) as pilot:
         await shows(pilot, "alpha")
-        pilot.app.board.log.capacity = 500
+        pilot.app.board.log.tail.capacity = 500
         say(pilot, *(record(n, words(n)) for n in range(2, 2000)))
         await shows(pilot, words(1999))
-        assert len(pilot.app.board.log.records) <= 550
+        assert len(pilot.app.board.log.tail.records) <= 550
         await pilot.press("2", "g")
-        await until(pilot, lambda: pilot.app.screen.query_one(LogView).current == pilot.app.board.log.first)
+        await until(pilot, lambda: pilot.app.screen.query_one(LogView).current == pilot.app.board.log.tail.first)
 
 
 def repeated(count: int, begin: int = 1) -> list[LogRecord]:
@@ -279,7 +279,7 @@ async def test_a_rank_filter_is_told_where_the_list_of_ranks_has_no_room():
 async def test_warnings_are_the_rows_that_are_marked():
     async with await opened(fakes.scene("starting"), size=(160, 48)) as pilot:
         await shows(pilot, "▲ 20:01:16")
-        marked = sum(1 for record in pilot.app.board.log.records if record.kind == "warning")
+        marked = sum(1 for record in pilot.app.board.log.tail.records if record.kind == "warning")
         await pilot.press("2")
         await shows(pilot, f"▲ {marked} warnings · ✗ 0 errors")
 

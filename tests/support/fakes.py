@@ -11,7 +11,8 @@ from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.model.phases import Outcome, Phase
-from tui.core.profiles.profiles import LaunchCommand, LaunchProfile
+from tui.core.profiles.command import LaunchCommand
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import Run, RunState
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.preflight import Finding, Level

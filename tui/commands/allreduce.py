@@ -6,7 +6,7 @@ from tui.core.bench import allreduce
 from tui.core.bench.allreduce import Report
 from tui.core.config import default_host
 from tui.core.model.profile import BenchProfile
-from tui.core.results.codec import to_json
+from tui.core.records import to_json
 
 
 def measure_allreduce(profile: BenchProfile, host: str | None, as_json: bool) -> int:

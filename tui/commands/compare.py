@@ -12,8 +12,8 @@ from tui.core.experiment import planned
 from tui.core.experiment.selection import side_of
 from tui.core.model.profile import LoadPoint
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
+from tui.core.records import to_json
 from tui.core.results import store
-from tui.core.results.codec import to_json
 from tui.core.server import launch_records
 from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import METRICS, default_for, metric

@@ -11,6 +11,7 @@ from tui.commands.named_logs import NamedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import Slug, UsageError
+from tui.core.logs.reader import LogReader
 from tui.core.model.phases import Outcome
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
@@ -89,14 +90,11 @@ def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
 async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
     """Reads by a session; with `follow` a report at each change, until the run is over."""
     async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
-        run = log.run
+        run, reader = log.run, LogReader(reports.tracker)
         async for chunk in chunks:
-            if chunk.event in ("replaced", "truncated"):
-                reports.tracker.reset()
-            reports.tracker.feed(chunk.data)
-            if follow and chunk.data and chunk.offset + len(chunk.data) >= (chunk.size or 0):
+            reader.take(chunk)
+            if follow and chunk.data and chunk.caught_up:
                 reports.show(run)
-        reports.tracker.flush()
         if run is None:
             reports.show()
         else:

@@ -15,13 +15,13 @@ from tui.commands.sessions import raise_if_refused, session
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.runner import ExperimentRunner, begin, take_up
+from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import load_bench, load_experiment, load_launch
-from tui.core.results.codec import to_json
+from tui.core.profiles.load import load_bench, load_experiment, load_launch
+from tui.core.records import to_json
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 
@@ -71,6 +71,10 @@ def conduct(
     if directory is not None:
         words = ("eagletui", "--profiles", str(directory), *words[1:])
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
+    if (held := experiment_record.running(where)) is not None:
+        raise experiment_record.busy(where, *held)
+    if (left_out := experiment_record.FILES.unreadable_words()) is not None:
+        say(left_out)
     earlier = experiment_record.unfinished(profile.name, where)
     if resume and earlier is None:
         raise UsageError(
@@ -79,7 +83,7 @@ def conduct(
             slug=Slug.NOTHING_TO_RESUME,
         )
     if resume and earlier is not None:
-        record = take_up(earlier, profile, bench, launches)
+        record = resumed(earlier, profile, bench, launches)
     else:
         if earlier is not None:
             say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")

@@ -10,6 +10,7 @@ from tui.commands.named_logs import NamedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import UsageError
+from tui.core.logs.reader import LogReader
 from tui.core.masking import SecretMask, mask_secrets
 from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker
@@ -32,7 +33,7 @@ def command(what: str, beside: str | None, follow: bool, host: str | None, as_js
         from tui.panel.log_app import Target, run_log_view
 
         named = [named_log(word, host) for word in (what, beside) if word is not None]
-        return run_log_view(*(Target(one.host, one.path or "", run=one.run) for one in named))
+        return run_log_view(*(Target(one.host, one.path, one.run) for one in named))
     if beside is not None:
         raise UsageError("two logs side by side need a terminal", "name one of them, or leave out --json")
     return run_async(_copy(named_log(what, host), follow, as_json))
@@ -40,23 +41,18 @@ def command(what: str, beside: str | None, follow: bool, host: str | None, as_js
 
 async def _copy(named: NamedLog, follow: bool, as_json: bool) -> int:
     """The bytes as they are where stdout is not a terminal, except that secrets are masked; or records as JSON."""
-    tracker = LogTracker()
+    reader = LogReader(LogTracker())
     out = _Printer()
     async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
         async for chunk in chunks:
             if chunk.event and chunk.event != "ended":
                 say(f"[{chunk.event.replace('_', ' ')}]")
-            if chunk.event in ("replaced", "truncated"):
-                tracker.reset()
             if as_json:
-                for record in tracker.feed(chunk.data):
+                for record in reader.take(chunk).records:
                     emit(_record_json(record))
             elif chunk.data:
                 out.write(chunk.data)
-        if as_json:
-            for record in tracker.flush():
-                emit(_record_json(record))
-        else:
+        if not as_json:
             out.flush()
     return 0
 

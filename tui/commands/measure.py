@@ -15,19 +15,19 @@ from tui.commands.options import measured_server
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
 from tui.core.bench import allreduce, bench_run, target
-from tui.core.bench.capacity import answer_words, limits_words
 from tui.core.bench.target import Target
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, Limits
 from tui.core.model.result import Guard, GuardStatus, Result
-from tui.core.profiles.profiles import load_bench
-from tui.core.results.codec import to_json
+from tui.core.profiles.load import load_bench
+from tui.core.records import to_json
 from tui.core.results.flat import flat
 from tui.core.runs.control import Run
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import answer_words, limits_words
 
 _NOT_OVER_RUNS = frozenset(["run_index"])  # what the medians of several runs have not
 _WORST = (GuardStatus.FAILED, GuardStatus.OK, GuardStatus.NOT_APPLICABLE)

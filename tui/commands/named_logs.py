@@ -1,17 +1,16 @@
 """Logs that a command names: a run's, or any file here or on a host; read once, or followed until the run is over."""
 
-import asyncio
-import contextlib
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tui.commands.sessions import host_of_run, session
 from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.core.logs.follow import Chunk
-from tui.core.logs.follow import follow as follow_file
+from tui.core.link.retry import until
+from tui.core.logs.follow import Chunk, read_log
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run
 from tui.core.server.session import HostSession
@@ -68,33 +67,17 @@ class OpenedLog:
 
         Raises UsageError where there is no such file.
         """
-        over = asyncio.Event()
-        watching = None
-        if not follow or (self.run is not None and is_over(self.run)):
-            over.set()
-        elif self.run is not None:
-            watching = asyncio.create_task(_watch_end(self.session, self.run, over))
-        try:
-            async with aclosing(follow_file(self.session.transport, self.path, ended=over.is_set)) as chunks:
-                async for chunk in chunks:
-                    if chunk.event == "gone" and (not follow or chunk.identity is None):
-                        where = self.session.entry.name  # else it is being rotated, and comes again
-                        raise UsageError(
-                            f"{self.path} is not there on {where}", "check the path", slug=Slug.UNKNOWN_FILE
-                        )
-                    yield chunk
-        finally:
-            if watching is not None:
-                watching.cancel()
+        run, transport = self.run, self.session.transport
+        end = None
+        if run is not None and follow:
+            end = until(_over, partial(runs.refresh, transport, run), every_s=_LOOK_EVERY_S, transport=transport)
+        async with aclosing(read_log(transport, self.path, grows=follow, end=end)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
-async def _watch_end(opened: HostSession, run: Run, over: asyncio.Event) -> None:
-    while not over.is_set():
-        with contextlib.suppress(EagletuiError):
-            seen = await runs.refresh(opened.transport, run)
-            if seen is None or is_over(seen):
-                over.set()
-        await asyncio.sleep(_LOOK_EVERY_S)
+def _over(seen: Run | None) -> bool:
+    return seen is None or is_over(seen)
 
 
 @asynccontextmanager

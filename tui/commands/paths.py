@@ -3,10 +3,10 @@
 import click
 
 from tui.commands.options import json_option
-from tui.commands.output import emit
+from tui.commands.output import emit, say
 from tui.core.config import config_dir, data_dir, shipped_profiles_dir, state_dir
-from tui.core.results.store import results_dir
-from tui.core.server.launch_records import launches_dir
+from tui.core.results import store
+from tui.core.server import launch_records
 
 
 @click.command()
@@ -18,8 +18,8 @@ def command(as_json: bool) -> int:
         "profiles": config_dir() / "profiles",
         "shipped_profiles": shipped_profiles_dir(),
         "patterns": config_dir() / "patterns",
-        "launches": launches_dir(),
-        "results": results_dir(),
+        "launches": launch_records.FILES.directory,
+        "results": store.FILES.directory,
         "data": data_dir(),
         "state": state_dir(),
     }
@@ -28,4 +28,7 @@ def command(as_json: bool) -> int:
         return 0
     for name, path in places.items():
         print(f"{name:<17} {path}{'' if path.exists() else '  (not there yet)'}")
+    for files in (launch_records.FILES, store.FILES):
+        if (words := files.unreadable_words()) is not None:
+            say(words)
     return 0

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,8 +12,18 @@ from tui.commands.output import emit, say
 from tui.core.config import config_dir, default_host, load_settings, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.host import facts_cache
+from tui.core.profiles.command import build_command, render_command
 from tui.core.profiles.importing.shell_command import import_command
-from tui.core.profiles.profiles import build_command, discover, load_launch, render_command, save_profile
+from tui.core.profiles.load import (
+    bench_table,
+    discover,
+    experiment_table,
+    kind_of,
+    load_bench,
+    load_experiment,
+    load_launch,
+)
+from tui.core.profiles.toml_text import save_profile, toml_lines
 
 
 @click.group(invoke_without_command=True)
@@ -66,9 +77,12 @@ def _list(directory: Path | None, as_json: bool) -> int:
 @json_option
 @click.pass_obj
 def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | None, as_json: bool) -> int:
-    """The command that would run."""
-
-    profile = load_launch(name, profile_dirs(directory), sets)
+    """The command of a launch profile; what a bench profile or an experiment asks for."""
+    dirs = profile_dirs(directory)
+    kind = kind_of(name, dirs)
+    if kind in ("bench", "experiment"):
+        return _show_table(name, kind, dirs, sets, as_json)
+    profile = load_launch(name, dirs, sets)
     where = host or profile.host or default_host()
     entry = load_settings().host(where)
     facts = facts_cache.remembered(entry)
@@ -79,6 +93,24 @@ def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | N
     print(render_command(command))
     for note in command.notes:
         say(f"note: {note}")
+    return 0
+
+
+def _show_table(name: str, kind: str, dirs: Sequence[Path], sets: tuple[str, ...], as_json: bool) -> int:
+    """A bench profile or an experiment as TOML, with the defaults of what it leaves out."""
+    if kind == "experiment" and sets:
+        raise UsageError("an experiment has no --set of its own", "write set = { ... } in one of its arms")
+    if kind == "bench":
+        table = bench_table(load_bench(name, dirs, sets))
+    else:
+        table = experiment_table(load_experiment(name, dirs))
+    if as_json:
+        emit({"name": name, **table})
+        return 0
+    arms = table.pop("arms", [])
+    print(toml_lines(table))
+    for arm in arms:
+        print(f"\n[[arms]]\n{toml_lines(arm)}")
     return 0
 
 

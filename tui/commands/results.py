@@ -12,15 +12,16 @@ import click
 from tui import format as written
 from tui.commands.options import json_option
 from tui.commands.output import emit, say
-from tui.core.bench.capacity import answer_words
+from tui.core.bench.recompute import recompute, recompute_answer
 from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.core.experiment import export
+from tui.core.experiment.export.formats import FORMATS, format_named
 from tui.core.model.result import Distribution, Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
-from tui.core.text import one_line
+from tui.core.text import as_number, one_line
+from tui.core.verdicts.sentences import answer_words, count
 
 _COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
 _LARGEST_FILE = 256 << 20  # bytes that are imported
@@ -59,8 +60,7 @@ def _list(host: str | None, bench: str | None, profile: str | None, as_json: boo
         and (bench is None or result.bench == bench)
         and (profile is None or result.server.profile == profile)
     ]
-    if unreadable := store.unreadable():
-        say(_unreadable(unreadable))
+    _say_unreadable()
     if as_json:
         emit([flat(result) for result in wanted])
     elif wanted:
@@ -106,7 +106,7 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
         emit([flat(result) for result in results])
     else:
         print(table(results))
-        many = "1 result" if len(results) == 1 else f"{len(results)} results"
+        many = count(len(results), "result")
         say(f"{many} found, not stored" if dry_run else f"{many} stored")
     return 0
 
@@ -114,7 +114,7 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
 @command.command(name="export")
 @click.argument("refs", metavar="[REF]...", nargs=-1)
 @click.option(
-    "--format", "form", type=click.Choice(["csv", "markdown", "jsonl"]), default="markdown", show_default=True
+    "--format", "form", type=click.Choice([each.name for each in FORMATS]), default="markdown", show_default=True
 )
 @click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
 def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
@@ -127,15 +127,12 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
         chosen = list({result.result_id: result for result in named}.values())
     if not chosen:
         raise UsageError("nothing is stored", "eagletui bench measures a server", slug=Slug.UNKNOWN_RESULT)
-    if form == "markdown":
-        text = export.markdown(chosen, stored)
-    else:
-        text = export.as_csv(chosen) if form == "csv" else export.jsonl(chosen)
+    data = format_named(form).export(chosen, stored)
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(data)
     else:
-        write_whole(output, text)
-        say(f"{output}: {len(chosen)} results")
+        write_whole(output, data)
+        say(f"{output}: {count(len(chosen), 'result')}")
     return 0
 
 
@@ -154,7 +151,7 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     # Answers of searches come behind their loads.
     for result in sorted(chosen, key=lambda result: result.capacity is not None):
         try:
-            anew = store.answer_anew(result, now.get) if result.capacity else store.recompute(result)
+            anew = recompute_answer(result, now.get) if result.capacity else recompute(result)
             now[result.result_id] = anew or result
             if anew is not None and anew != result:
                 store.write(anew)
@@ -182,8 +179,8 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
         f"{len(broken)} damaged" if broken else "",
     ]
     say(", ".join(filter(None, counts)))
-    if not refs and (unreadable := store.unreadable()):
-        say(_unreadable(unreadable))
+    if not refs:
+        _say_unreadable()
     return 1 if broken else 0
 
 
@@ -198,8 +195,9 @@ def _failed(result: Result) -> str:
     return "; ".join(guard.text for guard in result.guards if guard.status == "failed")
 
 
-def _unreadable(number: int) -> str:
-    return f"{number} files in {store.results_dir()} are no results of this version: left out"
+def _say_unreadable() -> None:
+    if words := store.FILES.unreadable_words():
+        say(words)
 
 
 def table(results: list[Result]) -> str:
@@ -230,7 +228,7 @@ def _row(result: Result) -> tuple[str, ...]:
         written.tok_s(speed.output_tok_s if speed.output_tok_s is not None else speed.output_tok_s_full),
         _median(result.latencies.ttft),
         _median(result.latencies.tpot),
-        written.accept(_number(record["accept_length"])),
+        written.accept(as_number(record["accept_length"])),
     )
 
 
@@ -250,10 +248,6 @@ def _median(distribution: Distribution | None) -> str:
     if distribution is not None:
         value = distribution.p50 if distribution.p50 is not None else distribution.mean
     return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
 
 
 def _mark(result: Result | None) -> str:

@@ -14,7 +14,7 @@ from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
 from tui.core.config import profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
-from tui.core.profiles.profiles import load_bench
+from tui.core.profiles.load import load_bench
 from tui.core.results.flat import flat
 
 

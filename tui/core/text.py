@@ -1,6 +1,7 @@
 """The one gate for text that a host sent: no control character, escape sequence or bidi override gets through."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -32,6 +33,26 @@ def one_line(text: str, limit: int = 300) -> str:
     """Text of a host as one safe line of at most `limit` characters."""
     flat = sanitize(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def as_text(value: object, limit: int = 300) -> str | None:
+    """A text that somebody else's JSON holds, as one safe line; None for anything else, and for nothing."""
+    return (one_line(value, limit) or None) if isinstance(value, str) else None
+
+
+def as_number(value: object) -> float | None:
+    """A finite number that somebody else's JSON holds; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def as_whole(value: object) -> int | None:
+    """A whole number that somebody else's JSON holds; None for anything else, and for what nothing can have counted."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**63 else None
 
 
 def read_json(data: str | bytes) -> Any:

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
     from tui.core.model.log import LogRecord
     from tui.core.model.profile import BenchProfile
-    from tui.core.profiles.profiles import LaunchProfile, ProfileEntry
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run
     from tui.core.server.launch_records import PhaseHistory
     from tui.core.server.session import HostSession, LaunchPlan
     from tui.panel.open_log import LogSource
-    from tui.panel.screens.logs import Beside
+    from tui.panel.screens.log_pair import Beside
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 
@@ -375,12 +376,10 @@ class EagleApp(App[None]):
 
     def watch_run(self, run: "Run") -> None:
         """Shows a run and follows its log."""
-        from tui.core.logs.window import LogWindow
+        from tui.panel.open_log import OpenLog
 
-        log = LogWindow()
-        if str(run.state) == "foreign":  # read from somewhere near its end on
-            log.line_base = None
-        self.board.watch_run(run, log)
+        file = self.session.open_log(run) if self.session is not None else None
+        self.board.watch_run(run, OpenLog(f"run {run.short_id}", file, touch=self.touch))
         self._seen_runs = {run.run_id, *(known.run_id for known in self.board.runs)}
         if self.session is not None:
             self._follow_run(self.session, self.board, run)
@@ -388,6 +387,8 @@ class EagleApp(App[None]):
 
     @work(exclusive=True, group="watch", exit_on_error=False)
     async def _follow_run(self, session: "HostSession", board: Board, run: "Run") -> None:
+        from tui.core.model.phases import Phase
+
         log = board.log
         assert log is not None
         started = False
@@ -396,21 +397,14 @@ class EagleApp(App[None]):
             async for update in session.watch(run):
                 if board.run is None or board.run.run_id != run.run_id:
                     return
-                if update.gap is not None:
-                    log.append(
-                        [self._marker(f"[eagletui] the log was {update.gap.reason}; what follows is another one", None)]
-                    )
-                    log.begin_generation()
                 before = board.state
                 board.take_update(update)
                 news = before is None or (before.outcome, before.phase) != (update.state.outcome, update.state.phase)
                 if not started and update.state.run.state != "foreign":
                     started = True
                     stamp = fmt.clock(update.state.started_s, board.utc_offset_s)
-                    log.append([self._marker(f"[eagletui] start {run.run_id}", stamp)])
-                log.append(update.records)
-                if board.tail is not None:
-                    board.tail.saw(update.records)
+                    log.add_marker(f"[eagletui] start {run.run_id}", stamp, Phase.LAUNCH)
+                log.take(update)
                 outcome = str(update.state.outcome)
                 if was_alive and before is not None and before.outcome is not update.state.outcome:
                     self._ring(update.state.run.run_id, outcome)
@@ -419,23 +413,12 @@ class EagleApp(App[None]):
             state = board.state
             if state is not None and state.run.exit_code is not None:
                 stamp = fmt.clock(fmt.epoch_of(state.run.ended_at), board.utc_offset_s)
-                log.append([self._marker(f"[eagletui] exit={state.run.exit_code}", stamp)])
+                log.add_marker(f"[eagletui] exit={state.run.exit_code}", stamp)
                 self.touch()
         except EagletuiError as error:
             self._set_problem(board, error)
         except Exception as error:
             self._set_problem(board, self.report_fault(error))
-
-    def _marker(self, text: str, stamp: str | None) -> "LogRecord":
-        from tui.core.model.log import LogRecord
-        from tui.core.model.phases import Phase
-
-        time = stamp if stamp != fmt.NONE else None
-        records = self.board.log.records if self.board.log is not None else []
-        if not records:
-            return LogRecord(0, 0, time, None, text, "marker", Phase.LAUNCH)
-        last = records[-1]  # in the order of the file, though it is not in it
-        return LogRecord(last.number, last.offset, time, None, text, "marker", last.phase)
 
     def _ring(self, run_id: str, outcome: str) -> None:
         key = f"{run_id} {outcome}"
@@ -520,13 +503,13 @@ class EagleApp(App[None]):
 
     def profile_entries(self) -> "list[ProfileEntry]":
         """Every profile found, broken ones too."""
-        from tui.core.profiles.profiles import discover
+        from tui.core.profiles.load import discover
 
         return discover(self.profile_dirs())
 
     async def load_profile(self, name: str, sets: Sequence[str]) -> "LaunchProfile":
         """A launch profile with overrides. Raises UsageError."""
-        from tui.core.profiles.profiles import load_launch
+        from tui.core.profiles.load import load_launch
 
         return load_launch(name, self.profile_dirs(), sets)
 
@@ -538,7 +521,7 @@ class EagleApp(App[None]):
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.profiles import parse_set_value
+        from tui.core.profiles.overrides import parse_set_value
 
         await self._connect_ended.wait()  # a key pressed while it connects is not refused for that
         session = self.live_session()
@@ -680,7 +663,8 @@ class EagleApp(App[None]):
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
             self.say("Nothing to apply: no change is suggested here")
             return
-        from tui.core.profiles.profiles import parse_set_value, toml_value
+        from tui.core.profiles.overrides import parse_set_value
+        from tui.core.profiles.toml_text import toml_value
         from tui.core.server import launch_records
 
         known = launch_records.read(state.run.run_id)
@@ -910,13 +894,12 @@ class EagleApp(App[None]):
         self.push_screen(Facts("Line", lines, record.text))
 
     def log_source(self) -> "LogSource | None":
-        """The file of the log of the run on show, None where there is none."""
-        run = self.board.run
-        return self._log_of(run) if run is not None and self.board.connected else None
+        """A log that is displayed without being watched: `eagletui logs` has one."""
+        return None
 
     def logs_beside(self) -> "list[Beside]":
         """What can be shown beside the log: other runs of this host."""
-        from tui.panel.screens.logs import Beside
+        from tui.panel.screens.log_pair import Beside
 
         present = self.board.run.run_id if self.board.run is not None else None
         return [
@@ -944,8 +927,7 @@ class EagleApp(App[None]):
         def last_words() -> tuple[str, str | None] | None:
             ended = now()
             stamp = fmt.clock(fmt.epoch_of(ended.ended_at), self.board.utc_offset_s)
-            time = stamp if stamp != fmt.NONE else None
-            return (f"[eagletui] exit={ended.exit_code}", time) if ended.exit_code is not None else None
+            return (f"[eagletui] exit={ended.exit_code}", stamp) if ended.exit_code is not None else None
 
         return LogSource(f"run {run.short_id}", file, lambda: is_over(now()), last_words)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.core.experiment.runner import ExperimentRunner
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.profile import BenchProfile, ExperimentProfile
-    from tui.core.profiles.profiles import LaunchProfile
+    from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.runs.control import Run
     from tui.panel.app import EagleApp
     from tui.panel.host_view import Board
@@ -38,6 +38,7 @@ class Preview:
     speculative: bool  # some arm decodes with a draft
     unfinished: "ExperimentRecord | None"  # one of this name that can be taken up
     length_s: float | None  # None where an arm was never started here
+    running: str | None = None  # what runs on this host already, one sentence
 
 
 class Measuring:
@@ -66,7 +67,7 @@ class Measuring:
 
     def load_bench(self, name: str) -> "BenchProfile":
         """A bench profile. Raises UsageError."""
-        from tui.core.profiles.profiles import load_bench
+        from tui.core.profiles.load import load_bench
 
         return load_bench(name, self._dirs())
 
@@ -76,8 +77,9 @@ class Measuring:
 
     def _preview(self, name: str) -> Preview:
         from tui.core.experiment import record as experiment_record
-        from tui.core.experiment.state import STOP_S, bench_length_s
-        from tui.core.profiles.profiles import load_bench, load_experiment, load_launch, public_sets
+        from tui.core.experiment.state import usual_length_s
+        from tui.core.profiles.load import load_bench, load_experiment, load_launch
+        from tui.core.profiles.secrets import public_sets
         from tui.core.server import launch_records
 
         host, dirs = self._app.board.host, self._dirs()
@@ -85,7 +87,7 @@ class Measuring:
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
         usual = [launch_records.usual(host, arm.profile, public_sets(arm.sets))[1] for arm in profile.arms]
-        lengths = [one.median_s + bench_length_s(bench) + STOP_S for one in usual if one is not None]
+        lengths = [usual_length_s(one, bench) for one in usual if one is not None]
         return Preview(
             profile,
             bench,
@@ -93,6 +95,7 @@ class Measuring:
             any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
             experiment_record.unfinished(name, host),
             profile.pairs * sum(lengths) if len(lengths) == len(usual) else None,
+            experiment_record.busy(host, *held).message if (held := experiment_record.running(host)) else None,
         )
 
     # -- measuring -------------------------------------------------------------------------------------------------
@@ -102,13 +105,13 @@ class Measuring:
         self._work(partial(self._experiment, preview, resume, more_pairs), _GROUP)
 
     async def _experiment(self, preview: Preview, resume: bool, more_pairs: int) -> None:
-        from tui.core.experiment.runner import ExperimentRunner, begin, take_up
+        from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 
         board = self._app.board
         try:
             session = self._app.live_session()
             if resume and preview.unfinished is not None:
-                record = take_up(preview.unfinished, preview.profile, preview.bench, preview.launches)
+                record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
             else:
                 record = begin(preview.profile, preview.bench, preview.launches, board.host)
             runner = ExperimentRunner(session, record, preview.profile, preview.launches)
@@ -129,7 +132,7 @@ class Measuring:
 
     async def _bench(self, bench: "BenchProfile") -> None:
         from tui.core.bench import target
-        from tui.core.experiment.runner import measure_running
+        from tui.core.experiment.one_bench import about_to, measure_running
 
         board = self._app.board
         try:
@@ -141,7 +144,7 @@ class Measuring:
             self._app.tell(error)
             return
         self.last_bench = bench.name
-        board.experiment = _about_to(bench, board)
+        board.experiment = about_to(bench, board.host, board.run.profile)
         self._app.touch(soon=True)
         await self._follow(measure_running(session, bench, measured), board)
 
@@ -158,7 +161,7 @@ class Measuring:
                     return
 
     async def _again(self, run: "Run") -> None:
-        from tui.core.experiment.runner import under_way
+        from tui.core.experiment.one_bench import under_way
 
         try:
             session = self._app.live_session()
@@ -275,6 +278,8 @@ class Measuring:
             if record is None:
                 raise UsageError(f"the record of {shown.name} is gone", "E begins it anew")
             preview = replace(await self.preview(shown.name), unfinished=record)
+            if preview.running is not None:
+                raise UsageError(preview.running)
         except EagletuiError as error:
             app.tell(error)
             return
@@ -341,7 +346,7 @@ class Measuring:
             self._app.touch(soon=True)
 
     def export(self, shown: "ExperimentState") -> None:
-        """Writes what is on show as CSV and Markdown into the data directory."""
+        """Writes what is displayed into the data directory, in each format that the table names for the panel."""
         self._work(partial(self._export, shown), "export")
 
     async def _export(self, shown: "ExperimentState") -> None:
@@ -355,13 +360,14 @@ class Measuring:
         except Exception as error:
             app.tell(app.report_fault(error))
         else:
-            app.say(f"exported to {paths[0]}, and .md beside it")
+            others = " and ".join(path.suffix for path in paths[1:])
+            app.say(f"exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 
 def _write_export(shown: "ExperimentState") -> "list[Path]":
-    """CSV and Markdown of every result of the arms, by arm; the files' paths. Raises UsageError where there is none."""
+    """Every result of the arms, by arm, in each format of the panel; the files' paths. Raises UsageError where there is none."""
     from tui.core.config import data_dir, write_whole
-    from tui.core.experiment import export
+    from tui.core.experiment.export.formats import FORMATS
     from tui.core.results import store
 
     results = [result for arm in shown.arms for result in arm.results]
@@ -369,23 +375,11 @@ def _write_export(shown: "ExperimentState") -> "list[Path]":
         raise UsageError("there is nothing to export yet", "a run has to be done first")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", shown.name)[:60].strip("-.") or "bench"
     stem = data_dir() / "exports" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}"
-    texts = {".csv": export.as_csv(results), ".md": export.markdown(results, store.read_all())}
-    paths = []
-    for suffix, text in texts.items():
-        path = stem.with_name(stem.name + suffix)
-        write_whole(path, text)
-        paths.append(path)
+    formats = [form for form in FORMATS if form.in_panel]
+    paths = [stem.with_name(stem.name + form.suffix) for form in formats]
+    for form, path in zip(formats, paths, strict=True):
+        write_whole(path, form.export(results, store.read_all()))
     return paths
-
-
-def _about_to(bench: "BenchProfile", board: "Board") -> "ExperimentState":
-    """What is shown until the load generator has been started."""
-    from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
-
-    name = (board.run.profile if board.run is not None else None) or "server"
-    arm = ArmState("A", name, status=ArmStatus.LAUNCHING, phase="looking at the server")
-    said = "looking at the server: does it generate, and what is it?"
-    return ExperimentState("", bench.name, board.host, bench, (arm,), hypothesis=bench.hypothesis, message=said)
 
 
 def _of_experiment(run: "Run") -> bool:

@@ -18,12 +18,11 @@ from tui.core.text import one_line
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
-    from tui.core.logs.window import LogWindow
     from tui.core.model.experiment import ExperimentState
     from tui.core.runs.control import Run
     from tui.core.server.session import LaunchPlan, RunUpdate, ServerState, StopProgress
     from tui.core.speculation.economics import Economics
-    from tui.panel.open_log import Reading
+    from tui.panel.open_log import OpenLog
 
 HISTORY_S = 60.0
 _TREND_S = 10.0  # a rate over less is mostly the sampling of the driver
@@ -76,10 +75,8 @@ class Board:
     runs: "tuple[Run, ...]" = ()
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
-    log: "LogWindow | None" = None  # what the watch of the run has read
-    tail: "Reading | None" = None  # the same, as a view reads it
+    log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed
     viewing: str | None = None  # what is on show where there are no modes: `eagletui logs`
-    reading: "Reading | None" = None  # the whole file of the run, once somebody has asked for it
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
     utc_offset_s: float | None = None
     behind_bytes: int = 0
@@ -114,13 +111,9 @@ class Board:
             if gpu.memory_used_mib is not None:
                 self.start_memory.setdefault(key, gpu.memory_used_mib)
 
-    def watch_run(self, run: "Run | None", log: "LogWindow | None") -> None:
+    def watch_run(self, run: "Run | None", log: "OpenLog | None") -> None:
         """Another run is watched from now on: what was learnt from the last one's log is gone."""
-        from tui.panel.open_log import Reading
-
         self.run, self.state, self.log = run, None, log
-        self.tail = Reading(run.short_id if run is not None else "", log) if log is not None else None
-        self.reading = None
         self.decode.clear()
         self.start_memory = {
             key: points[-1].memory_used_mib
@@ -133,7 +126,7 @@ class Board:
         self.watched_at = time.monotonic()
 
     def take_update(self, update: "RunUpdate", now: float | None = None) -> None:
-        """One tick of watching the run; the log buffer has taken the records already."""
+        """One tick of watching the run."""
         now = time.monotonic() if now is None else now
         before = self.state.startup.decode_lines if self.state else 0
         self.state = update.state

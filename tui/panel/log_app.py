@@ -12,7 +12,8 @@ from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.panel.app import EagleApp, OpenSession
 from tui.panel.keys import Command
 from tui.panel.open_log import LogSource
-from tui.panel.screens.logs import Beside, Logs
+from tui.panel.screens.log_pair import Beside
+from tui.panel.screens.logs import Logs
 
 if TYPE_CHECKING:
     from tui.core.runs.control import Run
@@ -41,7 +42,7 @@ class LogApp(EagleApp):
     """The log screen of the panel without the rest of it.
 
     Args:
-        target: the log on show.
+        target: the displayed log.
         beside: another one, shown beside it on a common time axis.
     """
 
@@ -97,7 +98,7 @@ class LogApp(EagleApp):
             self.screen.show_beside(self.logs_beside()[0])
 
     async def _source(self, target: Target) -> LogSource:
-        from tui.core.logs.follow import file_info
+        from tui.core.logs.blocks import read_block
         from tui.core.logs.log_file import LogFile
 
         session = self._sessions.get(target.host)
@@ -119,20 +120,18 @@ class LogApp(EagleApp):
             over = asyncio.Event()
             self._watch_end(session, run, over)
             return LogSource(f"run {run.short_id}", file, over.is_set)
-        if await file_info(session.transport, target.path) is None:
+        if await read_block(session.transport, target.path, 0, 0) is None:
             raise UsageError(f"{target.path} is not there on {target.host}", "check the path", slug=Slug.UNKNOWN_FILE)
         return LogSource(target.label, LogFile(session.transport, target.path))
 
     @work(group="end", exit_on_error=False)
     async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
-        from tui.core.runs import control as runs
+        from tui.core.link.retry import until
+        from tui.core.runs.control import refresh
         from tui.core.server.watch import is_over
 
-        seen: Run | None = run
-        while seen is not None and not is_over(seen):
-            await asyncio.sleep(_LOOK_S)
-            with contextlib.suppress(EagletuiError):
-                seen = await runs.refresh(session.transport, run)
+        look = functools.partial(refresh, session.transport, run)
+        await until(lambda seen: seen is None or is_over(seen), look, every_s=_LOOK_S, transport=session.transport)
         over.set()
         self.touch()
 

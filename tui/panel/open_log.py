@@ -1,37 +1,39 @@
-"""One open log as the panel reads it: what is loaded of it, what is known of the rest, and what goes on, in words.
+"""One open log as the panel reads it: what is loaded of it, what is known of the rest, and what is being done, in words.
 
-Free of Textual, like the board. A log that the panel watches anyway is read from the watcher's window; a file of any size
-is read through `LogFile`, which holds a part of it and asks the host for the rest.
+Free of Textual, like the board. The file behind it (`LogFile`) holds a part of it and asks the host for the rest. Of the run
+that the panel watches, the watch reads the growing end, once for all screens; another file is followed on its own.
 """
 
 import asyncio
 import contextlib
+import re
 import time
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.errors import EagletuiError, LinkLost
-from tui.core.logs.blocks import read_block
+from tui.core.errors import EagletuiError, LinkLost, Slug, UsageError
+from tui.core.link.retry import try_again
+from tui.core.logs.reader import ANOTHER_FILE, LogStep
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
-from tui.core.model.log import LogRecord
+from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
 from tui.core.sglang.series import DecodeSeries
-from tui.core.sglang.tracker import LogTracker
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
     from tui.core.logs.search import Hit, HostSearch, Mark
+    from tui.core.server.watch import RunUpdate
     from tui.core.sglang.series import DecodePoint
 
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
 _GROWN_S = 2.0  # how often a search looks at what came since
 _POINTS_KEPT = 20_000
-_PIECE_BYTES = 65_536  # read to learn what time it is there
 
 
 @dataclass(frozen=True)
@@ -44,29 +46,22 @@ class LogSource:
     last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
 
-class Reading:
-    """One log on show.
+class OpenLog:
+    """A log that screens show: its file, the reader's window of it, ranks, decode figures, search, and what is under way.
 
     Attributes:
         name: what it is, for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`.
-        file: the file behind it; None where only what is watched can be read.
+        file: the file behind it; None where nothing can be read but what the watch gives.
         busy: what is being fetched, one line; None while nothing is.
         problem: why the last fetch failed; None after the next one that worked.
         search: the search over the whole file, None without one.
         start_s: the stamp that counts as zero of relative time, None while none is known.
     """
 
-    def __init__(
-        self,
-        name: str,
-        window: LogWindow | None = None,
-        file: "LogFile | None" = None,
-        *,
-        touch: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, name: str, file: "LogFile | None" = None, *, touch: Callable[[], object] = lambda: None) -> None:
         self.name = name
         self.file = file
-        self._own = window if window is not None else LogWindow()
+        self._own = LogWindow()
         self.series = DecodeSeries()
         self.ranks: dict[str, None] = {}  # tags seen, in order of appearance
         self.busy: str | None = None
@@ -84,6 +79,7 @@ class Reading:
         self._looked: object = None
         self._elsewhere = DecodeSeries()  # figures of a part of the file that is not its end
         self._started = False  # the first stamp was asked for
+        self._lost_at: float | None = None  # time.monotonic()
 
     # -- what is loaded --------------------------------------------------------------------------------------------
 
@@ -91,6 +87,11 @@ class Reading:
     def window(self) -> LogWindow:
         """What is loaded around the reader."""
         return self.file.window if self.file is not None else self._own
+
+    @property
+    def tail(self) -> LogWindow:
+        """The growing end; the same object as `window` while `at_tail`."""
+        return self.file.tail if self.file is not None else self._own
 
     @property
     def opened(self) -> bool:
@@ -130,17 +131,16 @@ class Reading:
 
     def last_line(self) -> int | None:
         """Number of the newest line, None where nobody counted."""
-        tail = self.file.tail if self.file is not None else self._own
-        last = next((record for record in reversed(tail.records) if record.kind != "marker"), None)
-        return tail.number_of(last) if last is not None else None
+        last = next((record for record in reversed(self.tail.records) if record.kind != "marker"), None)
+        return self.tail.number_of(last) if last is not None else None
 
-    def phase_at(self, index: int) -> Phase | None:
-        """The phase in force at a record of the window."""
+    def phase_at(self, window: LogWindow, index: int) -> Phase | None:
+        """The phase in effect at a record of one of its windows."""
         try:
-            phase = self.window.record(index).phase
+            phase = window.record(index).phase
         except IndexError:  # the first of a fold whose newer ones are still there
             return None
-        if phase is None and self.file is not None:
+        if phase is None and self.file is not None and window is self.file.window:
             return self.file.phase_at(index)
         return phase
 
@@ -151,12 +151,7 @@ class Reading:
             return None
         begin = window.record(index).offset
         end = window.record(index + 1).offset if index + 1 < window.end else begin + (1 << 40)
-        state = self.search.state
-        for hits, before in ((state.first, 0), (state.last, state.count - len(state.last))):
-            at = bisect_left(hits, begin, key=lambda hit: hit.offset)
-            if at < len(hits) and hits[at].offset < end and (before == 0 or state.done):
-                return before + at + 1
-        return None
+        return self.search.place(begin, end)
 
     def known_hits(self, count: int) -> "Sequence[Hit]":
         """A sample of the hits that the search over the whole file knows by place."""
@@ -165,7 +160,7 @@ class Reading:
         return hits[:: max(1, len(hits) // max(1, count))]
 
     def known_marks(self, kind: str) -> "Sequence[Mark]":
-        """Phases or errors of the whole file, as far as the host has told."""
+        """Phases or errors of the whole file, as far as the host has reported."""
         if self.file is None:
             return ()
         return self.file.marks.phases if kind == "phase" else self.file.marks.errors
@@ -174,42 +169,60 @@ class Reading:
         """What stands between the log and its reader just now, one line; None while all is well."""
         return (self.file.problem if self.file is not None else None) or self.problem
 
-    def saw(self, records: "tuple[LogRecord, ...] | list[LogRecord]") -> None:
-        """Takes newer records of the log into ranks and figures."""
-        for record in records:
-            if record.rank is not None and record.rank not in self.ranks:
-                self.ranks[record.rank] = None
-            if self.start_s is None and self.at_begin:
-                self.start_s = record.stamp_s
-        self.series.feed(records)
-
     # -- following and fetching ------------------------------------------------------------------------------------
 
     async def follow(self, source: LogSource) -> None:
         """Follows the file until its writer has ended, or this is cancelled. Raises UsageError, HostError."""
-        file = source.file
-        lost_at: float | None = None
-        async for update in file.updates(source.ended):
-            if update.event != "link_lost":  # before the file was seen, what is watched is all there is
+        async for step in source.file.updates(source.ended):
+            if step.event != "link_lost":
                 self._opened.set()
-            if update.event in ("truncated", "replaced"):  # another log
-                self.series.clear()
-                self._earlier, self._first, self.start_s, self._started = [], file.window.first, None, False
-            elif update.event == "resumed":
-                self.problem = None
-            self.saw(update.records)
-            self.behind_bytes = update.behind_bytes
-            if update.event == "link_lost":
-                lost_at = time.monotonic()
-            elif lost_at is not None and update.event != "gone":
-                took = fmt.age(time.monotonic() - lost_at)
-                lost_at = None
-                if update.event not in ("truncated", "replaced"):
-                    file.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
-            self.ended = update.event == "ended"
+            self._saw(step)
             if self.ended and (words := source.last_words()) is not None:
-                file.add_marker(*words)
+                self.add_marker(*words)
             self._touch()
+
+    def take(self, update: "RunUpdate") -> None:
+        """What watching the run brought: its watch reads this log anyway."""
+        if self.file is None:
+            self._own.append(update.records)
+        elif update.log is not None:
+            self.file.take(update.log)
+        self._saw(update.log or LogStep(update.records))
+        if update.settled:
+            self._opened.set()
+
+    def add_marker(self, text: str, time: str | None = None, phase: Phase | None = None) -> None:
+        """Puts a line of ours at the growing end; `phase` is its phase where no record is before it."""
+        time = time if time != fmt.NONE else None
+        if self.file is not None:
+            self.file.add_marker(text, time, phase)
+        else:
+            self._own.add_marker(0, text, time, phase)
+
+    def _saw(self, step: LogStep) -> None:
+        """Takes newer records into ranks and figures, and what happened to the file."""
+        if step.event in ANOTHER_FILE or step.event == "skipped":
+            self.series.clear()
+            self._earlier, self._first = [], self.window.first
+            if step.event != "skipped":
+                self.start_s, self._started = None, False
+        elif step.event == "resumed":
+            self.problem = None
+        for record in step.records:
+            if record.rank is not None and record.rank not in self.ranks:
+                self.ranks[record.rank] = None
+            if self.start_s is None and self.at_begin:
+                self.start_s = record.stamp_s
+        self.series.feed(step.records)
+        self.behind_bytes = step.behind_bytes
+        if step.event == "link_lost":
+            self._lost_at = time.monotonic()
+        elif self._lost_at is not None and step.event != "gone":
+            took = fmt.age(time.monotonic() - self._lost_at)
+            self._lost_at = None
+            if step.event not in ANOTHER_FILE:
+                self.add_marker(f"[eagletui] the link was lost for {took}; no byte of the log is missing")
+        self.ended = step.event == "ended"
 
     async def earlier(self) -> bool:
         """Loads what stands before the window; False where nothing came."""
@@ -241,6 +254,27 @@ class Reading:
             return None
         return await self._fetch(f"looking for line {number:,}", lambda: file.jump_to_line(number))
 
+    async def go_to(self, where: str) -> int | None:
+        """Loads what is around a place as a reader types it: a line, a time of the day, a share of the file in per cent.
+
+        Raises UsageError where it is none of those.
+        """
+        clock = _CLOCK.fullmatch(where)
+        if clock:
+            return await self.jump_to_time(self._last_time(clock))
+        if (number := line_number(where)) is not None:
+            return await self.jump_to_line(number)
+        if where.endswith("%") and (share := where.removesuffix("%")).isdigit():
+            return await self.jump_to_share(min(100, int(share)) / 100)
+        raise UsageError(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", slug=Slug.BAD_VALUE)
+
+    def _last_time(self, clock: re.Match[str]) -> float:
+        """The last time before the log's end that a clock on the wall showed that."""
+        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
+        last = self.last_stamp() or 0.0
+        day = last // 86_400 * 86_400
+        return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
+
     async def jump_to_share(self, share: float) -> int | None:
         """The same for a place in the file, 0 its beginning and 1 its end."""
         if self.file is None:
@@ -255,12 +289,11 @@ class Reading:
         """
         file = self.file
         if file is not None and not self._holds(stamp_s):
-            async with self._told("looking for that time"):
+            async with self._busy_with("looking for that time"):
                 low, high = 0, file.size or 0
-                while high - low > _PIECE_BYTES:
+                while high - low > LINE_LIMIT:
                     middle = (low + high) // 2
-                    block = await read_block(file.transport, file.path, middle, _PIECE_BYTES)
-                    stamp = stamp_in(block.data) if block is not None else None
+                    stamp = await file.first_stamp_s(middle)
                     if stamp is None or stamp >= stamp_s:
                         high = middle
                     else:
@@ -294,8 +327,7 @@ class Reading:
         file = self.file
         if file is not None and not file.at_begin and not self._started:
             self._started = True
-            block = await read_block(file.transport, file.path, 0, _PIECE_BYTES)
-            self.start_s = stamp_in(block.data) if block is not None else None
+            self.start_s = await file.first_stamp_s(0)
 
     async def reach(self, what: str, step: int, index: int | None) -> int | None:
         """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
@@ -310,32 +342,32 @@ class Reading:
         if what == "end":
             file.to_tail()
             return None
-        around = 0 if step > 0 else file.size or 0
+        # From the reader on, then around the ends.
+        places = [file.edge(index, step)] if index is not None else []
+        places.append(0 if step > 0 else file.size or 0)
         found: Hit | Mark | None = None
         if what == "hit":
             search = self.search
             if search is None:
                 return None
-            async with self._told("looking for the next hit" if step > 0 else "looking for the hit before"):
-                found = await file.next_hit(index, step) if index is not None else None
-                found = found or await search.next(around, step)
+            async with self._busy_with("looking for the next hit" if step > 0 else "looking for the hit before"):
+                for place in places:
+                    found = found or await try_again(partial(search.next, place, step))
         else:
             if not file.marks.state.done:
-                async with self._told(f"looking for {what}s"):
+                async with self._busy_with(f"looking for {what}s"):
                     async for _ in file.marks.run():
                         self._touch()
-            found = file.next_mark(what, index, step) if index is not None else None
-            found = found or file.marks.next(what, around, step)
+            found = next((mark for place in places if (mark := file.marks.next(what, place, step))), None)
         return await self.jump(found.offset, found.number) if found is not None else None
 
     async def look_for(self, text: str, regex: bool) -> None:
         """Searches the whole file, and what it grows by, until cancelled. Raises UsageError for a text that can't be searched."""
-        from tui.core.logs.search import Needle
+        from tui.core.logs.search import HostSearch, Needle
 
         file = self.file
         assert file is not None
-        search = file.begin_search(Needle(text, regex))
-        self.search = search
+        search = self.search = HostSearch(file.transport, file.path, Needle(text, regex))
         try:
             while True:
                 self.searching = True
@@ -348,7 +380,7 @@ class Reading:
                 self.searching = False
                 self._touch()
                 await asyncio.sleep(_GROWN_S)
-                while (file.size or 0) <= search.state.looked_bytes:  # noqa: ASYNC110  nobody tells of growth
+                while (file.size or 0) <= search.state.looked_bytes:  # noqa: ASYNC110  nothing reports growth
                     await asyncio.sleep(_GROWN_S)
         finally:
             self.searching = False
@@ -367,7 +399,7 @@ class Reading:
         self._touch()
 
     @contextlib.asynccontextmanager
-    async def _told(self, what: str) -> AsyncIterator[None]:
+    async def _busy_with(self, what: str) -> AsyncIterator[None]:
         self.busy, self.problem = what, None
         self._touch()
         try:
@@ -377,7 +409,7 @@ class Reading:
             self._touch()
 
     async def _fetch(self, what: str, get: Callable[[], Awaitable[int | None]]) -> int | None:
-        async with self._fetching, self._told(what):
+        async with self._fetching, self._busy_with(what):
             try:
                 return await get()
             except LinkLost:
@@ -385,10 +417,10 @@ class Reading:
             return None
 
 
-def stamp_in(data: bytes) -> float | None:
-    """The first stamp in a piece of a log, read as UTC; None where there is none."""
-    records = LogTracker(offset=1, number=1 << 48).feed(data)
-    return next((record.stamp_s for record in records if record.stamp_s is not None), None)
+def line_number(where: str) -> int | None:
+    """The number of a line as a reader types it, None where it is something else."""
+    number = where.replace(",", "")
+    return int(number) if number.isdigit() else None
 
 
 def line_text(record: LogRecord) -> str:

@@ -343,12 +343,12 @@ async def test_the_link_is_cut_again_and_again_and_nothing_is_lost(
         assert result.counts.output_tokens == result.counts.server_output_tokens
         assert result == store.read(result.result_id)
     assert sum(result.counts.output_tokens for result in results) < made  # warm-ups are not counted
-    stored = {path.name: path.read_bytes() for path in store.results_dir().iterdir()}
+    stored = {path.name: path.read_bytes() for path in store.FILES.directory.iterdir()}
     # Another machine, with nothing stored, collects the very same files.
     shutil.rmtree(data_dir())
     (found,) = await runs.list_runs(transport)
     collected = await bench_run.collect(session, replace(found, host="gpu1"))
-    assert {path.name: path.read_bytes() for path in store.results_dir().iterdir()} == stored
+    assert {path.name: path.read_bytes() for path in store.FILES.directory.iterdir()} == stored
     assert collected == tuple(results)
     assert await bench_run.collect(session, replace(found, host="gpu1")) == collected
     await session.close()

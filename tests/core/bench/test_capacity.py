@@ -13,15 +13,17 @@ import pytest
 from tests.support import truth_server as truth_server_module
 from tests.support.rows import failed, meta, row
 from tests.support.truth_server import truth_server
+from tests.support.verdicts import compare
 from tui.commands.measure import document, summary
 from tui.core.bench import bench_run, target
-from tui.core.bench.capacity import answer, answer_words
+from tui.core.bench.capacity import answer
 from tui.core.bench.metrics import figures
+from tui.core.bench.recompute import recompute, recompute_answer
 from tui.core.bench.workload import bundled_prompts, plan
 from tui.core.config import data_dir
 from tui.core.errors import EagletuiError
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.export import as_csv, markdown
+from tui.core.experiment.export.formats import format_named
 from tui.core.experiment.history import configurations, side_by_side
 from tui.core.experiment.runner import begin
 from tui.core.experiment.so_far import verdicts_of, worth_repeating
@@ -30,14 +32,14 @@ from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, Limits, LoadPoint, Search
 from tui.core.model.result import Counts, Guard, GuardStatus, Held, Result, Throughput
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import load_bench, load_launch
+from tui.core.profiles.load import load_bench, load_launch
+from tui.core.records import from_json, to_json
 from tui.core.results import store
-from tui.core.results.codec import from_json, to_json
 from tui.core.results.flat import flat
 from tui.core.runs import control as runs
 from tui.core.server.session import open_session
-from tui.core.verdicts.judging import compare
 from tui.core.verdicts.pairing import Side, matched
+from tui.core.verdicts.sentences import answer_words
 from tui.remote import loadgen
 
 LIMITS = Limits(ttft_ms=500.0, tpot_ms=30.0)
@@ -191,12 +193,15 @@ def test_nothing_holds_and_everything_holds_are_answers_too(make_search):
     nothing, every = make_search(1, {1: 10})[-1], make_search(2, {1: 100, 256: 100})[-1]
     assert nothing.valid
     assert (flat(nothing)["max_concurrency"], nothing.throughput, nothing.slo) == (None, Throughput(), None)
-    assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was asked about"
+    assert answer_words(nothing.capacity) == "does not hold 1 user at once, the lowest that was tried"
     assert (flat(every)["max_concurrency"], flat(every)["max_at_least"]) == (256, True)
-    assert "holds 256 users at once, the highest that was asked about" in markdown([every], [every])
+    assert (
+        "holds 256 users at once, the highest that was tried"
+        in format_named("markdown").export([every], [every]).decode()
+    )
     verdict = compare(Side("A", "A", (every,)), Side("B", "B", (make_search(3, SHARES)[-1],)), "max_concurrency")
     assert verdict.verdict is VerdictKind.INVALID
-    assert "holds 256 users at once, the highest that was asked about" in verdict.text
+    assert "holds 256 users at once, the highest that was tried" in verdict.text
 
 
 @pytest.mark.parametrize(
@@ -233,10 +238,10 @@ def test_an_answer_is_computed_anew_with_its_loads(make_search):
     now = {load.result_id: load for load in loads} | {
         loads[4].result_id: replace(loads[4], guards=(refused,), valid=False)
     }
-    anew = store.answer_anew(found, now.get)
+    anew = recompute_answer(found, now.get)
     assert not anew.valid
-    assert store.answer_anew(found, {load.result_id: load for load in loads}.get) == found
-    assert store.answer_anew(found, {}.get) is None
+    assert recompute_answer(found, {load.result_id: load for load in loads}.get) == found
+    assert recompute_answer(found, {}.get) is None
 
 
 # -- compared ---------------------------------------------------------------------------------------------------------------
@@ -283,8 +288,8 @@ def test_stored_searches_stand_side_by_side_and_are_exported(make_search):
     [verdict] = shown.verdicts
     assert (verdict.metric, verdict.verdict) == ("max_concurrency", VerdictKind.FASTER)
     results = [result for arm in shown.arms for result in arm.results]
-    assert ",max_rate," in as_csv(results)
-    said = markdown(results, store.read_all())
+    assert ",max_rate," in format_named("csv").export(results, ()).decode()
+    said = format_named("markdown").export(results, store.read_all()).decode()
     assert "highest concurrency: 40, 42, 41" in said
     assert re.search(r"holds 4\d\.\d % more load than", said)
 
@@ -368,7 +373,7 @@ async def test_a_search_finds_what_the_server_can_and_whoever_collects_it_stores
     assert await bench_run.collect(local, run) == tuple(results)
     assert await bench_run.collect(local, run) == tuple(results)
     assert {path.name: path.read_bytes() for path in (data_dir() / "results").iterdir()} == kept
-    assert all(store.recompute(result).slo == result.slo for result in loads)
+    assert all(recompute(result).slo == result.slo for result in loads)
 
 
 async def test_a_rate_that_not_even_the_lowest_of_holds(local):

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from tui.cli import cli
-from tui.core.experiment import export, history
+from tui.core.experiment import history
+from tui.core.experiment.export.formats import FORMATS, Format, format_named
 from tui.core.model.result import Guard, GuardStatus, Throughput
 from tui.core.results import store
 from tui.core.results.external.reading import parse
@@ -36,12 +37,16 @@ def measured(make_launch):
     return found
 
 
+def export(form: str, results, stored=()) -> str:
+    return format_named(form).export(results, stored).decode()
+
+
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_a_table_says_what_was_compared_and_on_what_it_rests(measured):
-    text = export.markdown(measured, measured)
+    text = export("markdown", measured, measured)
     table = [line for line in text.splitlines() if line.startswith("| A |") or line.startswith("| B |")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert cells[0][:5] == ["A", "base", "decode-bs1", "conc 1", "82.1"]
@@ -59,15 +64,15 @@ def test_a_table_says_what_was_compared_and_on_what_it_rests(measured):
 
 
 def test_one_launch_has_no_interval(make_launch):
-    text = export.markdown(make_launch("base", 1, [82.0, 82.5]))
+    text = export("markdown", make_launch("base", 1, [82.0, 82.5]))
     row = next(line for line in text.splitlines() if line.startswith("| A |"))
     assert "| – | L1 | 1 × 2 |" in row
-    single = export.markdown(make_launch("base", 1, [82.0]))
+    single = export("markdown", make_launch("base", 1, [82.0]))
     assert "| L0 | 1 × 1 |" in single
 
 
 def test_a_csv_has_a_row_a_result_and_the_flat_columns(measured):
-    rows = rows_of(export.as_csv(measured))
+    rows = rows_of(export("csv", measured))
     assert len(rows) == len(measured)
     assert float(rows[0]["per_user_tok_s"]) == 82.0
     assert (rows[0]["level"], rows[0]["launches"]) == ("L2", "3")
@@ -78,34 +83,34 @@ def test_a_csv_has_a_row_a_result_and_the_flat_columns(measured):
     assert json.loads(rows[2]["sets"]) == {"cuda-graph-max-bs": 128}
 
 
-@pytest.mark.parametrize("form", [export.markdown, export.as_csv, export.jsonl])
-def test_no_secret_leaves(measured, form):
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_no_secret_leaves(measured, form: Format):
     server = replace(measured[0].server, env={"HF_TOKEN": "hf_abcdefghijklmnopqrst"},
                      args={"api_key": "sk-other-secret"}, sets={"api-key": "sk-third-secret"})  # fmt: skip
     noted = replace(measured[0], server=server, notes=("see https://u:hunter2@example.org/",))
-    text = form([noted, *measured[1:]])
+    text = form.export([noted, *measured[1:]], ()).decode()
     assert not any(secret in text for secret in ("sk-secret", "sk-other", "sk-third", "hf_abcdef"))
-    if form is not export.jsonl:  # whole records keep what a person wrote
+    if form.name != "jsonl":  # whole records keep what a person wrote
         assert "hunter2" not in text
 
 
 @pytest.mark.parametrize("evil", ["=HYPERLINK(1)", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_cell_is_a_formula(measured, evil):
     result = replace(measured[0], bench=evil, server=replace(measured[0].server, profile=evil))
-    (row,) = rows_of(export.as_csv([result]))
+    (row,) = rows_of(export("csv", [result]))
     assert row["bench"].startswith("'")
     assert row["profile"].startswith("'")
 
 
 def test_numbers_are_no_formulas(measured):
-    (row,) = rows_of(export.as_csv([replace(measured[0], throughput=Throughput(per_user_tok_s=-1.5))]))
+    (row,) = rows_of(export("csv", [replace(measured[0], throughput=Throughput(per_user_tok_s=-1.5))]))
     assert row["per_user_tok_s"] == "-1.5"
 
 
 def test_no_text_becomes_markup(measured):
     evil = "a|b<img src=x>`c`[d](http://e)@team\n| x |"
     server = replace(measured[0].server, profile=evil, argv=("echo", "```\n# heading", "</sub>"))
-    text = export.markdown([replace(measured[0], bench=evil, server=server)])
+    text = export("markdown", [replace(measured[0], bench=evil, server=server)])
     row = next(line for line in text.splitlines() if line.startswith("| A |"))
     assert len(row.replace("\\|", "").strip("|").split("|")) == 12
     assert not any(bad in row for bad in ("<img", "`", "@team", "'[d]"))
@@ -114,7 +119,7 @@ def test_no_text_becomes_markup(measured):
 
 
 def test_whole_records_come_back(measured):
-    assert parse(export.jsonl(measured)) == [store.without_secrets(result) for result in measured]
+    assert parse(export("jsonl", measured)) == [store.without_secrets(result) for result in measured]
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -143,7 +148,7 @@ def test_the_command_lists_imports_and_exports(measured, tmp_path):
     assert {row["profile"] for row in rows_of(file.read_text())} == {"base"}
     assert "| A | base |" in eagletui("results", "export", "base", "eagle").stdout
     unknown = eagletui("results", "export", "nothing", code=2)
-    assert "no stored result" in unknown.stderr
+    assert "not a stored result" in unknown.stderr
 
 
 def test_the_command_imports(tmp_path):
@@ -181,12 +186,12 @@ def test_what_says_no_time_is_listed_exported_compared_and_shown():
         store.write(parse(text, host="gpu1", profile=profile)[0])
     listed = CliRunner().invoke(cli, ["results"], catch_exceptions=False).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["started", "2025-08-28", "–", "–"]
-    for form in ("csv", "markdown", "jsonl"):
-        done = CliRunner().invoke(cli, ["results", "export", "--format", form], catch_exceptions=False)
+    for form in FORMATS:
+        done = CliRunner().invoke(cli, ["results", "export", "--format", form.name], catch_exceptions=False)
         assert done.exit_code == 0
         assert "None" not in done.stdout
     stored = store.read_all()
-    assert {row["started"] for row in rows_of(export.as_csv(stored))} == {"", stored[0].started_at}
+    assert {row["started"] for row in rows_of(export("csv", stored))} == {"", stored[0].started_at}
     compared = CliRunner().invoke(
         cli, ["compare", "base", "eagle", "--host", "gpu1", "--metric", "output_tok_s"], catch_exceptions=False
     )

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 
 from tui.cli import cli
 from tui.core.errors import UsageError
-from tui.core.experiment import export, history, planned
+from tui.core.experiment import history, planned
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.export.formats import format_named
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.so_far import stored_state, verdicts_of
 from tui.core.model.experiment import ArmStatus
@@ -73,7 +74,7 @@ def test_between_looks_compare_says_what_the_screen_says(begun):
         )
         assert found["n_pairs"] == n
         if confidence is None:
-            assert "no verdict before 3 launch pairs (2 of 3)" in found["text"]
+            assert "3 launch pairs needed for a verdict, 2 measured" in found["text"]
             assert found["verdict"] == "indistinct"
         else:
             assert found["confidence"] == pytest.approx(confidence)
@@ -84,7 +85,7 @@ def test_between_looks_compare_says_what_the_screen_says(begun):
 
 def test_the_pairs_and_the_margin_are_those_of_the_experiment(begun):
     begun(4, planned=5, margin=0.1, B=1.05)
-    assert "no verdict before 5 launch pairs (4 of 5)" in compared("graphs:A", "graphs:B")["text"]
+    assert "5 launch pairs needed for a verdict, 4 measured" in compared("graphs:A", "graphs:B")["text"]
     begun(5, planned=5, margin=0.1, B=1.05)
     found = compared("graphs:A", "graphs:B")
     assert "equivalent within 10 %" in found["text"]
@@ -113,9 +114,9 @@ def test_an_arm_that_lags_behind_keeps_its_share(begun):
     experiment_record.write(waiting)
     b, c = verdicts_of(waiting, {result.result_id: result for result in store.read_all()})
     assert b.confidence == pytest.approx(0.975)
-    assert "2 of 3" in c.text
+    assert "for a verdict, 2 measured" in c.text
     # What was measured of its launch so far counts no more than on the screen.
-    assert "2 of 3" in compared("graphs:A", "graphs:C")["text"]
+    assert "for a verdict, 2 measured" in compared("graphs:A", "graphs:C")["text"]
 
 
 def test_several_are_held_to_five_percent_together(begun):
@@ -150,7 +151,7 @@ def test_a_name_is_its_newest_experiment_on_that_host(begun):
 def test_pairs_of_several_experiments_wait_for_all_of_them(begun):
     begun(3, B=1.09)
     begun(2, B=1.09, number=2, after=50)
-    assert "no verdict before 6 launch pairs (5 of 6)" in compared("base-A", "base-B")["text"]
+    assert "6 launch pairs needed for a verdict, 5 measured" in compared("base-A", "base-B")["text"]
     begun(3, B=1.09, number=2, after=50)
     found = compared("base-A", "base-B")
     assert (found["verdict"], found["n_pairs"]) == ("faster", 6)
@@ -159,7 +160,7 @@ def test_pairs_of_several_experiments_wait_for_all_of_them(begun):
 
 def test_of_an_experiment_that_is_not_here_the_plan_is_said_to_be_unknown(begun):
     record = begun(3, planned=5, B=1.09)
-    (experiment_record.experiments_dir() / f"{record.experiment_id}.json").unlink()
+    (experiment_record.FILES.directory / f"{record.experiment_id}.json").unlink()
     found = compared("graphs-1:A", "graphs-1:B")
     assert found["verdict"] == "faster"
     assert any("cannot be read here" in reason for reason in found["reasons"])
@@ -180,7 +181,7 @@ def test_a_pair_that_is_to_be_made_up_for_is_waited_for(begun):
     lost = next(cell for cell in record.cells if cell.arm == "B" and cell.pair == 2)
     record = record.with_cell(replace(lost, status=ArmStatus.FAILED, cause="timeout", result_ids=()))
     experiment_record.write(record)
-    assert "3 of 4" in compared("graphs:A", "graphs:B")["text"]
+    assert "4 launch pairs needed for a verdict, 3 measured" in compared("graphs:A", "graphs:B")["text"]
     experiment_record.write(replace(record, outcome="budget"))
     assert compared("graphs:A", "graphs:B")["n_pairs"] == 3
 
@@ -190,7 +191,7 @@ def test_the_panel_and_an_export_obey_it_too(begun):
     [shown] = history.side_by_side(history.configurations("gpu1")).verdicts
     assert (shown.confidence, shown.n_pairs) == (0.99, 3)
     results = sorted(store.read_all(), key=lambda result: result.server.profile or "")
-    assert "99 % CI" in export.markdown(results, results)
+    assert "99 % CI" in format_named("markdown").export(results, results).decode()
 
 
 def test_what_was_found_not_to_count_since_is_in_no_verdict(begun):

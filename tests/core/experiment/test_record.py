@@ -10,18 +10,21 @@ from dataclasses import replace
 
 import pytest
 
+from tui.commands.experiment import conduct
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.noise import noise_report
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.runner import begin, take_up
-from tui.core.experiment.so_far import look_decides, to_make_up, verdicts_of, worth_repeating
-from tui.core.experiment.state import Timing, UnderWay, knocked_out, left_s, state_of
+from tui.core.experiment.runner import begin, resumed
+from tui.core.experiment.so_far import look_decides, stored_state, to_make_up, verdicts_of, worth_repeating
+from tui.core.experiment.state import UnderWay, knocked_out, left_s, state_of
 from tui.core.model.experiment import ArmStatus, LiveRun
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Guard, GuardStatus, Result
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import MASK, LaunchProfile, load_launch
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.load import load_launch
+from tui.core.profiles.secrets import MASK
 from tui.core.server.launch_records import PhaseHistory
 
 BENCH = BenchProfile("b", (LoadPoint(1),), duration_s=60.0, runs=3)
@@ -72,7 +75,7 @@ def test_each_round_has_every_arm_once(record):
 
 def test_no_secret_is_written(record):
     experiment_record.write(record)
-    (path,) = experiment_record.experiments_dir().iterdir()
+    (path,) = experiment_record.FILES.directory.iterdir()
     assert "sk-secret" not in path.read_text()
     assert record.profile.arms[1].sets == {"tp": 4, "api-key": MASK}
 
@@ -82,7 +85,7 @@ def test_no_secret_is_written(record):
 )
 def test_a_broken_file_hides_no_other(record, text):
     experiment_record.write(record)
-    (experiment_record.experiments_dir() / "half.json").write_text(text)
+    (experiment_record.FILES.directory / "half.json").write_text(text)
     assert experiment_record.read_all() == [record]
     assert experiment_record.read("half") is None
 
@@ -99,16 +102,32 @@ def test_only_the_newest_of_a_name_and_host_is_taken_up(record):
     assert experiment_record.unfinished("x", "gpu1") is None
 
 
+def test_what_a_process_runs_is_running_and_not_unfinished(record, tmp_path):
+    (tmp_path / "b.toml").write_text('kind = "bench"\nconcurrency = [1]\n')
+    experiment_record.write(record)
+    with experiment_record.only_one("gpu1", record.experiment_id):
+        assert experiment_record.running("gpu1") == (str(os.getpid()), record.experiment_id)
+        assert experiment_record.unfinished("x", "gpu1") is None
+        assert stored_state(record).message == f"running in another process (PID {os.getpid()})"
+        with pytest.raises(EagletuiError, match=f"experiment {record.experiment_id} is already running on gpu1"):
+            conduct(tmp_path, PROFILE, "gpu1", True, None, ())
+    assert experiment_record.unfinished("x", "gpu1") == record
+    assert stored_state(record).message is None
+
+
 def test_one_process_a_host(record):
     with experiment_record.only_one("gpu1"):
         with (
-            pytest.raises(EagletuiError, match=rf"runs on gpu1 already \(PID {os.getpid()} here\)") as caught,
+            pytest.raises(
+                EagletuiError, match=rf"already running on gpu1 \(PID {os.getpid()} on this machine\)"
+            ) as caught,
             experiment_record.only_one("gpu1"),
         ):
             pass
         assert caught.value.slug == "busy"
         with experiment_record.only_one("gpu2"):
             pass
+    assert experiment_record.running("gpu1") is None
     # Whoever is killed lets go.
     script = "from tui.core.experiment.record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 9
@@ -118,19 +137,19 @@ def test_one_process_a_host(record):
 
 def test_it_is_taken_up_only_where_it_still_measures_the_same(record, launches, tmp_path):
     ended = replace(record, outcome="budget", ended_at="2026-01-01T00:00:00Z", message="no room")
-    again = take_up(ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches)
+    again = resumed(ended, replace(PROFILE, budget_h=9.0), replace(BENCH, description="other words"), launches)
     assert (again.outcome, again.ended_at, again.message) == ("running", None, None)
     assert again.profile.budget_h == 9.0
     assert again.cells == record.cells
     other = {**launches, "B": load_launch("base", [tmp_path], {"tp": 8, "api-key": "sk-secret"})}
     with pytest.raises(UsageError, match="arm B") as caught:
-        take_up(ended, PROFILE, BENCH, other)
+        resumed(ended, PROFILE, BENCH, other)
     assert caught.value.slug == "changed"
     with pytest.raises(UsageError, match="the bench b"):
-        take_up(ended, PROFILE, replace(BENCH, runs=5), launches)
+        resumed(ended, PROFILE, replace(BENCH, runs=5), launches)
     # Another key is no other configuration.
     same = {**launches, "B": load_launch("base", [tmp_path], {"tp": 4, "api-key": "sk-new"})}
-    take_up(ended, PROFILE, BENCH, same)
+    resumed(ended, PROFILE, BENCH, same)
 
 
 def test_an_arm_is_out_after_a_certain_failure_or_the_second_of_a_cause(record):
@@ -175,11 +194,11 @@ def test_the_state_of_each_arm(record):
 
 
 def test_the_time_that_is_left(record):
-    nothing = Timing()
+    nothing = {}
     assert left_s(record, None, nothing) is None
     # Nothing measured yet: starts before this experiment, and the length of the bench.
     history = PhaseHistory(600.0, 590.0, 610.0, 4)
-    usual = Timing(dict.fromkeys("ABC", history))
+    usual = dict.fromkeys("ABC", history)
     bench_s = 10.0 + 3 * 64.0
     assert left_s(record, None, usual) == pytest.approx(9 * (600.0 + bench_s + 10.0))
     # Measured launches say it better.
@@ -197,7 +216,7 @@ def test_the_time_that_is_left(record):
 
 def test_the_file_is_plain_json(record):
     experiment_record.write(record)
-    document = json.loads(next(experiment_record.experiments_dir().glob("*.json")).read_text())
+    document = json.loads(next(experiment_record.FILES.directory.glob("*.json")).read_text())
     assert document["profile"]["name"] == "x"
     assert [cell["arm"] for cell in document["cells"]] == list(record.order)
 
@@ -252,7 +271,7 @@ def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
     record, results = measured(2, B=1.09)
     waiting = verdicts_of(record, results)
     assert [(v.a.ref, v.b.ref, v.point) for v in waiting] == [("A", "B", LoadPoint(1)), ("A", "C", LoadPoint(1))]
-    assert "no verdict before 3 launch pairs (2 of 3)" in waiting[0].text
+    assert "3 launch pairs needed for a verdict, 2 measured" in waiting[0].text
     record, results = measured(3, B=1.09)
     b, c = verdicts_of(record, results)
     assert (b.verdict, b.level, b.n_pairs) == (VerdictKind.FASTER, "L2", 3)
@@ -262,7 +281,7 @@ def test_verdicts_wait_for_the_planned_pairs_and_then_decide(measured):
 
 def test_an_experiment_that_is_over_decides_from_the_pairs_it_has(measured):
     record, results = measured(4, planned=5, B=1.09)
-    assert "4 of 5" in verdicts_of(record, results)[0].text
+    assert "5 launch pairs needed for a verdict, 4 measured" in verdicts_of(record, results)[0].text
     b, _ = verdicts_of(record, results, over=True)
     assert (b.verdict, b.n_pairs) == (VerdictKind.FASTER, 4)
     # Fewer than three stay a screening.

@@ -19,15 +19,16 @@ from tui.core.bench.target import of_run
 from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.one_bench import measure_running
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.experiment.runner import ExperimentRunner, begin, measure_running, take_up
+from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.experiment.so_far import stored_state
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.profiles import load_launch
+from tui.core.profiles.load import load_launch
 from tui.core.results import store
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession, open_session
@@ -83,7 +84,7 @@ class Lab:
         if record is None:
             record = begin(profile, bench, launches, session.entry.name, seed=1)
         else:
-            record = take_up(record, profile, bench, launches)
+            record = resumed(record, profile, bench, launches)
         return ExperimentRunner(session, record, profile, launches)
 
 
@@ -264,7 +265,7 @@ async def test_what_would_exceed_the_budget_is_not_begun(demo: HostSession, lab:
     state = await run(runner)
     assert state.at == 1  # nothing was known of how long a launch takes
     assert (runner.record.outcome, state.finished) == ("budget", True)
-    assert state.message == "the budget of 1e-06 h leaves no room after 1 of 6 launches"
+    assert state.message == "the budget of 1e-06 h leaves no room for more after 1 of 6 launches"
     assert experiment_json(runner)["error"] == "nothing_comparable"  # not one pair: no verdict
     # With more of it, it goes on; but no pair is begun that would not end.
     length_h = runner.record.cells[0].spent_s / 3600

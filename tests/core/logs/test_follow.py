@@ -14,7 +14,8 @@ import pytest
 from tui.core.errors import HostError, UsageError
 from tui.core.link.local import LocalTransport
 from tui.core.logs import follow as follow_module
-from tui.core.logs.follow import Chunk, file_info, follow
+from tui.core.logs.blocks import read_block
+from tui.core.logs.follow import Chunk, follow
 
 
 @pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
@@ -169,12 +170,7 @@ async def test_going_on_after_a_restart_of_the_app(host, tmp_path):
     watch = Watch(host, log, ended=lambda: True)
     await asyncio.wait_for(watch.task, 60)
     last = watch.chunks[-2]
-    where = {
-        "offset": last.offset + len(last.data),
-        "generation": last.generation,
-        "identity": last.identity,
-        "ended": lambda: True,
-    }
+    where = {"after": last, "ended": lambda: True}
     with log.open("ab") as file:
         file.write(b"abc")
     watch = Watch(host, log, **where)
@@ -204,17 +200,17 @@ async def test_what_cannot_be_followed_is_one_clear_error(local, tmp_path, kind)
         await anext(follow(local, str(path)))
     assert str(path) in caught.value.message
     with pytest.raises(UsageError):
-        await file_info(local, str(path))
+        await read_block(local, str(path), 0, 0)
 
 
 async def test_facts_of_a_file(host, tmp_path):
     log = tmp_path / "log"
     data = random.Random(2).randbytes(2_500_000)
     log.write_bytes(data)
-    info = await file_info(host, str(log))
+    info = await read_block(host, str(log), 0, 0)
     assert info.size == len(data)
     assert info.file.endswith(f":{log.stat().st_ino}")
-    assert await file_info(host, str(tmp_path / "no")) is None
+    assert await read_block(host, str(tmp_path / "no"), 0, 0) is None
 
 
 class _Stream:

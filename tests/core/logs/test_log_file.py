@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
 from tui.core.link.local import LocalTransport
-from tui.core.logs import log_file
+from tui.core.logs import log_file, parts, stretches
 from tui.core.logs.blocks import Block
-from tui.core.logs.log_file import FileUpdate, LogFile
-from tui.core.logs.rows import Lens
-from tui.core.logs.search import Needle
+from tui.core.logs.log_file import LogFile
+from tui.core.logs.reader import LogStep
+from tui.core.logs.rows import LogRows
+from tui.core.logs.search import HostSearch, Needle
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
 from tui.core.sglang import splitter
@@ -34,7 +35,7 @@ class Follower:
 
     def __init__(self, file: LogFile) -> None:
         self.file = file
-        self.updates: list[FileUpdate] = []
+        self.updates: list[LogStep] = []
         self.over = False
         self._changed = asyncio.Event()
         self.task = asyncio.create_task(self._run())
@@ -132,12 +133,12 @@ async def test_of_a_big_file_the_tail_comes_first_and_the_rest_on_request(local,
     log = tmp_path / "log"
     log.write_bytes(LINES)
     file = LogFile(local, str(log))
-    assert await file.first_stamp_s() == one_pass(LINES[:100])[0].stamp_s
+    assert await file.first_stamp_s(0) == one_pass(LINES[:100])[0].stamp_s
     async with following(file):
         assert len(LINES) - 262_144 <= file.begin < len(LINES) - 261_000
         assert texts(file)[-1] == "line 59999"
         assert set(numbers(file)) == {None}
-        lens = Lens(file.window)
+        log_rows = LogRows(file.window)
         first = file.window.record(0)
         assert await file.load_before() > 0
         assert file.window.first < 0
@@ -146,7 +147,7 @@ async def test_of_a_big_file_the_tail_comes_first_and_the_rest_on_request(local,
         assert numbers(file)[-1] == 60_000
         while not file.at_begin:
             assert await file.load_before() > 0
-            lens.update()
+            log_rows.update()
         assert await file.load_before() == 0
         assert [told(r) for r in file.window.records] == [told(r) for r in one_pass(LINES)]
         assert numbers(file) == list(range(1, 60_001))
@@ -359,13 +360,13 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
                 assert not offsets or offsets[-1] == expected[-1].offset
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_file, "read_block", memory.block)
-        patch.setattr(log_file, "line_begin", memory.line_begin)
-        patch.setattr(log_file, "line_end", memory.line_end)
+        patch.setattr(stretches, "read_block", memory.block)
+        patch.setattr(stretches, "line_begin", memory.line_begin)
+        patch.setattr(stretches, "line_end", memory.line_end)
         patch.setattr(log_file, "BLOCK_BYTES", block_bytes)
         patch.setattr(log_file, "_WHOLE_BYTES", 2 * block_bytes)
-        patch.setattr(log_file, "_BLOCK_RECORDS", 7)
-        patch.setattr(log_file, "LINE_LIMIT", 150)
+        patch.setattr(parts, "_BLOCK_RECORDS", 7)
+        patch.setattr(stretches, "LINE_LIMIT", 150)
         patch.setattr(splitter, "LINE_LIMIT", 150)
         asyncio.run(run())
 
@@ -389,7 +390,7 @@ async def test_bytes_as_they_are_written(local, tmp_path):
         for piece in (b"one\n", b"tw", b"o\n\0\xff", "é".encode()[:1], "é".encode()[1:], b"\r\n", b"no end"):
             write(log, piece)
             expected += piece
-            await follower.until(lambda: file._next >= len(expected))  # noqa: B023
+            await follower.until(lambda: file._last is not None and file._last.end >= len(expected))  # noqa: B023
         assert file.problem is None
         await follower.end()
         assert [told(r) for r in file.window.records] == [told(r) for r in _flushed(expected)]
@@ -402,7 +403,7 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
     log.write_bytes(LINES[:700_000])
     file = LogFile(local, str(log))
     async with following(file) as follower:
-        lens = Lens(file.window)
+        log_rows = LogRows(file.window)
         assert set(numbers(file)) == {None}
         log.write_bytes(b"truncated\n")
         await follower.until(lambda: texts(file)[-1] == "truncated")
@@ -418,11 +419,11 @@ async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, t
         log.unlink()
         await follower.until(lambda: "gone" in follower.events)
         log.write_bytes(LINES[:100_000])
-        await follower.until(lambda: file._next == 100_000)
+        await follower.until(lambda: file._last.end == 100_000)
         assert follower.events == ["opened", "truncated", "replaced", "gone", "replaced"]
         assert file.generation == 3
-        lens.update()
-        assert lens.row(lens.sequence[-1]).shown.text == texts(file)[-1]
+        log_rows.update()
+        assert log_rows.row(log_rows.sequence[-1]).shown.text == texts(file)[-1]
         # A place in the file is one in the file as it is now.
         index = await file.jump_to(70)
         assert file.window.record(index).text == "line 2"
@@ -558,28 +559,27 @@ async def test_hits_and_marks_outside_of_what_is_loaded(ssh_transport, tmp_path)
     log.write_bytes(data)
     file = LogFile(ssh_transport, str(log))
     async with following(file):
-        assert await file.next_hit(0, 1) is None
-        search = file.begin_search(Needle("needle"))
+        search = HostSearch(ssh_transport, str(log), Needle("needle"))
         async for _ in search.run():
             pass
         assert (search.state.count, search.state.complete) == (2, True)
         last = file.window.end - 1
-        hit = await file.next_hit(last, -1)
+        hit = await search.next(file.edge(last, -1), -1)
         assert data[hit.offset : hit.offset + 6] == b"needle"
         index = await file.jump_to(hit.offset, number=hit.number)
         assert file.window.record(index).text == "RuntimeError: needle"
         assert file.window.number_of(file.window.record(index)) == data.count(b"\n", 0, hit.offset) + 1
-        assert await file.next_hit(index, -1) is None
-        hit = await file.next_hit(index, 1)
+        assert await search.next(file.edge(index, -1), -1) is None
+        hit = await search.next(file.edge(index, 1), 1)
         assert hit.offset == len(data) - 7
         assert file.phase_at(index) is None
         async for _ in file.marks.run():
             pass
         assert file.phase_at(index) is Phase.LOAD_WEIGHTS
-        mark = file.next_mark("error", index, -1)
+        mark = file.marks.next("error", file.edge(index, -1), -1)
         assert mark.offset == data.index(b"[2026-10-06 20:00:01 TP1] Scheduler hit")
-        assert file.next_mark("error", await file.jump_to(mark.offset), -1) is None
-        assert file.next_mark("phase", index, -1).offset == 0
+        assert file.marks.next("error", file.edge(await file.jump_to(mark.offset), -1), -1) is None
+        assert file.marks.next("phase", file.edge(index, -1), -1).offset == 0
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo"])

@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from tui.core.logs.rows import Folds, Lens, LogFilter
+from tui.core.logs.filters import LogFilter
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
 from tui.core.sglang.tracker import LogTracker
 
@@ -28,10 +30,10 @@ def line(rng: random.Random, second: int) -> str:
     return f"{stamp}] {rng.choice('abcdefgh') * 8}\n"
 
 
-def rows(lens: Lens) -> list[object]:
+def rows(log_rows: LogRows) -> list[object]:
     return [
         (row.index, row.count, row.lines, row.ranks, row.hit, row.shown.text)
-        for row in (lens.row(index) for index in lens.sequence)
+        for row in (log_rows.row(index) for index in log_rows.sequence)
     ]
 
 
@@ -39,27 +41,27 @@ def test_the_newest_repeats_are_rows_of_their_own_until_they_are_let_go():
     tracker, window = LogTracker(), LogWindow()
     text = "".join(f"[2026-10-06 20:00:{n:02d} TP0] Decode batch, #token: {n}\n" for n in range(30))
     window.append(tracker.feed(text.encode()))
-    lens = Lens(window)
-    assert [row[1] for row in rows(lens)] == [1, 29]  # the first one begins a phase
-    lens.fold_before(window.end - 5)
-    assert [row[1] for row in rows(lens)] == [1, 24, 1, 1, 1, 1, 1]
+    log_rows = LogRows(window)
+    assert [row[1] for row in rows(log_rows)] == [1, 29]  # the first one begins a phase
+    log_rows.fold_before(window.end - 5)
+    assert [row[1] for row in rows(log_rows)] == [1, 24, 1, 1, 1, 1, 1]
     window.append(tracker.feed(b"[2026-10-06 20:00:30 TP0] Decode batch, #token: 30\n"))
-    lens.update()
-    assert [row[1] for row in rows(lens)] == [1, 24, 1, 1, 1, 1, 1, 1]
-    lens.fold_before(window.end - 5)
-    assert [row[1] for row in rows(lens)] == [1, 25, 1, 1, 1, 1, 1]
-    lens.fold_before(0)  # never back
-    assert [row[1] for row in rows(lens)] == [1, 25, 1, 1, 1, 1, 1]
+    log_rows.update()
+    assert [row[1] for row in rows(log_rows)] == [1, 24, 1, 1, 1, 1, 1, 1]
+    log_rows.fold_before(window.end - 5)
+    assert [row[1] for row in rows(log_rows)] == [1, 25, 1, 1, 1, 1, 1]
+    log_rows.fold_before(0)  # never back
+    assert [row[1] for row in rows(log_rows)] == [1, 25, 1, 1, 1, 1, 1]
 
 
 def test_lines_of_many_ranks_are_one_row_at_once():
     tracker, window = LogTracker(), LogWindow()
-    lens = Lens(window)
-    lens.fold_before(0)
+    log_rows = LogRows(window)
+    log_rows.fold_before(0)
     text = "".join(f"[2026-10-06 20:00:01 TP{rank}] Load weight begin.\n" for rank in range(8))
     window.append(tracker.feed(text.encode() * 2))
-    lens.update()
-    assert [row[1] for row in rows(lens)] == [8, 8]
+    log_rows.update()
+    assert [row[1] for row in rows(log_rows)] == [8, 8]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -70,19 +72,19 @@ def test_moving_on_gives_the_rows_that_a_fresh_look_gives(seed: int):
     )
     tracker, window = LogTracker(), LogWindow(rng.choice([60, 100_000]))
     earlier = LogTracker().feed("".join(line(rng, n) for n in range(40)).encode())
-    lens = Lens(window, filter)
+    log_rows = LogRows(window, filter)
     for second in range(60, 160):
         window.append(tracker.feed(line(rng, second).encode()))
         if second == 100 and window.first >= 0 and window.capacity != 60:
             window.prepend(earlier)
-        lens.update()
+        log_rows.update()
         if rng.random() < 0.4:
-            lens.fold_before(window.settled_end - rng.randrange(30))
-        if second % 20 == 0 and lens.plain_from is not None and window.capacity != 60:
-            fresh = Lens(window, filter)
-            fresh.plain_from = lens.plain_from
+            log_rows.fold_before(window.settled_end - rng.randrange(30))
+        if second % 20 == 0 and log_rows.plain_from is not None and window.capacity != 60:
+            fresh = LogRows(window, filter)
+            fresh.plain_from = log_rows.plain_from
             fresh.set(folds=Folds())
-            assert rows(lens) == rows(fresh)
-            assert (lens.hits, lens.errors, lens.phases) == (fresh.hits, fresh.errors, fresh.phases)
-            assert lens.hidden == fresh.hidden
-    assert lens.sequence == sorted(set(lens.sequence))
+            assert rows(log_rows) == rows(fresh)
+            assert (log_rows.hits, log_rows.errors, log_rows.phases) == (fresh.hits, fresh.errors, fresh.phases)
+            assert log_rows.hidden == fresh.hidden
+    assert log_rows.sequence == sorted(set(log_rows.sequence))

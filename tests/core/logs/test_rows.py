@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.logs.rows import Lens, Row
+from tui.core.logs.rows import LogRows, Row
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LogRecord, rank_label
 from tui.core.model.phases import Phase
@@ -22,8 +22,8 @@ def read(*chunks: bytes) -> LogWindow:
 
 
 def rows(window: LogWindow) -> list[Row]:
-    lens = Lens(window)
-    return [lens.row(index) for index in lens.sequence]
+    log_rows = LogRows(window)
+    return [log_rows.row(index) for index in log_rows.sequence]
 
 
 def texts(window: LogWindow) -> list[str]:
@@ -42,8 +42,11 @@ def test_the_same_line_of_many_ranks_is_one_row() -> None:
         "2 TP0–3 Load weight begin. avail mem=94.50 GB 4 ranks",
     ]
     assert len(window.records) == 8
-    lens = Lens(window)
-    assert [lens.row(index).record.phase for index in lens.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
+    log_rows = LogRows(window)
+    assert [log_rows.row(index).record.phase for index in log_rows.phases] == [
+        Phase.DISTRIBUTED_INIT,
+        Phase.LOAD_WEIGHTS,
+    ]
 
 
 def test_repeats_fold_modulo_numbers_and_keep_the_last() -> None:
@@ -83,18 +86,18 @@ def test_the_newest_frame_shows_before_it_is_terminated() -> None:
 def test_a_half_line_is_replaced_by_the_whole() -> None:
     tracker, window = LogTracker(), LogWindow()
     window.append(tracker.feed(b"[2026-10-06 20:01:03 TP0] Load wei"))
-    lens = Lens(window)
-    assert [lens.row(index).shown.text for index in lens.sequence] == ["Load wei"]
+    log_rows = LogRows(window)
+    assert [log_rows.row(index).shown.text for index in log_rows.sequence] == ["Load wei"]
     window.append(tracker.feed(b"ght begin. avail mem=94.50 GB\n"))
-    assert lens.update() == 0
-    assert [lens.row(index).shown.text for index in lens.sequence] == ["Load weight begin. avail mem=94.50 GB"]
-    assert lens.row(0).record.kind == "phase"
+    assert log_rows.update() == 0
+    assert [log_rows.row(index).shown.text for index in log_rows.sequence] == ["Load weight begin. avail mem=94.50 GB"]
+    assert log_rows.row(0).record.kind == "phase"
 
 
 def test_errors_and_phases_can_be_jumped_to() -> None:
-    lens = Lens(read((DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes()))
-    assert [lens.row(index).record.phase for index in lens.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
-    errors = [lens.row(index) for index in lens.errors]
+    log_rows = LogRows(read((DATA / "corpus" / "log-oom-cuda-graph-h20.log").read_bytes()))
+    assert [log_rows.row(index).record.phase for index in log_rows.phases] == [Phase.MEMORY_POOL, Phase.CUDA_GRAPH]
+    errors = [log_rows.row(index) for index in log_rows.errors]
     assert errors[0].record.text.startswith("Scheduler hit an exception")
     assert errors[0].shown.text.startswith("Exception: Capture cuda graph failed: CUDA out of memory.")
 

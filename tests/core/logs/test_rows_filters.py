@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
-from tui.core.logs.rows import NO_RANK, Folds, Lens, LogFilter
+from tui.core.logs.filters import NO_RANK, LogFilter
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Phase
@@ -29,8 +31,8 @@ def window_of(*texts: str) -> LogWindow:
     return window
 
 
-def shown(lens: Lens) -> list[str]:
-    return [lens.row(index).shown.text for index in lens.sequence]
+def shown(log_rows: LogRows) -> list[str]:
+    return [log_rows.row(index).shown.text for index in log_rows.sequence]
 
 
 def line(second: int, rank: str, text: str) -> str:
@@ -129,56 +131,56 @@ def test_repeats_fold_with_their_ranks():
         *(line(3, f"TP{rank}", f"Load weight begin. avail mem={70 + rank}.1 GB") for rank in range(8)),
         *(line(4, "", "The server is about to do something") for _ in range(3)),
     )
-    lens = Lens(window)
-    first, second = (lens.row(index) for index in lens.sequence)
+    log_rows = LogRows(window)
+    first, second = (log_rows.row(index) for index in log_rows.sequence)
     assert (first.rank_label, first.note, first.count) == ("TP0–7", "8 ranks", 8)
     assert (second.note, second.last.number) == ("×3", 11)
     assert second.shown is second.last
-    lens.toggle(lens.sequence[1])
-    assert len(lens.sequence) == 4
-    lens.toggle(lens.sequence[2])  # any of its lines closes it
-    assert len(lens.sequence) == 2
-    lens.set(folds=PLAIN)
-    assert len(lens.sequence) == 11
-    assert lens.members(lens.sequence[0]) == [window.records[0]]
+    log_rows.toggle(log_rows.sequence[1])
+    assert len(log_rows.sequence) == 4
+    log_rows.toggle(log_rows.sequence[2])  # any of its lines closes it
+    assert len(log_rows.sequence) == 2
+    log_rows.set(folds=PLAIN)
+    assert len(log_rows.sequence) == 11
+    assert log_rows.members(log_rows.sequence[0]) == [window.records[0]]
 
 
 def test_a_traceback_is_its_last_line():
     window = window_of("before", *TRACE.rstrip("\n").split("\n"), "", line(9, "TP1", "after"))
-    lens = Lens(window)
-    assert shown(lens) == ["before", "ValueError: the last one", "after"]
-    row = lens.row(lens.sequence[1])
+    log_rows = LogRows(window)
+    assert shown(log_rows) == ["before", "ValueError: the last one", "after"]
+    row = log_rows.row(log_rows.sequence[1])
     assert (row.lines, row.rank_label, row.note) == (14, "TP3", "traceback, 14 lines")
     assert row.record.kind == "error"
-    assert lens.errors == [lens.sequence[1]]
-    assert len(lens.members(row.index)) == 14
-    assert lens.row_of(row.index + 5) == row.index
-    lens.toggle(row.index + 5)
-    assert len(lens.sequence) == 16
-    lens.toggle(row.index + 5)
-    assert len(lens.sequence) == 3
-    assert lens.row_of(10**9) == lens.sequence[-1]
+    assert log_rows.errors == [log_rows.sequence[1]]
+    assert len(log_rows.members(row.index)) == 14
+    assert log_rows.row_of(row.index + 5) == row.index
+    log_rows.toggle(row.index + 5)
+    assert len(log_rows.sequence) == 16
+    log_rows.toggle(row.index + 5)
+    assert len(log_rows.sequence) == 3
+    assert log_rows.row_of(10**9) == log_rows.sequence[-1]
 
 
 def test_the_same_traceback_of_other_ranks_is_one_row():
     traces = [TRACE.replace("TP3", f"TP{rank}").rstrip("\n") for rank in range(4)]
     window = window_of(*"\n\n".join(traces).split("\n"), line(9, "", "after"))
-    lens = Lens(window)
-    assert shown(lens) == ["ValueError: the last one", "after"]
-    row = lens.row(lens.sequence[0])
+    log_rows = LogRows(window)
+    assert shown(log_rows) == ["ValueError: the last one", "after"]
+    row = log_rows.row(log_rows.sequence[0])
     assert (row.count, row.rank_label) == (4, "TP0–3")
-    assert len(lens.errors) == 1
+    assert len(log_rows.errors) == 1
 
 
 def test_a_traceback_that_is_still_written():
     tracker, window = LogTracker(), LogWindow()
-    lens = Lens(window)
+    log_rows = LogRows(window)
     for part in TRACE.encode().splitlines(keepends=True):
         for piece in (part[:7], part[7:]):
             window.append(tracker.feed(piece))
-            lens.update()
-    assert shown(lens)[0] == "ValueError: the last one"
-    assert len(lens.sequence) == 1
+            log_rows.update()
+    assert shown(log_rows)[0] == "ValueError: the last one"
+    assert len(log_rows.sequence) == 1
 
 
 def test_ranks_access_lines_and_context():
@@ -192,59 +194,59 @@ def test_ranks_access_lines_and_context():
         line(3, "TP0", "five"),
     ]
     window = window_of(*texts)
-    lens = Lens(window, LogFilter(ranks=frozenset(["TP3"])))
-    assert shown(lens) == ["three", "needle at three"]
-    assert lens.hidden == 5
-    lens.set(filter=LogFilter(access=False))
-    assert len(lens.sequence) == 6
-    lens.set(filter=LogFilter(ranks=frozenset(["main", NO_RANK])))
-    assert [row.rank for row in (lens.row(i).record for i in lens.sequence)] == ["main", None]
-    lens.set(filter=LogFilter("needle", only_hits=True, context=1))
-    assert shown(lens) == ["bare", "needle at three", "four"]
-    assert [lens.row(i).context for i in lens.sequence] == [True, False, True]
-    assert lens.hits == [4]
-    assert lens.hidden == 4
-    lens.set(filter=LogFilter("needle"))
-    assert (len(lens.sequence), lens.hits, lens.hidden) == (7, [4], 0)
-    assert lens.spans("a Needle, a needle") == [(2, 8), (12, 18)]
-    lens.set(filter=LogFilter("Needle", only_hits=True))
-    assert lens.sequence == []
-    lens.set(filter=LogFilter(r"^f\w+e$", regex=True))
-    assert [lens.row(i).record.text for i in lens.hits] == ["five"]
-    lens.set(filter=LogFilter("tp3"))
-    assert len(lens.hits) == 2  # the rank is what a reader sees, too
+    log_rows = LogRows(window, LogFilter(ranks=frozenset(["TP3"])))
+    assert shown(log_rows) == ["three", "needle at three"]
+    assert log_rows.hidden == 5
+    log_rows.set(filter=LogFilter(access=False))
+    assert len(log_rows.sequence) == 6
+    log_rows.set(filter=LogFilter(ranks=frozenset(["main", NO_RANK])))
+    assert [row.rank for row in (log_rows.row(i).record for i in log_rows.sequence)] == ["main", None]
+    log_rows.set(filter=LogFilter("needle", only_hits=True, context=1))
+    assert shown(log_rows) == ["bare", "needle at three", "four"]
+    assert [log_rows.row(i).context for i in log_rows.sequence] == [True, False, True]
+    assert log_rows.hits == [4]
+    assert log_rows.hidden == 4
+    log_rows.set(filter=LogFilter("needle"))
+    assert (len(log_rows.sequence), log_rows.hits, log_rows.hidden) == (7, [4], 0)
+    assert log_rows.spans("a Needle, a needle") == [(2, 8), (12, 18)]
+    log_rows.set(filter=LogFilter("Needle", only_hits=True))
+    assert log_rows.sequence == []
+    log_rows.set(filter=LogFilter(r"^f\w+e$", regex=True))
+    assert [log_rows.row(i).record.text for i in log_rows.hits] == ["five"]
+    log_rows.set(filter=LogFilter("tp3"))
+    assert len(log_rows.hits) == 2  # the rank is what a reader sees, too
 
 
 def test_a_wrong_expression_is_refused_and_changes_nothing():
-    lens = Lens(window_of("a", "b"), LogFilter("a"))
-    with pytest.raises(UsageError, match="no regular expression"):
-        lens.set(filter=LogFilter("a(", regex=True))
-    assert lens.filter == LogFilter("a")
-    assert lens.hits == [0]
+    log_rows = LogRows(window_of("a", "b"), LogFilter("a"))
+    with pytest.raises(UsageError, match="not a regular expression"):
+        log_rows.set(filter=LogFilter("a(", regex=True))
+    assert log_rows.filter == LogFilter("a")
+    assert log_rows.hits == [0]
 
 
 def test_a_hit_in_a_traceback_shows_it_whole_and_a_rank_filter_keeps_it():
     window = window_of("before", *TRACE.rstrip("\n").split("\n"), "", line(9, "TP1", "after"))
-    lens = Lens(window, LogFilter("init_memory_pool", only_hits=True, context=1))
-    assert shown(lens) == ["before", "ValueError: the last one", "after"]
-    assert lens.hits == [1]
-    lens.set(filter=LogFilter(ranks=frozenset(["TP3"])))
-    assert shown(lens) == ["ValueError: the last one"]
-    lens.set(folds=PLAIN)
-    assert len(lens.sequence) == 14
+    log_rows = LogRows(window, LogFilter("init_memory_pool", only_hits=True, context=1))
+    assert shown(log_rows) == ["before", "ValueError: the last one", "after"]
+    assert log_rows.hits == [1]
+    log_rows.set(filter=LogFilter(ranks=frozenset(["TP3"])))
+    assert shown(log_rows) == ["ValueError: the last one"]
+    log_rows.set(folds=PLAIN)
+    assert len(log_rows.sequence) == 14
 
 
 def test_a_fold_stays_while_its_newest_lines_are_loaded():
     window = window_of(*(line(3, "", "again and again") for _ in range(10)), line(4, "", "another"))
-    lens = Lens(window)
+    log_rows = LogRows(window)
     window.drop_before(5)
-    lens.update()
-    assert lens.sequence == [0, 10]
-    assert lens.row(0).count == 10
-    assert len(lens.members(0)) == 5
+    log_rows.update()
+    assert log_rows.sequence == [0, 10]
+    assert log_rows.row(0).count == 10
+    assert len(log_rows.members(0)) == 5
     window.drop_before(10)
-    lens.update()
-    assert lens.sequence == [10]
+    log_rows.update()
+    assert log_rows.sequence == [10]
 
 
 def test_phases_begin_once_and_not_where_a_stretch_begins():
@@ -252,11 +254,11 @@ def test_phases_begin_once_and_not_where_a_stretch_begins():
     window = LogWindow()
     window.append(records)
     window.append([replace(records[1], number=3, phase=Phase.LOAD_WEIGHTS, text="x")])
-    lens = Lens(window)
-    assert [lens.row(i).record.phase for i in lens.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
+    log_rows = LogRows(window)
+    assert [log_rows.row(i).record.phase for i in log_rows.phases] == [Phase.DISTRIBUTED_INIT, Phase.LOAD_WEIGHTS]
     part = LogWindow()
     part.append([replace(records[1], offset=500)])
-    assert Lens(part).phases == []
+    assert LogRows(part).phases == []
 
 
 # ---- the same, however it comes -----------------------------------------------------------------------------------
@@ -280,9 +282,9 @@ FILTERS = [
 ]
 
 
-def state(lens: Lens) -> tuple[object, ...]:
-    rows = [lens.row(index) for index in lens.sequence]
-    return rows, lens.hits, lens.errors, lens.phases, lens.hidden
+def state(log_rows: LogRows) -> tuple[object, ...]:
+    rows = [log_rows.row(index) for index in log_rows.sequence]
+    return rows, log_rows.hits, log_rows.errors, log_rows.phases, log_rows.hidden
 
 
 @given(
@@ -297,19 +299,19 @@ def test_rows_do_not_depend_on_how_the_bytes_came(texts, filter, folds, cuts):
     whole = LogWindow()
     whole.append(parsed(data))
     tracker, window = LogTracker(), LogWindow()
-    lens = Lens(window, filter, chosen)
+    log_rows = LogRows(window, filter, chosen)
     for cut in [*cuts, len(data)]:
         piece, data = data[:cut], data[cut:]
         window.append(tracker.feed(piece))
-        old = {index: lens.row(index) for index in lens.sequence}
-        low = lens.update()
-        assert all(lens.row(index) == row for index, row in old.items() if low is None or index < low), (
+        old = {index: log_rows.row(index) for index in log_rows.sequence}
+        low = log_rows.update()
+        assert all(log_rows.row(index) == row for index, row in old.items() if low is None or index < low), (
             "what is said to be unchanged must be"
         )
-        before = state(lens)
-        lens.set(filter=filter)  # from scratch
-        assert state(lens) == before
-    assert state(lens) == state(Lens(whole, filter, chosen))
+        before = state(log_rows)
+        log_rows.set(filter=filter)  # from scratch
+        assert state(log_rows) == before
+    assert state(log_rows) == state(LogRows(whole, filter, chosen))
 
 
 @given(
@@ -321,9 +323,9 @@ def test_what_comes_or_goes_at_the_ends_moves_no_row(texts, filter, rng: random.
     records = parsed("".join(text + "\n" for text in texts))
     begin = end = rng.randrange(len(records))
     window = LogWindow(None)
-    lens = Lens(window, filter)
+    log_rows = LogRows(window, filter)
     for _ in range(30):
-        kept = {index: lens.row(index).record for index in lens.sequence}
+        kept = {index: log_rows.row(index).record for index in log_rows.sequence}
         first, last = window.first, window.end
         match rng.randrange(4):
             case 0 if begin > 0:
@@ -344,15 +346,15 @@ def test_what_comes_or_goes_at_the_ends_moves_no_row(texts, filter, rng: random.
                 end -= count
             case _:
                 continue
-        lens.update()
+        log_rows.update()
         assert window.end - window.first == end - begin
         assert [record.text for record in window.records] == [r.text for r in records[begin:end]]
-        assert lens.sequence == sorted(set(lens.sequence))
+        assert log_rows.sequence == sorted(set(log_rows.sequence))
         if filter.text == "":
             # A row that was there and is loaded still is a row, and the same.
             for index, record in kept.items():
                 if max(first, window.first) <= index < min(last, window.end):
-                    assert lens.row_of(index) is not None
-                    assert lens.row(index).record == record
-        everything = {index for index in lens.sequence if index >= window.first}
+                    assert log_rows.row_of(index) is not None
+                    assert log_rows.row(index).record == record
+        everything = {index for index in log_rows.sequence if index >= window.first}
         assert all(window.first <= index < window.end for index in everything)

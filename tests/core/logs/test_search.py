@@ -94,9 +94,9 @@ async def test_of_many_hits_the_ends_are_kept_and_all_are_counted(host, tmp_path
     assert not state.complete
     assert [tuple(hit) for hit in state.first] == expected[:10]
     assert [tuple(hit) for hit in state.last] == expected[-10:]
-    assert search.place(expected[3][0]) == 4
-    assert search.place(expected[-1][0]) == 1_000
-    assert search.place(expected[500][0]) is None
+    assert search.place(expected[3][0], expected[3][0] + 1) == 4
+    assert search.place(expected[-1][0], expected[-1][0] + 1) == 1_000
+    assert search.place(expected[500][0], expected[500][0] + 1) is None
     # Between the ends the host is asked.
     hit = await search.next(expected[500][0], 1)
     assert hit.offset == expected[500][0]
@@ -166,7 +166,7 @@ async def test_no_text_is_anything_but_text(host, tmp_path, text):
 
 @pytest.mark.parametrize("text", ["", "a\nb", "a\rb", "\0", "x" * 1_001, "\ud800"])
 def test_what_cannot_be_searched_for(text):
-    with pytest.raises(UsageError, match="what is searched for"):
+    with pytest.raises(UsageError, match="the search text"):
         Needle(text)
 
 

@@ -1,6 +1,5 @@
 """Results on disk: whole or not at all, whoever writes, whenever it is killed."""
 
-import contextlib
 import gzip
 import json
 import os
@@ -13,59 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.rows import meta, row
-from tui.cli import cli
-from tui.core.bench.guards import ServerChecks, judge
-from tui.core.bench.metrics import figures
-from tui.core.bench.server_args_check import Difference
+from tests.support.stored import measured
+from tui.core import records
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.model.result import (
-    Distribution,
-    Guard,
-    GuardStatus,
-    Latencies,
-    Load,
-    MeasuredServer,
-    Result,
-    SpecConfig,
-    Speculation,
-    Throughput,
-    Tool,
-    Window,
-)
+from tui.core.model.result import MeasuredServer, Result, Throughput
+from tui.core.records import from_json, to_json
 from tui.core.results import store
-from tui.core.results.codec import from_json, to_json
-
-
-def measured(number: int = 1, **changes) -> Result:
-    result = Result(
-        result_id=f"decode-2026110{number}T100000Z-abc12{number}-c4-1",
-        bench="decode",
-        started_at=f"2026-11-0{number}T10:00:00Z",
-        tool=Tool("eagletui", "0.2.0", "generate", "ab" * 32),
-        server=MeasuredServer(
-            "gpu1",
-            profile="base",
-            run_id=f"base-2026110{number}T090000Z-4f9c2{number}",
-            argv=("python", "-m", "sglang.launch_server", "--tp", "8"),
-            args={"tp_size": 8, "cuda_graph_bs": [1, 2], "nested": {"a": None}},
-            gpus=("H200",) * 2,
-            spec=SpecConfig("EAGLE3", 3, 1, 4),
-        ),
-        load=Load("closed", 4, None, "prompts", seed=1),
-        bench_run_id=f"decode-2026110{number}T100000Z-abc12{number}",
-        window=Window(2.0, 62.0),
-        throughput=Throughput(per_user_tok_s=82.0),
-        latencies=Latencies(ttft=Distribution(30, mean=50.0)),
-        speculation=Speculation(verify_steps=100, tau=2.4),
-        guards=(Guard("cache", GuardStatus.FAILED, "3 %", 3.0, "1 %"),),
-        suspicious=("short",),
-    )
-    return replace(result, **changes)
 
 
 def test_a_result_comes_back_whole_with_its_rows():
@@ -73,8 +26,11 @@ def test_a_result_comes_back_whole_with_its_rows():
     store.write(result, gzip.compress(b'{"i": 0, "out": 5}\n{"i": 1, "out": 7}\n'))
     assert store.read(result.result_id) == result
     assert store.rows(result.result_id) == [{"i": 0, "out": 5}, {"i": 1, "out": 7}]
-    assert sorted(os.listdir(store.results_dir())) == [f"{result.result_id}.json", f"{result.result_id}.rows.jsonl.gz"]
-    store.write(replace(result, valid=False))  # computed anew: its rows stay
+    assert sorted(os.listdir(store.FILES.directory)) == [
+        f"{result.result_id}.json",
+        f"{result.result_id}.rows.jsonl.gz",
+    ]
+    store.write(replace(result, valid=False))  # recomputed: its rows stay
     assert len(store.rows(result.result_id)) == 2
 
 
@@ -84,145 +40,7 @@ def test_newest_first_and_what_says_no_time_last():
     assert [result.started_at for result in store.read_all()] == ["2026-11-02T10:00:00Z", "2026-11-01T10:00:00Z", None]
 
 
-# -- computed anew -----------------------------------------------------------------------------------------------------
-
-
-def judged(number: int = 1, rows=None, checks=None, **told) -> Result:
-    """A run as it is stored, with its rows: 20 replies of one user, a GPU to two of which the rate is shared."""
-    rows = [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40) for n in range(20)] if rows is None else rows
-    told = meta([0.2, 12.0], warmup={"stable": False}, **told)
-    found = figures(rows, told, gpus=2)
-    checks = checks or ServerChecks((Difference("max-running-requests", "64", "48", adjusted=True),), env={})
-    verdict = judge(rows, told, found, checks)
-    result = measured(
-        number,
-        window=found.window,
-        duration_s=found.duration_s,
-        counts=found.counts,
-        throughput=found.throughput,
-        latencies=found.latencies,
-        speculation=found.speculation,
-        gpu=found.gpu,
-        client=found.client,
-        guards=verdict.guards,
-        valid=verdict.valid,
-        suspicious=verdict.suspicious,
-    )
-    text = "".join(json.dumps(each) + "\n" for each in rows)
-    store.write(result, gzip.compress(text.encode()), told)
-    return result
-
-
-def recompute(*words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(cli, ["results", "recompute", *words], catch_exceptions=False, standalone_mode=False)
-    return done.return_value, done.stdout, done.stderr
-
-
-def without(result: Result, name: str) -> Result:
-    """As it was stored when there was no such guard."""
-    return replace(result, guards=tuple(guard for guard in result.guards if guard.id != name), valid=True)
-
-
-def test_what_nothing_has_changed_for_stays_as_it_is():
-    result = judged()
-    before = (store.results_dir() / f"{result.result_id}.json").stat()
-    assert store.recompute(result) == result
-    assert recompute() == (0, "", "1 looked at, 0 changed\n")
-    assert (store.results_dir() / f"{result.result_id}.json").stat() == before
-
-
-def test_a_run_that_the_guards_of_today_refuse_is_no_longer_valid():
-    rows = [row(n, send=0.6 * n, first=0.6 * n + 0.2, gaps_ms=[10] * 40, out=71 if n < 8 else 41) for n in range(20)]
-    store.write(without(judged(1, rows), "chunks"))
-    whole = judged(2)
-    code, said, summary = recompute()
-    assert code == 0
-    assert said == (
-        "decode-20261101T100000Z-abc121-c4-1 is no longer valid: 8 of 20 replies were counted wrongly by chunk: "
-        "328 tokens in their chunks, 568 in the replies (limit 0)\n"
-    )
-    assert summary == "2 looked at, 1 changed, 1 no longer valid\n"
-    first = store.read("decode-20261101T100000Z-abc121-c4-1")
-    assert first is not None
-    assert not first.valid
-    assert store.read(whole.result_id) == whole
-    assert recompute() == (0, "", "2 looked at, 0 changed\n")
-    assert len(store.rows(first.result_id)) == 20
-
-
-def test_a_run_may_be_valid_again_and_figures_are_computed_by_the_rows():
-    result = judged()
-    lag = Guard("client_lag", GuardStatus.FAILED, "late by 9.00 ms", 9.0, 5.0)
-    old = Guard("gone", GuardStatus.FAILED, "a condition of old", 1.0, 0.0)
-    store.write(replace(result, guards=(*result.guards, old), valid=False, throughput=Throughput(1.0, 2.0, output_tok_s_per_gpu=1.0)))  # fmt: skip
-    code, said, _ = recompute("--json")
-    (changed,) = json.loads(said)
-    assert (code, changed["valid"], changed["before"]["valid"]) == (0, True, False)
-    assert (changed["before"]["per_user_tok_s"], round(changed["per_user_tok_s"])) == (1.0, 100)
-    assert changed["before"]["failed_guards"] == ["a condition of old"]
-    assert store.read(result.result_id) == result
-    # What cannot be judged any more stays as it was judged.
-    kept = tuple(lag if guard.id == "client_lag" else guard for guard in result.guards)
-    store.write(replace(result, guards=kept, valid=False))
-    assert recompute() == (0, "", "1 looked at, 0 changed\n")
-
-
-@pytest.mark.parametrize(
-    "checks",
-    [
-        ServerChecks((Difference("tp-size", "4", "8", adjusted=False),), env={}),
-        ServerChecks((), version_meant="0.5.22", version="0.5.23", env={}),
-        ServerChecks((), env={"SGLANG_SIMULATE_ACC_LEN": "2.5"}),
-        ServerChecks((), env={}, no_graphs="CUDA graphs are switched off for this server"),
-        ServerChecks(None),
-    ],
-)
-def test_what_was_judged_by_the_server_is_taken_over(checks):
-    graph = {"on": 0, "off": 9} if checks.no_graphs else {"on": 9, "off": 0}
-    result = judged(checks=checks, graph=graph)
-    assert store.recompute(result) == result
-
-
-def test_another_server_in_mid_bench_is_found_in_what_the_run_saw():
-    seen = {"first": {"model": "a"}, "after": {"model": "b"}}
-    result = judged(checks=ServerChecks((), env={}), server=seen)
-    as_it_was = Guard("server", GuardStatus.OK, "the server runs with the arguments it was launched with", 0, 0)
-    kept = tuple(as_it_was if guard.id == "server" else guard for guard in result.guards)
-    assert store.recompute(replace(result, guards=kept, valid=True)) == result
-    assert not result.valid
-
-
-def test_imports_are_left_alone_and_damage_to_one_stops_no_other():
-    store.write(measured(3))  # without rows
-    store.write(measured(4), gzip.compress(b'{"i": 0, "out": 5}\n'))  # of an import
-    store.write(measured(5), gzip.compress(b'{"i": 0}\n'), {"window": 5})
-    store.write(measured(6), b"no gzip")
-    rows = [row(n, send=0.6 * n, gaps_ms=[10] * 40, out=50) for n in range(20)]
-    store.write(without(judged(1, rows), "chunks"))
-    code, said, summary = recompute()
-    assert code == 1
-    assert "20 of 20 replies were counted wrongly by chunk" in said
-    assert "the rows of decode-20261105T100000Z-abc125-c4-1 are not those of this version" in summary
-    assert "the rows of decode-20261106T100000Z-abc126-c4-1 are damaged" in summary
-    assert summary.splitlines()[-1] == (
-        "5 looked at, 1 changed, 1 no longer valid, 2 left alone (imports, and results without raw rows), 2 damaged"
-    )
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_any_rows_are_computed_or_said_to_be_damaged(data):
-    rows = [row(n, send=0.6 * n, gaps_ms=[10] * 4) for n in range(3)]
-    told = meta([0.2, 2.0], counters={}, gpu=None, graph=None, warmup={}, client={})
-    odd = st.sampled_from([None, -1, 0, 1e300, 10**400, "x", [], {}, [None], True])
-    for _ in range(data.draw(st.integers(1, 3))):
-        target = data.draw(st.sampled_from([*rows, told]))
-        target[data.draw(st.sampled_from(sorted(target)))] = data.draw(odd)
-    text = "".join(json.dumps(each) + "\n" for each in rows)
-    store.write(measured(), gzip.compress(text.encode()), told)
-    with contextlib.suppress(EagletuiError):
-        anew = store.recompute(measured())
-        assert anew is None or to_json(anew)
+# -- recomputed -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_there():
@@ -234,7 +52,7 @@ def test_nothing_is_there():
 def test_newest_first_and_foreign_files_hide_nothing(tmp_path):
     for number in (1, 3, 2):
         store.write(measured(number))
-    directory = store.results_dir()
+    directory = store.FILES.directory
     whole = json.loads((directory / f"{measured(1).result_id}.json").read_text())
     foreign = {
         "half.json": '{"result_id": "half"',
@@ -254,12 +72,12 @@ def test_newest_first_and_foreign_files_hide_nothing(tmp_path):
     (directory / "gone.json").symlink_to(tmp_path / "nowhere")
     (directory / "note.txt").write_text("not ours")
     assert [result.started_at[:10] for result in store.read_all()] == ["2026-11-03", "2026-11-02", "2026-11-01"]
-    assert store.unreadable() == len(foreign) + 3  # a link to nowhere is no file
+    assert len(store.FILES.unreadable()) == len(foreign) + 3  # a link to nowhere is no file
 
 
 def test_keys_of_a_newer_version_are_left_out():
     store.write(measured())
-    path = store.results_dir() / f"{measured().result_id}.json"
+    path = store.FILES.directory / f"{measured().result_id}.json"
     raw = json.loads(path.read_text())
     raw["from_the_future"] = raw["throughput"]["also_new"] = 1
     path.write_text(json.dumps(raw))
@@ -294,7 +112,7 @@ def test_what_is_no_number_is_nothing():
     found = store.read(result.result_id)
     assert found is not None
     assert found.throughput == Throughput()
-    path = store.results_dir() / f"{result.result_id}.json"
+    path = store.FILES.directory / f"{result.result_id}.json"
     path.write_text(path.read_text().replace('"per_user_tok_s": null', '"per_user_tok_s": NaN'))
     assert store.read(result.result_id) == found
 
@@ -317,7 +135,7 @@ def test_secrets_are_masked_before_they_are_written():
         env={"HF_TOKEN": "hf_fff", "NCCL_DEBUG": "WARN"},
     )
     store.write(measured(server=server))
-    text = (store.results_dir() / f"{measured().result_id}.json").read_text()
+    text = (store.FILES.directory / f"{measured().result_id}.json").read_text()
     assert not any(secret in text for secret in ("aaa", "bbb", "ccc", "ddd", "eee", "fff"))
     found = store.read(measured().result_id)
     assert found is not None
@@ -358,26 +176,26 @@ def test_only_changed_files_are_read_again(monkeypatch):
         store.write(measured(number))
     assert len(store.read_all()) == 3
     read: list[str] = []
-    load = store._load
-    monkeypatch.setattr(store, "_load", lambda path: read.append(path.name) or load(path))
+    load = records.RecordFiles._load
+    monkeypatch.setattr(records.RecordFiles, "_load", lambda self, path: read.append(path.name) or load(self, path))
     assert len(store.read_all()) == 3
     assert read == []
     store.write(measured(2, valid=False))
     assert [result.valid for result in store.read_all()] == [True, False, True]
     assert read == [f"{measured(2).result_id}.json"]
-    (store.results_dir() / f"{measured(3).result_id}.json").unlink()
+    (store.FILES.directory / f"{measured(3).result_id}.json").unlink()
     assert len(store.read_all()) == 2
 
 
 def test_old_leftovers_of_killed_writers_are_removed():
     store.write(measured(1))
-    old, fresh = (store.results_dir() / name for name in (".x.json.12", ".y.json.13"))
+    old, fresh = (store.FILES.directory / name for name in (".x.json.12", ".y.json.13"))
     for path in (old, fresh):
         path.write_text("{")
     os.utime(old, (0, 0))
     store.write(measured(2))
     assert (old.exists(), fresh.exists()) == (False, True)
-    assert store.unreadable() == 0
+    assert not store.FILES.unreadable()
 
 
 # -- naming results ---------------------------------------------------------------------------------------------------
@@ -454,7 +272,7 @@ def test_a_killed_writer_leaves_whole_records_with_whole_rows():
     seeded = random.Random(20261101)
     tests = str(Path(__file__).parents[3])
     kills = int(os.environ.get("EAGLETUI_TEST_KILLS", "10"))
-    store.results_dir().mkdir(parents=True)  # the writers may not have come to it
+    store.FILES.directory.mkdir(parents=True)  # the writers may not have come to it
     for round_number in range(kills):
         writers = [
             subprocess.Popen([sys.executable, "-c", _WRITER, tests, f"{round_number}{name}"], stdout=subprocess.PIPE)
@@ -465,14 +283,14 @@ def test_a_killed_writer_leaves_whole_records_with_whole_rows():
             assert writer.stdout.readline() == b"ready\n"
         # Wherever they are when so many bytes have been written: nothing here waits for a time.
         wanted = seeded.randrange(2, 60)
-        while len(os.listdir(store.results_dir())) < 2 * wanted * (round_number + 1):
+        while len(os.listdir(store.FILES.directory)) < 2 * wanted * (round_number + 1):
             pass
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
             writer.wait()
             assert writer.stdout is not None
             writer.stdout.close()
-        assert store.unreadable() == 0
+        assert not store.FILES.unreadable()
         found = store.read_all()
         assert found
         for result in found:

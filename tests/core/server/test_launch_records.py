@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from tui.cli import cli
 from tui.core.errors import UsageError
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
@@ -36,8 +38,12 @@ def test_a_record_comes_back_whole(home):
 def test_newest_first_and_one_broken_file_hides_nothing(home):
     for number in (1, 3, 2):
         launch_records.write(launched(number))
-    (launch_records.launches_dir() / "half.json").write_text('{"run_id": "x"')
-    (launch_records.launches_dir() / "list.json").write_text("[]")
+    (launch_records.FILES.directory / "half.json").write_text('{"run_id": "x"')
+    (launch_records.FILES.directory / "list.json").write_text("[]")
+    assert str(launch_records.FILES.unreadable_words()).endswith(
+        "2 files left out, broken or of another version: half.json, list.json"
+    )
+    assert "half.json, list.json" in CliRunner().invoke(cli, ["paths"]).stderr
     assert [record.launched_at[:10] for record in launch_records.read_all()] == [
         "2026-10-03",
         "2026-10-02",
@@ -47,7 +53,7 @@ def test_newest_first_and_one_broken_file_hides_nothing(home):
 
 def test_fields_of_a_newer_version_are_ignored(home):
     launch_records.write(launched(1))
-    path = next(launch_records.launches_dir().iterdir())
+    path = next(launch_records.FILES.directory.iterdir())
     path.write_text(path.read_text().replace("{", '{"from_the_future": 1,', 1))
     assert len(launch_records.read_all()) == 1
 

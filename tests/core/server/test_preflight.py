@@ -18,7 +18,8 @@ from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import Completed
-from tui.core.profiles.profiles import LaunchProfile, build_command
+from tui.core.profiles.command import build_command
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, RunState
 from tui.core.server.preflight import Finding, Level, preflight
 from tui.core.sglang.flags import flags_of

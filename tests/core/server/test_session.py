@@ -9,7 +9,7 @@ import pytest
 from tui.core.config import shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.model.phases import Outcome, Phase
-from tui.core.profiles.profiles import load_launch
+from tui.core.profiles.load import load_launch
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server import launch_records
 from tui.core.server.session import HostSession, PreflightFailed, ServerState, claimed_gpus

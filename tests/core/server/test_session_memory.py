@@ -10,7 +10,7 @@ import pytest
 from tui.core.config import shipped_profiles_dir
 from tui.core.link.local import LocalTransport
 from tui.core.model.phases import Outcome
-from tui.core.profiles.profiles import load_launch
+from tui.core.profiles.load import load_launch
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, RunState
 from tui.core.server import launch_records, watch, watchdog

@@ -14,6 +14,7 @@ import pytest
 
 from tui.core.errors import HostError
 from tui.core.link.local import LocalTransport
+from tui.core.logs.log_file import LogFile
 from tui.core.model.phases import Outcome, Phase
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
@@ -198,8 +199,12 @@ async def test_of_a_huge_log_the_middle_stays_where_it_is(
     run = await start(host, port, "sh", "-c", f"cat '{tmp_path}/text'; echo Traceback; exit 3")
     await until(lambda: _over(host, run))
     read: list[tuple[int, str, str]] = []
+    assert run.log_path is not None
+    file = LogFile(host, run.log_path)
     async with asyncio.timeout(60), aclosing(RunWatcher(host, run).updates()) as updates:
         async for update in updates:
+            if update.log is not None:
+                file.take(update.log)
             read += [(r.number, r.kind, r.text) for r in update.records if not r.provisional]
     assert update.state.outcome is Outcome.CRASHED
     assert update.state.startup.lines == 200_001
@@ -211,6 +216,12 @@ async def test_of_a_huge_log_the_middle_stays_where_it_is(
     assert lines[-1] == (200_001, "Traceback")
     assert all(text == f"line {number}" for number, text in lines[:-1])
     assert 10_000 < len(lines) < 60_000
+    # The log of a screen begins after what was left out, and can read that from the host.
+    assert file.at_tail
+    shown = [(file.window.number_of(record), record.text) for record in file.window.records]
+    assert shown == lines[-len(shown) :]
+    assert await file.load_before() > 0
+    assert file.window.records[0].text == f"line {file.window.number_of(file.window.records[0])}"
 
 
 async def _over(host: LocalTransport, run: Run) -> bool:

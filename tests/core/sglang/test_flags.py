@@ -57,7 +57,7 @@ def test_old_name_becomes_what_the_host_takes(version, notes, sent):
     assert len(mapped.notes) == notes
     if notes:
         assert mapped.notes[0] == (
-            "cuda-graph-max-bs is called --cuda-graph-max-bs-decode since SGLang 0.5.20; the profile stays as is"
+            "cuda-graph-max-bs is called --cuda-graph-max-bs-decode since SGLang 0.5.20; the profile is unchanged"
         )
 
 

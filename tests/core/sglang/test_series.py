@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.logs.rows import Folds, Lens, LogFilter
-from tui.core.logs.timeline import SideBySide, time_of
+from tui.core.logs.filters import LogFilter
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows
+from tui.core.logs.timeline import SideBySide
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LogRecord
 from tui.core.sglang.series import DecodeSeries
@@ -152,23 +154,21 @@ def test_stamps_in_seconds():
         "[2026-13-45 20:00:03] no such day",
     )
     assert [record.stamp_s for record in records] == [T0 + 1.25, T0 + 2, None, None]
-    assert time_of(records[0], T0) == 1.25
-    assert time_of(records[2], T0) is None
 
 
-def lens_of(*lines: str, filter: LogFilter | None = None) -> tuple[LogWindow, Lens]:
+def lens_of(*lines: str, filter: LogFilter | None = None) -> tuple[LogWindow, LogRows]:
     window = LogWindow()
     window.append(parsed(*lines))
-    return window, Lens(window, filter, Folds(False, False))
+    return window, LogRows(window, filter, Folds(False, False))
 
 
 def stamped(second: int, text: str, rank: str = "TP0") -> str:
     return f"[2026-10-06 20:00:{second:02} {rank}] {text}"
 
 
-def texts(both: SideBySide, left: Lens, right: Lens) -> list[tuple[float | None, str, str]]:
-    def text(lens: Lens, index: int | None) -> str:
-        return "" if index is None else lens.row(index).record.text
+def texts(both: SideBySide, left: LogRows, right: LogRows) -> list[tuple[float | None, str, str]]:
+    def text(log_rows: LogRows, index: int | None) -> str:
+        return "" if index is None else log_rows.row(index).record.text
 
     return [(row.time_s, text(left, row.left), text(right, row.right)) for row in both.rows]
 
@@ -186,8 +186,8 @@ def test_two_ranks_side_by_side():
     ]
     window = LogWindow()
     window.append(parsed(*lines))
-    left = Lens(window, LogFilter(ranks=frozenset(["TP0", ""])), Folds(False, False))
-    right = Lens(window, LogFilter(ranks=frozenset(["TP3"])), Folds(False, False))
+    left = LogRows(window, LogFilter(ranks=frozenset(["TP0", ""])), Folds(False, False))
+    right = LogRows(window, LogFilter(ranks=frozenset(["TP3"])), Folds(False, False))
     both = SideBySide(left, right)
     assert texts(both, left, right) == [
         (T0 + 1, "Load weight begin.", "Load weight begin."),

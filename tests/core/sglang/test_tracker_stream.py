@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.log_reports import report
-from tui.core.logs.rows import Lens
+from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Outcome, Phase
@@ -89,9 +89,9 @@ def same(data: bytes, cuts: list[int]) -> None:
         if records:
             assert buffer2.records == buffer.records
             assert buffer2.warnings == buffer.warnings
-            lens, lens2 = Lens(buffer), Lens(buffer2)
-            assert [lens2.row(index) for index in lens2.sequence] == [lens.row(i) for i in lens.sequence]
-            assert (lens2.errors, lens2.phases) == (lens.errors, lens.phases)
+            rows, rows2 = LogRows(buffer), LogRows(buffer2)
+            assert [rows2.row(index) for index in rows2.sequence] == [rows.row(i) for i in rows.sequence]
+            assert (rows2.errors, rows2.phases) == (rows.errors, rows.phases)
 
 
 @pytest.mark.parametrize("name", LOGS)

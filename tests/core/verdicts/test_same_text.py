@@ -11,8 +11,8 @@ from scipy import stats as oracle
 
 from tests.support.rows import row
 from tui.cli import cli
-from tui.core.experiment import export
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.export.formats import FORMATS
 from tui.core.experiment.history import configurations, side_by_side
 from tui.core.experiment.record import ExperimentRecord, all_rounds
 from tui.core.experiment.so_far import verdicts_of
@@ -74,7 +74,7 @@ def test_texts_part_at_the_finer_sides_token():
     assert first_token(plain, drafted) == first_token(drafted, plain) == 5
     assert first_token(drafted, run(["one two three four seven"], k1=5)) == 2  # not before that
     assert first_token(plain, run(["one two"], k1=2)) == 3
-    uncounted = [replace(reply, first=None, later=None) for reply in drafted]
+    uncounted = [replace(reply, tokens=None) for reply in drafted]
     assert first_token(plain, uncounted) == 5
     assert compared(uncounted, uncounted).between.differ == 0
 
@@ -97,6 +97,13 @@ def test_errors_and_rows_without_replies_are_left_out():
     assert [reply.prompt for reply in replies(lines)] == ["b" * 16]
     assert compared(run([1]), run(["text"])) is None
     assert compared([], run([1])) is None
+
+
+def test_a_row_may_have_its_keys_in_any_order_and_spaces():
+    document = json.loads(line("a" * 16, [5, 6], item=3))
+    turned = json.dumps(dict(reversed(document.items())), indent=1).replace("\n", " ").encode()
+    assert list(replies([turned])) == list(replies([line("a" * 16, [5, 6], item=3)]))
+    assert list(replies([b'{"err": null, "ids": "x", "texts": null}', b"[1]", b"{"])) == []
 
 
 def test_an_empty_reply_is_a_reply():
@@ -253,7 +260,7 @@ def test_nothing_is_said_where_replies_need_not_be_alike(stored):
 def test_damaged_rows_are_told(stored):
     stored(" plain")
     name = store.read_all()[0].result_id
-    (store.results_dir() / f"{name}.rows.jsonl.gz").write_bytes(b"no gzip")
+    (store.FILES.directory / f"{name}.rows.jsonl.gz").write_bytes(b"no gzip")
     assert compare_json()["facts"][-1].startswith(f"replies: not compared, the rows of {name} are damaged")
 
 
@@ -284,9 +291,9 @@ def test_an_experiment_keeps_it_with_its_verdicts(make_launch):
 def test_exports_say_it_and_hold_no_reply(stored):
     stored(" drafted")
     results = store.read_all()[::-1]
-    text = export.markdown(results, results)
-    assert "B changes the text" in text
-    assert "B against A, replies: 60 of 60 differ" in text
-    for exported in (text, export.as_csv(results), export.jsonl(results)):
+    texts = {form.name: form.export(results, results).decode() for form in FORMATS}
+    assert "B changes the text" in texts["markdown"]
+    assert "B against A, replies: 60 of 60 differ" in texts["markdown"]
+    for exported in texts.values():
         assert SECRET not in exported
         assert "drafted" not in exported

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from tests.support.verdicts import compare, compare_all
 from tui.cli import cli
 from tui.core.errors import UsageError
 from tui.core.model.profile import LoadPoint
@@ -14,8 +15,7 @@ from tui.core.model.verdict import Noise
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.verdicts.comparison import screening_bound
-from tui.core.verdicts.judging import Plan, compare, compare_all
+from tui.core.verdicts.comparison import Plan, screening_bound
 from tui.core.verdicts.metric import metric
 from tui.core.verdicts.pairing import Side, launch_seconds, matched, noise_of, setting
 
@@ -217,11 +217,13 @@ def test_an_experiment_says_nothing_before_its_pairs_are_complete(arm):
     a = arm("A", ABBAAB[0][:2], A_RUNS[:2])
     b = arm("B", ABBAAB[1][:2], [[rate * 0.92 for rate in runs] for runs in A_RUNS[:2]])
     found = compare(a, b, noise=QUIET, plan=Plan(3))
-    assert found.text == "B against A: no verdict before 3 launch pairs (2 of 3). So far 8.0 % lower: screening only"
+    assert (
+        found.text == "B against A: 3 launch pairs needed for a verdict, 2 measured. So far 8.0 % lower: screening only"
+    )
     assert (found.verdict, found.ci) == ("indistinct", None)
     assert compare(a, b, noise=QUIET).verdict == "looks_slower"  # nobody planned more
     waiting = compare(a, Side("B", "B"), plan=Plan(3))
-    assert waiting.text == "B against A: no verdict before 3 launch pairs (0 of 3)"
+    assert waiting.text == "B against A: 3 launch pairs needed for a verdict, 0 measured"
     assert waiting.verdict == "indistinct"
     assert "more than planned" in " ".join(compare(a, b, plan=Plan(1)).reasons)
 
@@ -237,7 +239,7 @@ def test_looks_have_their_own_intervals_and_nothing_in_between(arm):
         return compare(a, b, plan=plan, noise=QUIET)
 
     assert after(2).verdict == "indistinct"
-    assert "no verdict before 3 launch pairs (2 of 3)" in after(2).text
+    assert "3 launch pairs needed for a verdict, 2 measured" in after(2).text
     first, between, second = after(3), after(4), after(5)
     assert "99 % CI" in first.text
     assert "3 launch pairs" in first.text

@@ -4,24 +4,21 @@ It measures the host and no server: a bench profile of driver command whose comm
 kept in a file of its own under the data directory, because it is no result of a configuration.
 """
 
-import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from pathlib import Path
+from operator import attrgetter
 from typing import Any
 
-from tui.core.config import data_dir, write_whole
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
-from tui.core.link.retry import patiently
+from tui.core.link.retry import patiently, until
 from tui.core.link.scripts import shell_path
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import AllReduce, Result
-from tui.core.profiles.profiles import is_secret_env
-from tui.core.results.codec import from_json, to_json
+from tui.core.profiles.secrets import is_secret_env
+from tui.core.records import RecordFiles, from_json
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run
 from tui.core.server.session import HostSession
@@ -103,10 +100,11 @@ async def start(session: HostSession, profile: BenchProfile) -> Run:
 
 async def wait(session: HostSession, run: Run) -> Report:
     """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
-    while not is_over(run):
-        await asyncio.sleep(_POLL_S)
-        seen = await patiently(session.transport, partial(runs.refresh, session.transport, run))
-        run = seen or run
+
+    async def look() -> Run:
+        return await patiently(session.transport, partial(runs.refresh, session.transport, run)) or run
+
+    run = await until(is_over, look, every_s=_POLL_S)
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
     said = await patiently(session.transport, partial(session.transport.run, script))
     document = _last_document(said.stdout)
@@ -117,8 +115,8 @@ async def wait(session: HostSession, run: Run) -> Report:
             Report, {**document, "run_id": run.run_id, "host": session.entry.name, "measured_at": run.started_at or ""}
         )
     except ValueError as error:
-        raise EagletuiError(f"{run.run_id}: {error}", Hint(Action.LOGS, run.short_id)) from None
-    write_whole(reports_dir() / f"{run.run_id}.json", json.dumps(to_json(report), indent=1) + "\n")
+        raise EagletuiError(f"{run.run_id}: {error}", f"eagletui logs {run.short_id} has what it said") from None
+    FILES.write(report)
     return report
 
 
@@ -150,25 +148,13 @@ def _failure(run: Run, document: Mapping[str, Any] | None, output: bytes) -> Eag
 # --- found again ------------------------------------------------------------------------------------------------------
 
 
-def reports_dir() -> Path:
-    return data_dir() / "all-reduce"
+FILES = RecordFiles(Report, "all-reduce", attrgetter("run_id"))
 
 
 def latest(host: str, model: str | None) -> Report | None:
     """The newest report of a model's sizes on a host that can be read."""
-    try:
-        paths = [path for path in reports_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
-    except OSError:
-        return None
-    found = [report for path in paths if (report := _read(path)) and (report.host, report.model) == (host, model)]
+    found = [report for report in FILES.read_all() if (report.host, report.model) == (host, model)]
     return max(found, key=lambda report: (report.measured_at, report.run_id), default=None)
-
-
-def _read(path: Path) -> Report | None:
-    try:
-        return from_json(Report, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
-        return None  # half a file, or a newer format: it must not hide the others
 
 
 def of_results(spec: Sequence[Result], layers: int | None = None) -> tuple[int | None, AllReduce | None]:

@@ -22,16 +22,16 @@ from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, assemble, point_of, result_id, unpack
 from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
-from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.link.retry import patiently
-from tui.core.link.transport import LinkState, Transport
+from tui.core.link.retry import follow_through, patiently, until
+from tui.core.link.transport import Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer, Result
-from tui.core.profiles.profiles import is_secret_env
+from tui.core.profiles.secrets import is_secret_env
 from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import InRunDir, LaunchRequest, Run, RunState
@@ -39,7 +39,7 @@ from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.session import HostSession
 from tui.core.server.watch import is_over
-from tui.core.text import one_line, read_json
+from tui.core.text import as_number, as_whole, one_line, read_json
 
 PROGRAM = InRunDir("loadgen.py")
 PLAN = InRunDir("bench.json")
@@ -285,7 +285,7 @@ class _Progress:
         except (KeyError, TypeError, ValueError):
             return
         phase = str(event.get("phase"))
-        rate, passed = _number(event.get("tok_s")), _number(event.get("t")) or 0.0
+        rate, passed = as_number(event.get("tok_s")), as_number(event.get("t")) or 0.0
         part = point, number, phase == "warmup"
         if part != self._of:
             self._of, self._second = part, -1
@@ -302,29 +302,21 @@ class _Progress:
             phase=phase,
             tok_s=rate,
             series=tuple(self._series),
-            ttft_ms=_number(event.get("ttft_ms")),
-            tpot_ms=_number(event.get("tpot_ms")),
-            accept_length=_number(event.get("accept_length")),
-            power_w=_number(event.get("power_w")),
-            memory_used_mib=_number(event.get("memory_used_mib")),
-            active=_whole(event.get("active")),
-            completed=_whole(event.get("completed")) or 0,
-            errors=_whole(event.get("errors")) or 0,
-            left_s=_number(event.get("left_s")),
+            ttft_ms=as_number(event.get("ttft_ms")),
+            tpot_ms=as_number(event.get("tpot_ms")),
+            accept_length=as_number(event.get("accept_length")),
+            power_w=as_number(event.get("power_w")),
+            memory_used_mib=as_number(event.get("memory_used_mib")),
+            active=as_whole(event.get("active")),
+            completed=as_whole(event.get("completed")) or 0,
+            errors=as_whole(event.get("errors")) or 0,
+            left_s=as_number(event.get("left_s")),
         )
 
     def last_words(self) -> str:
         if self._rest.strip():
             self._words.append(one_line(self._rest.decode("utf-8", "replace"), 200))
         return self._words[-1] if self._words else "it said nothing"
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun | Result, None]:
@@ -352,8 +344,7 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
                     for result in await _results(session, run, asked, event, progress.sha):
                         yield result
                 progress.ended.clear()
-                caught_up = chunk.offset + len(chunk.data) >= (chunk.size or 0)
-                if progress.live is not shown and progress.live is not None and caught_up:
+                if progress.live is not shown and progress.live is not None and chunk.caught_up:
                     shown = progress.live
                     yield shown
         await watching
@@ -410,47 +401,28 @@ class _Seen:
         return is_over(self.run)
 
     async def watch(self) -> None:
-        while not self.over():
-            try:
-                found = await runs.refresh(self._session.transport, self.run)
-            except (LinkLost, TimedOut, HostError):
-                if self._session.transport.status().state is LinkState.CLOSED:
-                    raise
-            else:
-                if found is None:
-                    found = replace(self.run, state=RunState.LOST, why="its files are gone")
-                self.run = replace(found, host=self.run.host)
-            if not self.over():
-                await asyncio.sleep(_POLL_S)
+        if not self.over():
+            await until(is_over, self._look, every_s=_POLL_S, transport=self._session.transport)
+
+    async def _look(self) -> Run:
+        found = await runs.refresh(self._session.transport, self.run)
+        self.run = (
+            replace(found, host=self.run.host)
+            if found is not None
+            else replace(self.run, state=RunState.LOST, why="its files are gone")
+        )
+        return self.run
 
 
 async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) -> AsyncGenerator[Chunk, None]:
     """The log from its first byte; a link that needs a person to come back is waited for."""
     last: Chunk | None = None
-    while True:
-        try:
-            async with aclosing(
-                follow(
-                    transport,
-                    path,
-                    offset=last.offset + len(last.data) if last else 0,
-                    generation=last.generation if last else 0,
-                    identity=last.identity if last else None,
-                    ended=ended,
-                )
-            ) as chunks:
-                async for chunk in chunks:
-                    last = chunk
-                    yield chunk
-            return
-        except HostError:
-            if transport.status().state is LinkState.UP:
-                raise
-            async for status in transport.watch():
-                if status.state is LinkState.UP:
-                    break
-            else:
-                raise  # closed
+    opened = follow_through(transport, lambda: follow(transport, path, after=last, ended=ended))
+    async with aclosing(opened) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Chunk):
+                last = chunk
+                yield chunk
 
 
 # -- collecting -------------------------------------------------------------------------------------------------------

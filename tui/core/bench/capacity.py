@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tui.core.model.profile import Limits, Search
+from tui.core.model.profile import Search
 from tui.core.model.result import Capacity, Counts, Guard, GuardStatus, Latencies, Result, SearchPoint, Throughput
+from tui.core.verdicts.sentences import amount_words
 
 # What fails because the load is too much says where the end is: no search is the worse for it.
 _EVIDENCE = frozenset(["errors", "overload"])
@@ -91,40 +92,3 @@ def _doubts(result: Result, *, holds: bool) -> list[str]:
 
 def _at(result: Result) -> str:
     return f"at {amount_words(result.load.concurrency, result.load.rate)}"
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def amount_words(concurrency: float | None, rate: float | None) -> str:
-    """ "12 users at once" or "2.5 requests/s"."""
-    if concurrency is None:
-        return f"{rate:g} requests/s"
-    return f"{concurrency:g} {'user' if concurrency == 1 else 'users'} at once"
-
-
-def limits_words(limits: Limits) -> str:
-    """ "95 % of replies within TTFT 500 ms and TPOT 30 ms"."""
-    named = (("TTFT", limits.ttft_ms), ("TPOT", limits.tpot_ms), ("E2E", limits.e2e_ms))
-    *others, last = [f"{name} {value:g} ms" for name, value in named if value is not None]
-    both = f"{', '.join(others)} and {last}" if others else last
-    return f"{limits.share * 100:g} % of replies within {both}"
-
-
-def search_words(search: Search) -> str:
-    """ "highest concurrency from 1 to 256"."""
-    unit = " requests/s" if search.kind == "rate" else ""
-    return f"highest {search.kind} from {search.low:g} to {search.high:g}{unit}"
-
-
-def answer_words(capacity: Capacity) -> str:
-    """ "holds 12 users at once; 13 fail"."""
-
-    def amount(load: float) -> str:
-        return amount_words(*((load, None) if capacity.search.kind == "concurrency" else (None, load)))
-
-    if capacity.found is None:
-        return f"does not hold {amount(capacity.search.low)}, the lowest that was asked about"
-    if capacity.fails_from is None:
-        return f"holds {amount(capacity.found)}, the highest that was asked about"
-    return f"holds {amount(capacity.found)}, not {capacity.fails_from:g}"

@@ -1,6 +1,5 @@
 """From the files that a measured run left on its host to the result that is stored: pure."""
 
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,12 @@ from tui.core.bench.metrics import Figures, Meta, Row, figures
 from tui.core.bench.server_args_check import asked_flags, differences
 from tui.core.errors import EagletuiError, Slug
 from tui.core.model.profile import BenchProfile, LoadPoint
-from tui.core.model.result import Load, MeasuredServer, Result, SpecConfig, Tool
-from tui.core.results.codec import from_json, to_json
-from tui.core.text import one_line, sanitize
+from tui.core.model.result import Load, MeasuredServer, Result, Tool
+from tui.core.records import from_json, to_json
+from tui.core.sglang.server_info import args_sha, arguments, speculation
+from tui.core.text import one_line
 
 ROWS_LIMIT = 1 << 30  # bytes of rows, unpacked
-_NOT_ARGUMENTS = frozenset(
-    ["internal_states", "startup_time", "launch_command", "status", "version", "frontend", "kv_events"]
-)
-# Of the same server, another value at each launch.
-_UNEVEN = frozenset(
-    ["dist_init_addr", "forward_pass_metrics_ipc_name", "max_total_num_tokens", "nccl_port", "port", "random_seed"]
-)
 
 
 @dataclass(frozen=True)
@@ -171,9 +164,7 @@ def point_of(document: Mapping[str, Any]) -> LoadPoint:
 def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, ServerChecks, int | None]:
     """The server as it resolved its arguments, what the guards ask of it, and how many GPUs it uses."""
     info = (file.get("first") or {}).get("server_info") or {}
-    args = {
-        sanitize(str(name)): value for name, value in info.items() if value is not None and name not in _NOT_ARGUMENTS
-    }
+    args = arguments(info)
     environment = file.get("env")
     env = {str(name): str(value) for name, value in (environment or {}).items()}
     known = asked.server.env if environment is None else {**asked.server.env, **env}
@@ -185,7 +176,7 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         env=dict(known),
         model=asked.server.model or info.get("model_path"),
         version=str(version) if version else asked.server.version,
-        spec=_speculation(info),
+        spec=speculation(info),
     )
     sglang = file.get("kind") == "sglang"
     differing = differences(asked_flags(asked.server.argv), info) if asked.from_profile and sglang else None
@@ -197,12 +188,6 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         no_graphs=_no_graphs(info),
     )
     return server, checks, _gpus(asked, info)
-
-
-def args_sha(args: Mapping[str, object]) -> str | None:
-    """Tells resolved arguments of one configuration from another's; None where there are none."""
-    steady = {name: value for name, value in args.items() if name not in _UNEVEN}
-    return hashlib.sha256(json.dumps(steady, sort_keys=True, default=str).encode()).hexdigest()[:16] if steady else None
 
 
 def _gpus(asked: Asked, info: Mapping[str, Any]) -> int | None:
@@ -228,22 +213,3 @@ def _no_graphs(info: Mapping[str, Any]) -> str | None:
     if True in off or "disabled" in (decode.get("backend"), info.get("cuda_graph_backend_decode")):
         return "CUDA graphs are switched off for this server"
     return None
-
-
-def _speculation(info: Mapping[str, Any]) -> SpecConfig | None:
-    algorithm = info.get("speculative_algorithm")
-    if not algorithm or str(algorithm).upper() == "NONE":
-        return None
-
-    def whole(name: str) -> int | None:
-        value = info.get(f"speculative_{name}")
-        return value if isinstance(value, int) else None
-
-    draft = info.get("speculative_draft_model_path")
-    return SpecConfig(
-        algorithm=one_line(str(algorithm), 40),
-        steps=whole("num_steps"),
-        topk=whole("eagle_topk"),
-        draft_tokens=whole("num_draft_tokens"),
-        draft_model=one_line(str(draft), 300) if draft else None,
-    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tui.core.bench.metrics import Figures, Meta, Row, counter
 from tui.core.bench.server_args_check import Difference
 from tui.core.model.result import Guard, GuardStatus
+from tui.core.sglang.server_info import FORCED_ACCEPT_LENGTH, forced_accept_length
 from tui.core.text import one_line
 
 TOKEN_MISMATCH = 0.005
@@ -28,7 +29,6 @@ SEND_LAG_SHARE = 0.02  # of the mean TTFT
 TAIL_SHARE = 0.05  # of the longest TTFT: a client that was later once may be in a tail
 STEADY_SHARE = 0.02
 EAGER_SHARE = 0.01
-SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
 # A power cap is how these cards always work under load: it is told, the others mean another machine than yesterday's.
 _THROTTLED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
 _TOLD = ("power cap",)
@@ -339,26 +339,14 @@ def _graph(meta: Meta, server: ServerChecks) -> Guard:
     return _guard("graph", share > EAGER_SHARE, text, share, EAGER_SHARE)
 
 
-def forced_accept_length(env: Mapping[str, str]) -> float | None:
-    """The accept length that SGLang makes up for every reply; None where it is the draft's own.
-
-    SGLang does so above 0 (speculative/eagle_utils.py), and takes what is no number for unset (environ.py).
-    """
-    try:
-        length = float(env.get(SIMULATED, ""))
-    except ValueError:
-        return None
-    return length if length > 0 else None
-
-
 def simulated(env: Mapping[str, str] | None) -> Guard:
     """Acceptance that SGLang makes up: good for the curve of speed over acceptance, for no comparison."""
     if env is None:
         return _missing("simulated_acceptance", "the server's environment cannot be read")
     if forced_accept_length(env) is None:
         return _guard("simulated_acceptance", False, "acceptance is the draft's own")
-    value = one_line(env[SIMULATED], 20)
-    text = f"simulated acceptance: {SIMULATED}={value} forces it, and the text is garbage"
+    value = one_line(env[FORCED_ACCEPT_LENGTH], 20)
+    text = f"simulated acceptance: {FORCED_ACCEPT_LENGTH}={value} forces it, and the text is garbage"
     return _guard("simulated_acceptance", True, text, value)
 
 

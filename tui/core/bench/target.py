@@ -21,7 +21,7 @@ from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession
 from tui.core.sglang.engine import SGLANG
-from tui.core.text import one_line, read_json
+from tui.core.text import as_text, as_whole, one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take
 _GENERATION_S = 180.0  # a first request may compile kernels
@@ -162,7 +162,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
     server = _Server(session, target, await _api_key(session, target))
     info = await server.document(*SGLANG.endpoints.info)
     models = await server.document(SGLANG.endpoints.models)
-    model = _text(info.get("served_model_name")) or _first_model(models)
+    model = as_text(info.get("served_model_name")) or _first_model(models)
     kind = SGLANG.kind if "version" in info else None
     if kind is None and (version := (await server.document("/version")).get("version")):
         kind, info = "vllm", {"version": version}
@@ -172,15 +172,15 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
             'measure it with dataset = "prompts"',
             slug=Slug.NO_ENDPOINT,
         )
-    path = _text(info.get("model_path"))
+    path = as_text(info.get("model_path"))
     return Seen(
         api=await server.generates(data, kind, model),
         kind=kind,
-        version=_text(info.get("version")),
+        version=as_text(info.get("version")),
         model=path or model,
         served=model,
         vocab_size=await _vocab_size(session, path) if data.kind == "random-ids" else None,
-        max_input=_whole(info.get("max_req_input_len")),
+        max_input=as_whole(info.get("max_req_input_len")),
         key=server.key,
     )
 
@@ -277,7 +277,7 @@ def _tokens(body: bytes) -> bool:
             continue
         for part in ("meta_info", "usage") if isinstance(document, dict) else ():
             counts = document.get(part)
-            if isinstance(counts, dict) and _whole(counts.get("completion_tokens")):
+            if isinstance(counts, dict) and as_whole(counts.get("completion_tokens")):
                 return True
     return False
 
@@ -330,18 +330,12 @@ async def _vocab_size(session: HostSession, model: str | None) -> int | None:
     if not isinstance(config, dict):
         return None
     inner = config.get("text_config")
-    return _whole(config.get("vocab_size")) or (_whole(inner.get("vocab_size")) if isinstance(inner, dict) else None)
+    return as_whole(config.get("vocab_size")) or (
+        as_whole(inner.get("vocab_size")) if isinstance(inner, dict) else None
+    )
 
 
 def _first_model(models: dict[str, Any]) -> str | None:
     listed = models.get("data")
     first = listed[0] if isinstance(listed, list) and listed else None
-    return _text(first.get("id")) if isinstance(first, dict) else None
-
-
-def _text(value: object) -> str | None:
-    return one_line(value, 300) if isinstance(value, str) and value else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return as_text(first.get("id")) if isinstance(first, dict) else None

@@ -1,1 +1,1 @@
-"""Experiments: interleaved launches, measured, recorded, taken up again."""
+"""Experiments: interleaved launches, measured, recorded, resumed. Knows everything below; must not know who displays it."""

@@ -1,9 +1,7 @@
 """What is stored of a host, as arms side by side: its newest experiment, or configurations that one bench measured."""
 
-import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.core.experiment import planned
 from tui.core.experiment import record as experiment_record
@@ -15,7 +13,17 @@ from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import Side, configuration, launch_seconds, launches, setting, when
+from tui.core.verdicts.pairing import (
+    Setting,
+    Side,
+    configuration,
+    launch_seconds,
+    launches,
+    level_of,
+    mean_of,
+    setting,
+    when,
+)
 
 
 @dataclass(frozen=True)
@@ -51,19 +59,10 @@ def configurations(host: str) -> tuple[Configuration, ...]:
     return tuple(sorted(found, key=lambda one: when(one.newest), reverse=True))
 
 
-def _family(result: Result) -> tuple[object, ...]:
+def _family(result: Result) -> Setting:
     """What is the same for configurations that can stand side by side: everything of a setting but the load."""
     key = setting(result)
-    return (
-        key.host,
-        key.model,
-        key.bench,
-        key.dataset_sha or key.dataset,
-        key.lengths,
-        key.ignore_eos,
-        key.temperature,
-        key.tool,
-    )
+    return replace(key, point=LoadPoint(), limits=None, dataset=key.dataset_sha or key.dataset, dataset_sha=None)
 
 
 def comparable(one: Configuration, other: Configuration) -> bool:
@@ -178,8 +177,6 @@ def baselines(host: str) -> tuple[Baseline, ...]:
         for point in dict.fromkeys(result.point for result in one.results):
             runs = launches([r for r in one.results if r.point == point], metric(DEFAULT))
             if runs and point.concurrency is not None:
-                rate = math.exp(statistics.fmean(launch.datum for launch in runs))
-                repeated = len(runs[0].values) > 1 or len(runs) > 1
-                level = "L2" if len(runs) >= 3 else "L1" if repeated else "L0"
-                found.append(Baseline(one.profile, one.results[-1].server.model, point.concurrency, rate, level))
+                model = one.results[-1].server.model
+                found.append(Baseline(one.profile, model, point.concurrency, mean_of(runs), level_of(runs)))
     return tuple(found)

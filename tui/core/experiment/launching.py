@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.link.retry import Tell, patiently
 from tui.core.model.phases import Outcome
-from tui.core.profiles.profiles import LaunchProfile
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server.session import HostSession, PreflightFailed
@@ -103,7 +103,7 @@ async def _start_once(
     found = await find(session, run_id, tell)
     if found is not None and found.state is not RunState.STAGED:
         return found  # an earlier try whose answer was lost
-    tell("looking at the host")
+    tell("checking the host")
     plan = await session.plan(profile, sets)
     if leaving := await session.replaced_by(plan):
         if plan.blocked_without(run.run_id for run in leaving):
@@ -130,7 +130,7 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
             if state.outcome is Outcome.READY:
                 return
             if state.outcome is Outcome.CRASHED and not is_over(state.run):
-                # The exit code follows within seconds; what lingers longer is told without one.
+                # The exit code follows within seconds; what lingers longer is reported without one.
                 crashed_at = crashed_at or now
                 if now - crashed_at > _EXIT_FOLLOWS_S:
                     break
@@ -143,7 +143,7 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
 def failure_of(state: ServerState | None) -> Failure:
     """What a server's end says."""
     if state is None:
-        return Failure("lost", "the host says nothing about the run")
+        return Failure("lost", "the host does not report the run")
     phase = str(state.phase)
     if state.diagnosis is not None:
         found = state.diagnosis

@@ -5,19 +5,17 @@ Nothing is stored beside the results themselves: a later verdict takes the noise
 """
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
-from tui.core.verdicts.judging import noise_floor
+from tui.core.verdicts.comparison import launch_sd, noise_floor
 from tui.core.verdicts.metric import default_for, metric
 from tui.core.verdicts.pairing import noise_of, setting
-from tui.core.verdicts.sentences import load_words
+from tui.core.verdicts.sentences import about, load_words
 from tui.core.verdicts.stats import pairs_needed
 
 EFFECTS = (0.01, 0.02, 0.05)  # shares: "to see so much you need so many pairs"
@@ -38,33 +36,27 @@ class NoiseReport:
 
     @property
     def text(self) -> str:
-        """`launch CV 0.9 %, run CV 0.4 % …; 1 % needs 8 pairs, about 1 h 40 min`."""
+        """`launch CV 0.9 %, run CV 0.4 % …; 1 % needs 8 pairs, ~1 h 40 min`."""
         run_cv = f", run CV {self.noise.run_cv:.1%}" if self.noise.run_cv is not None else ""
         effect, pairs = self.pairs_needed[0]
         needs = f"{effect:.0%} needs " + (f"{pairs} pairs" if pairs is not None else "more than 20 pairs")
         if pairs is not None and self.launch_s is not None:
-            needs += f", about {_duration(2 * pairs * self.launch_s)}"
+            needs += f", {about(2 * pairs * self.launch_s)}"
         cvs = f"launch CV {self.noise.launch_cv:.1%}{run_cv}".replace("%", " %")
         where = f"{self.noise.launches} launches on {self.host}, {self.bench}, {load_words(self.point)}"
         return f"{cvs} ({where}); {needs.replace('% ', ' % ', 1)}"
 
 
-def _duration(seconds: float) -> str:
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
 def noise_report(record: ExperimentRecord, results: Iterable[Result]) -> tuple[NoiseReport, ...]:
     """What the launches of an A/A experiment say, a report for each load; () where there are fewer than three."""
     results = tuple(results)
-    took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found = []
     for point in record.bench.points:
         here = [result for result in results if result.point == point and result.valid]
         noise = noise_of(here, metric(default_for(point)), setting(here[0])) if here else None
         if noise is None:
             continue
-        sd = math.sqrt(2) * math.hypot(noise.launch_cv, (noise.run_cv or 0.0) / math.sqrt(record.bench.runs))
+        sd = math.sqrt(2) * launch_sd(noise, record.bench.runs)
         found.append(
             NoiseReport(
                 host=record.host,
@@ -74,7 +66,7 @@ def noise_report(record: ExperimentRecord, results: Iterable[Result]) -> tuple[N
                 noise=noise,
                 floor=noise_floor(noise, record.bench.runs),
                 pairs_needed=tuple((effect, pairs_needed(math.log1p(effect), sd)) for effect in EFFECTS),
-                launch_s=statistics.median(took) if took else None,
+                launch_s=record.launch_s(),
             )
         )
     return tuple(found)

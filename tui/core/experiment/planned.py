@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.experiment.so_far import comparisons, is_over, measured, plan_of, side_of_arm
+from tui.core.experiment.so_far import comparisons, is_over, measured, plan_of, planned_cases
 from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict
 from tui.core.verdicts.comparison import MARGIN, Case, Plan, one_configuration
-from tui.core.verdicts.judging import judge_all
 from tui.core.verdicts.metric import Metric
 from tui.core.verdicts.pairing import Setting, Side, noise_of, setting, when
-from tui.core.verdicts.replies import with_replies
+from tui.core.verdicts.replies import judged
 from tui.core.verdicts.sentences import count
 
 Records = Callable[[str], ExperimentRecord | None]
@@ -46,7 +45,7 @@ def verdicts(
 
     Args:
         stored: everything there is: the noise of the host, and the other arms of an experiment, are taken from it.
-        launch_s: as of `verdicts.compare`.
+        launch_s: what one launch with its runs takes.
         margin: instead of the experiment's, or of the usual one.
         record_of: the record of an experiment by its id.
 
@@ -69,8 +68,7 @@ def verdicts(
                 others |= _compared(case, newest)
         cases.append(case)
     shares = [case for question, case in others.items() if question not in questions]
-    judged = judge_all([*cases, *shares])[: len(cases)]
-    return tuple(with_replies(verdict, case.a, case.b) for verdict, case in zip(judged, cases, strict=True))
+    return judged(cases, shares)
 
 
 def _measured(record: ExperimentRecord, stored: Sequence[Result], like: Setting) -> _Experiment:
@@ -123,7 +121,7 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
     if len(plans) > 1:
         plan = Plan(sum(one.pairs for one in plans))
         reasons.append(
-            f"pairs of {len(plans)} experiments: where one was begun for what another said, errors exceed 5 %"
+            f"pairs of {len(plans)} experiments: where one was begun because of what another showed, errors exceed 5 %"
         )
     margins = {one.record.profile.margin for one in behind}
     margin = case.margin if given else max(margins)
@@ -139,13 +137,5 @@ def _compared(case: Case, one: _Experiment) -> dict[_Question, Case]:
     asked = comparisons(record)
     if _question(case, record)[1] not in map(frozenset, asked):
         asked = list(itertools.combinations([arm.letter for arm in record.profile.arms], 2))
-    return {
-        (record.experiment_id, frozenset((a, b))): replace(
-            case,
-            a=side_of_arm(record, a, one.results),
-            b=side_of_arm(record, b, one.results),
-            plan=plan_of(record, (a, b), one.results, case.metric, over=one.over),
-            reasons=(),
-        )
-        for a, b in asked
-    }
+    cases = planned_cases(record, one.results, replace(case, reasons=()), asked, over=one.over)
+    return {(record.experiment_id, frozenset(letters)): planned for letters, planned in cases.items()}

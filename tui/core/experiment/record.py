@@ -1,7 +1,7 @@
-"""What is stored of an experiment: one JSON file under the data directory, written anew after every step.
+"""What is stored of an experiment: one JSON file under the data directory, written again after every step.
 
-The file is written under a temporary name and renamed, so that a kill at any moment leaves the step before or the step
-after. What was measured is in the results (`store`); the record names them.
+A kill at any moment leaves the step before or the step after. What was measured is in the results (`store`); the record
+names them.
 """
 
 import contextlib
@@ -9,18 +9,20 @@ import fcntl
 import hashlib
 import json
 import os
+import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from operator import attrgetter
 
-from tui.core.config import data_dir, private_dir, write_whole
+from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.schedule import schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
-from tui.core.profiles.profiles import LaunchProfile, is_secret_env, public_sets
-from tui.core.results.codec import from_json, to_json
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import is_secret_env, public_sets
+from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
 SCHEMA = 1
@@ -45,7 +47,7 @@ class Cell:
     cause: str | None = None  # slug of a failure, or why it was skipped
     reason: str | None = None  # one sentence of it
     advice: tuple[str, ...] = ()
-    change: Mapping[str, object] = field(default_factory=dict)  # that would mend it: `--set` values
+    change: Mapping[str, object] = field(default_factory=dict)  # that would fix it: `--set` values
     result_ids: tuple[str, ...] = ()
 
     @property
@@ -91,6 +93,12 @@ class ExperimentRecord:
     def spent_s(self) -> float:
         return sum(cell.spent_s for cell in self.cells)
 
+    def launch_s(self, letter: str | None = None) -> float | None:
+        """What a launch with its measuring takes, median: of an arm, where one was measured, else of all; None without one."""
+        done = [cell for cell in self.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
+        spent = [cell.spent_s for cell in done if cell.arm == letter] or [cell.spent_s for cell in done]
+        return statistics.median(spent) if spent else None
+
     def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
         """The record with one more round, of all arms or of some."""
         letters = [arm.letter for arm in self.profile.arms]
@@ -131,76 +139,84 @@ def configuration_sum(launch: LaunchProfile) -> str:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def experiments_dir() -> Path:
-    return data_dir() / "experiments"
+def _fits(record: ExperimentRecord) -> bool:
+    """What a profile allows: statistics have no answer beyond it."""
+    profile, looks = record.profile, record.profile.looks
+    return (
+        {cell.arm for cell in record.cells} <= {arm.letter for arm in profile.arms}
+        and 0 < profile.margin < 1
+        and list(looks) == sorted({look for look in looks if 3 <= look <= 1000})
+    )
 
 
-def write(record: ExperimentRecord) -> None:
-    """Stores a record, replacing the one of the same experiment."""
-    text = json.dumps(to_json(record), ensure_ascii=False, indent=1, allow_nan=False)
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
-    write_whole(experiments_dir() / f"{record.experiment_id}.json", text)
-
-
-def _read(path: Path) -> ExperimentRecord | None:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict) or raw.get("schema", SCHEMA) != SCHEMA:
-            return None
-        record = from_json(ExperimentRecord, raw)
-    except (OSError, ValueError, RecursionError):
-        return None  # somebody else's, or a newer format: it must not hide the others
-    profile = record.profile
-    letters = {arm.letter for arm in profile.arms}
-    sound = record.experiment_id == path.stem and {cell.arm for cell in record.cells} <= letters
-    # What a profile allows: statistics have no answer beyond it.
-    looks = profile.looks
-    sound = sound and 0 < profile.margin < 1 and list(looks) == sorted({n for n in looks if 3 <= n <= 1000})
-    return record if sound else None
-
-
-def read(experiment_id: str) -> ExperimentRecord | None:
-    """The record of one experiment; None where there is none, or it cannot be read."""
-    return _read(experiments_dir() / f"{experiment_id}.json")
+FILES = RecordFiles(ExperimentRecord, "experiments", attrgetter("experiment_id"), _fits)
+write, read = FILES.write, FILES.read
 
 
 def read_all() -> list[ExperimentRecord]:
     """All experiments of this machine that can be read, newest first."""
-    try:
-        paths = [path for path in experiments_dir().iterdir() if path.suffix == ".json" and path.name[0] != "."]
-    except OSError:
-        return []
-    found = [record for path in paths if (record := _read(path))]
-    return sorted(found, key=lambda record: (record.started_at or "", record.experiment_id), reverse=True)
+    return sorted(FILES.read_all(), key=lambda record: (record.started_at or "", record.experiment_id), reverse=True)
 
 
 def unfinished(name: str, host: str) -> ExperimentRecord | None:
-    """The newest experiment of this name on this host, if it can be resumed."""
+    """The newest experiment of this name on this host, if it can be resumed: not done, and no process runs it."""
     newest = next((r for r in read_all() if r.name == name and r.host == host), None)
-    return newest if newest is not None and newest.resumable else None
+    if newest is None or not newest.resumable:
+        return None
+    held = running(host)
+    return None if held is not None and held[1] == newest.experiment_id else newest
+
+
+# --- one at a time on a host ------------------------------------------------------------------------------------------
+
+
+def _open_lock(host: str) -> int:
+    name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    path = private_dir(FILES.directory) / f".lock-{name}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 @contextlib.contextmanager
-def only_one(host: str) -> Iterator[None]:
+def only_one(host: str, experiment_id: str = "") -> Iterator[None]:
     """Holds the right to run an experiment on a host; it ends with this process.
 
     Raises EagletuiError (slug busy) where another process of this machine runs one there.
     """
-    name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = private_dir(experiments_dir()) / f".lock-{name}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open_lock(host)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = one_line(os.read(descriptor, 20).decode("utf-8", "replace"))
-            raise EagletuiError(
-                f"an experiment runs on {host} already" + (f" (PID {who} here)" if who else ""),
-                "wait for its end, or stop it there",
-                slug=Slug.BUSY,
-            ) from None
+            raise busy(host, *_holder(descriptor)) from None
         os.truncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()} {experiment_id}".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def running(host: str) -> tuple[str, str] | None:
+    """(PID, id) of the experiment that a process of this machine runs on a host; None where none does."""
+    descriptor = _open_lock(host)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _holder(descriptor: int) -> tuple[str, str]:
+    pid, _, experiment_id = one_line(os.pread(descriptor, 300, 0).decode("utf-8", "replace")).partition(" ")
+    return pid, experiment_id
+
+
+def busy(host: str, pid: str, experiment_id: str) -> EagletuiError:
+    """What to say to whoever wants to run another one."""
+    which = f"experiment {experiment_id}" if experiment_id else "an experiment"
+    return EagletuiError(
+        f"{which} is already running on {host}" + (f" (PID {pid} on this machine)" if pid else ""),
+        "wait until it ends, or stop it there",
+        slug=Slug.BUSY,
+    )

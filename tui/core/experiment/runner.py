@@ -1,8 +1,8 @@
-"""An experiment: launch, wait, measure, record, next; interleaved launches of each arm, unattended, taken up again.
+"""An experiment: launch, wait, measure, record, next; interleaved launches of each arm, unattended, resumed after a crash.
 
 Everything is written down after every step (`experiment_record`), and servers and measurements run on the host by
 themselves, so that whoever is killed in the middle loses nothing that was measured, and at most one launch. A launch
-that fails is a result: its arm is out when the same would fail again, the others go on.
+that fails is a result: its arm is out when the same would fail again, the others continue.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core.bench import bench_run, target
-from tui.core.bench.collect import Asked
 from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
@@ -22,12 +21,13 @@ from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
-from tui.core.experiment.state import Timing, UnderWay, knocked_out, launch_length_s, results_of, state_of
+from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
-from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
-from tui.core.profiles.profiles import LaunchProfile, public_sets
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run
@@ -53,11 +53,11 @@ def begin(
         launches: by letter, with the arm's overrides.
         seed: decides which arm begins, and the prompts; drawn without one.
 
-    Raises UsageError where the bench is none that an experiment can measure with.
+    Raises UsageError where an experiment cannot measure with the bench.
     """
     if bench.driver != "eagletui":
         raise UsageError(
-            f"{bench.name} measures with driver {bench.driver}; an experiment with eagletui's own",
+            f"{bench.name} measures with driver {bench.driver}; an experiment measures with eagletui's own",
             'set driver = "eagletui" in it',
             slug=Slug.WRONG_DRIVER,
         )
@@ -76,10 +76,10 @@ def begin(
     )
 
 
-def take_up(
+def resumed(
     record: ExperimentRecord, profile: ExperimentProfile, bench: BenchProfile, launches: Mapping[str, LaunchProfile]
 ) -> ExperimentRecord:
-    """The record of an unfinished experiment, ready to go on; budget and margin are as the profile has them now.
+    """The record of an unfinished experiment, ready to continue; budget and margin are as the profile has them now.
 
     Raises UsageError (slug changed) where it would no longer measure the same.
     """
@@ -95,7 +95,7 @@ def take_up(
     if changed:
         raise UsageError(
             f"{profile.name} was begun at {record.started_at}, and has changed since: {', '.join(changed)}",
-            "begin it anew without --resume",
+            "begin it again without --resume",
             slug=Slug.CHANGED,
         )
     budget = replace(record.profile, budget_h=profile.budget_h, margin=profile.margin)
@@ -125,7 +125,7 @@ class ExperimentRunner:
 
         Args:
             session: open.
-            record: from `begin` or `take_up`.
+            record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
         """
@@ -136,12 +136,10 @@ class ExperimentRunner:
         self._results = {
             result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
         }
-        self._timing = Timing(
-            {
-                letter: launch_records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
-                for letter, launch in launches.items()
-            }
-        )
+        self._usual = {
+            letter: launch_records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
+            for letter, launch in launches.items()
+        }
         self._changed = asyncio.Event()
         self._changed.set()
         self._going = asyncio.Event()
@@ -156,13 +154,13 @@ class ExperimentRunner:
     async def states(self) -> AsyncGenerator[ExperimentState, None]:
         """Runs what is left and yields each change; the last state is finished.
 
-        Closing it ends the running of it here; what runs on the host goes on, and can be taken up.
+        Closing it ends the running of it here; what runs on the host keeps running, and can be resumed.
 
         Raises:
             EagletuiError: another process runs an experiment on this host, or a file cannot be written.
             HostError: the host cannot be used, or the session was closed.
         """
-        with experiment_record.only_one(self.record.host):
+        with experiment_record.only_one(self.record.host, self.record.experiment_id):
             work = asyncio.create_task(self._work())
             work.add_done_callback(lambda _: self._changed.set())
             try:
@@ -187,13 +185,13 @@ class ExperimentRunner:
             self._changed.set()
 
     def resume(self) -> None:
-        """Goes on after `pause`."""
+        """Continues after `pause`."""
         if not self._going.is_set():
             self._going.set()
             self._changed.set()
 
     def stop(self) -> None:
-        """Ends it now: the measurement and the server that it launched are stopped. `--resume` takes it up again."""
+        """Ends it now: the measurement and the server that it launched are stopped. `--resume` resumes it."""
         self._stopping = True
         self._going.set()
         if self._task is not None:
@@ -221,7 +219,7 @@ class ExperimentRunner:
     def state(self) -> ExperimentState:
         """As it stands."""
         return state_of(
-            self.record, self._results, self._now, self._timing, paused=not self._going.is_set(), message=self._message
+            self.record, self._results, self._now, self._usual, paused=not self._going.is_set(), message=self._message
         )
 
     def results(self) -> tuple[Result, ...]:
@@ -229,7 +227,7 @@ class ExperimentRunner:
         return measured(self.record, self._results)
 
     def _over_budget(self, cell: Cell) -> bool:
-        """Whether this launch would exceed the budget, or at the begin of a pair, the pair would."""
+        """Whether this launch would exceed the budget, or at the beginning of a pair, the pair would."""
         if self.record.profile.budget_h is None:
             return False
         earlier = self.record.cells[: cell.number - 1]
@@ -242,7 +240,7 @@ class ExperimentRunner:
             and (begins or other.number == cell.number)
             and knocked_out(self.record, other.arm) is None
         ]
-        needed = sum(launch_length_s(self.record, other.arm, self._timing) or 0.0 for other in ahead)
+        needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
 
     # -- the work ---------------------------------------------------------------------------------------------------
@@ -293,7 +291,7 @@ class ExperimentRunner:
                 await self._judge(over=True)
                 self._end(
                     "budget",
-                    f"the budget of {hours:g} h leaves no room after {done} of {len(self.record.cells)} launches",
+                    f"the budget of {hours:g} h leaves no room for more after {done} of {len(self.record.cells)} launches",
                 )
                 return
             await self._cell_or_stop(cell.number)
@@ -333,12 +331,12 @@ class ExperimentRunner:
                 if run_id and (run := await launching.find(self._session, run_id, self._tell)):
                     await launching.stop(self._session, run, self._tell)
             complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
-            self._keep_cell(complete if self._complete(cell) else self._anew(cell))
+            self._keep_cell(complete if self._complete(cell) else self._blank(cell))
         finally:
             self._task = self._now = None
             self._tell(None)
 
-    def _anew(self, cell: Cell) -> Cell:
+    def _blank(self, cell: Cell) -> Cell:
         """A launch that has to be made again; what it spent stays spent."""
         return Cell(cell.number, cell.arm, cell.pair, spent_s=cell.spent_s)
 
@@ -354,7 +352,7 @@ class ExperimentRunner:
                 cell = await self._until_ready(cell, run)
                 cell = await self._measure(cell, run)
                 for _ in range(_REPEATS):
-                    if not worth_repeating(self.record.bench, self._of(cell)):
+                    if not worth_repeating(self.record.bench, self._results_of(cell)):
                         break
                     self._tell("no run counts at one of the loads: measured once more")
                     cell = await self._measure(replace(cell, bench_run_id=None), run)
@@ -371,7 +369,7 @@ class ExperimentRunner:
         self._now = None
 
     async def _found_again(self, cell: Cell) -> tuple[Cell, Run | None]:
-        """A launch that somebody was killed over: its server, where that goes on, and what was measured meanwhile."""
+        """A launch that somebody was killed over: its server, where that still runs, and what was measured meanwhile."""
         run = await launching.find(self._session, cell.run_id or "", self._tell)
         if cell.bench_run_id is not None:
             cell = await self._collect(cell)
@@ -379,7 +377,7 @@ class ExperimentRunner:
             return cell, run
         if run is not None:
             await launching.stop(self._session, run, self._tell)
-        return self._keep_cell(self._anew(cell)), None
+        return self._keep_cell(self._blank(cell)), None
 
     async def _launch(self, cell: Cell) -> tuple[Cell, Run]:
         launch = self._launches[cell.arm]
@@ -406,11 +404,11 @@ class ExperimentRunner:
         """Whether the last measurement of a launch came to its end."""
         if cell.bench_run_id is None:
             return False
-        found = [result for result in self._of(cell) if result.bench_run_id == cell.bench_run_id]
+        found = [result for result in self._results_of(cell) if result.bench_run_id == cell.bench_run_id]
         bench = self.record.bench  # the loads of a search are no end of it
         return sum(result.point in bench.points for result in found) >= len(bench.points) * bench.runs
 
-    def _of(self, cell: Cell) -> tuple[Result, ...]:
+    def _results_of(self, cell: Cell) -> tuple[Result, ...]:
         return results_of((cell,), self._results)
 
     async def _measure(self, cell: Cell, run: Run) -> Cell:
@@ -444,7 +442,7 @@ class ExperimentRunner:
         except HostError:
             raise
         except EagletuiError as error:
-            raise LaunchFailed(await self._why(run, error)) from None
+            raise LaunchFailed(await self._reason_of(run, error)) from None
         return cell
 
     async def _begun(self, run: Run, start: Callable[[], Awaitable[Run]]) -> Run:
@@ -464,17 +462,17 @@ class ExperimentRunner:
         known = dict.fromkeys((*cell.result_ids, result.result_id))
         return self._keep_cell(replace(cell, result_ids=tuple(known)))
 
-    async def _why(self, run: Run, error: EagletuiError) -> Failure:
+    async def _reason_of(self, run: Run, error: EagletuiError) -> Failure:
         """Why a measurement failed: the server's own end says more than its client's view of it."""
         patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
         death = await launching.died(self._session, run, self._tell, patience_s)
         return death or Failure(error.slug, error.message, advice=(str(error.hint),) if error.hint else ())
 
     async def _collect(self, cell: Cell) -> Cell:
-        """What a measurement has left that nobody followed to its end; one that did not get there is begun anew."""
+        """What a measurement has left that nobody followed to its end; one that did not get there is begun again."""
         generator = await launching.find(self._session, cell.bench_run_id or "", self._tell)
         if generator is None or generator.active:
-            return cell  # it never began, or goes on and will be followed
+            return cell  # it never began, or still runs and will be followed
         for result in await bench_run.collect(self._session, generator):
             cell = self._measured(cell, result)
         return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
@@ -482,51 +480,6 @@ class ExperimentRunner:
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
     async def _judge(self, *, over: bool = False) -> None:
-        # All stored results are looked at, and a power may be simulated: the screen goes on meanwhile.
+        # All stored results are looked at, and a power may be simulated: the screen stays alive meanwhile.
         verdicts = await asyncio.to_thread(verdicts_of, self.record, self._results, over=over)
         self._keep(replace(self.record, verdicts=verdicts))
-
-
-async def measure_running(
-    session: HostSession, bench: BenchProfile, measured: target.Target
-) -> AsyncGenerator[ExperimentState, None]:
-    """A bench of a server that runs already: an experiment of one arm and one launch, which is not stored.
-
-    Closing it leaves the measurement going on; its results are stored as they come. Raises as `bench_run.follow_run`.
-    """
-    generator = await bench_run.start(session, bench, measured)
-    async with aclosing(under_way(session, generator)) as states:
-        async for state in states:
-            yield state
-
-
-async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
-    """States of a measurement that was started here or by another eagletui, from its begin to its end.
-
-    Raises as `bench_run.follow_run`, and EagletuiError where the run is no measurement.
-    """
-    asked = Asked.of(generator.run_id, generator.extra)
-    server = asked.server
-    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
-    state = ExperimentState(
-        experiment_id=generator.run_id,
-        name=asked.bench.name,
-        host=session.entry.name,
-        bench=asked.bench,
-        arms=(arm,),
-        order=("A",),
-        hypothesis=asked.bench.hypothesis,
-        started_at=generator.started_at,
-    )
-    yield state
-    async with aclosing(bench_run.follow_run(session, generator)) as events:
-        async for event in events:
-            if isinstance(event, Result):
-                arm = replace(arm, results=(*arm.results, event), live=None)
-                state = replace(state, arms=(arm,))
-            else:
-                arm = replace(arm, live=event)
-                state = replace(state, arms=(arm,), left_s=event.left_s)
-            yield state
-    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
-    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")

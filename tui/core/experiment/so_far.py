@@ -1,11 +1,10 @@
 """What the launches of an experiment say so far, and what follows from it: stop at a look, measure once more, make up."""
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tui.core.experiment.launching import Failure
-from tui.core.experiment.record import Cell, ExperimentRecord
+from tui.core.experiment.record import Cell, ExperimentRecord, running
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm
@@ -14,10 +13,10 @@ from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.verdicts.judging import Case, Plan, judge_all
+from tui.core.verdicts.comparison import Case, Plan
 from tui.core.verdicts.metric import Metric, default_for, metric
 from tui.core.verdicts.pairing import Side, launches, noise_of, setting
-from tui.core.verdicts.replies import with_replies
+from tui.core.verdicts.replies import judged
 
 _MAY_PASS = frozenset(["client_cpu", "client_lag", "steady", "foreign", "clocks", "errors"])  # guards
 _MADE_UP = 2  # rounds, at most, for pairs that were lost by chance
@@ -33,44 +32,46 @@ def verdicts_of(record: ExperimentRecord, results: Mapping[str, Result], *, over
     """
     stored = store.read_all()
     over = over or is_over(record, results)
-    took = [cell.spent_s for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
     found: list[Verdict] = []
     for point in record.bench.points:
         chosen = metric(default_for(point))
         here = [result for result in measured(record, results) if result.point == point]
         like = next((setting(result) for result in here if result.valid), None)
-        case = Case(
-            Side("", ""),
-            Side("", ""),
-            chosen,
-            noise_of(stored, chosen, like) if like is not None else None,
-            statistics.median(took) if took else None,
-            record.profile.margin,
-        )
-        cases = [
-            replace(
-                case,
-                a=side_of_arm(record, a, here),
-                b=side_of_arm(record, b, here),
-                plan=plan_of(record, (a, b), here, chosen, over=over),
-            )
-            for a, b in comparisons(record)
-        ]
-        found += [
-            replace(with_replies(verdict, case.a, case.b), point=point)
-            for verdict, case in zip(judge_all(cases), cases, strict=True)
-        ]
+        noise = noise_of(stored, chosen, like) if like is not None else None
+        case = Case(Side("", ""), Side("", ""), chosen, noise, record.launch_s(), record.profile.margin)
+        cases = list(planned_cases(record, here, case, comparisons(record), over=over).values())
+        found += [replace(verdict, point=point) for verdict in judged(cases)]
     return tuple(found)
 
 
+def planned_cases(
+    record: ExperimentRecord, results: Iterable[Result], like: Case, asked: Iterable[tuple[str, str]], *, over: bool
+) -> dict[tuple[str, str], Case]:
+    """A case `like` this one for each two arms that are asked about, held to the plan; `results` are of one load."""
+    results = tuple(results)
+    return {
+        (a, b): replace(
+            like,
+            a=side_of_arm(record, a, results),
+            b=side_of_arm(record, b, results),
+            plan=plan_of(record, (a, b), results, like.metric, over=over),
+        )
+        for a, b in asked
+    }
+
+
 def stored_state(record: ExperimentRecord) -> ExperimentState:
-    """A stored experiment with its stored results; one that no process runs now is finished.
+    """A stored experiment with its stored results, finished as far as this process is concerned.
 
     Its verdicts are those of the results as they are now: some may have been found not to count since.
     """
     results = {result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id}
     record = replace(record, verdicts=verdicts_of(record, results))
-    return state_of(record, results, finished=True)
+    state = state_of(record, results, finished=True)
+    held = running(record.host)
+    if held is None or held[1] != record.experiment_id:
+        return state
+    return replace(state, message=f"running in another process (PID {held[0]})")
 
 
 def comparisons(record: ExperimentRecord) -> list[tuple[str, str]]:
@@ -86,7 +87,7 @@ def measured(record: ExperimentRecord, results: Mapping[str, Result]) -> tuple[R
 def side_of_arm(
     record: ExperimentRecord, letter: str, results: Iterable[Result], name: str | None = None, ref: str | None = None
 ) -> Side:
-    """An arm as a side of a comparison, named by its letter unless told otherwise; of these results its own."""
+    """An arm as a side of a comparison, named by its letter unless given another name; of these results its own."""
     arm = next(arm for arm in record.profile.arms if arm.letter == letter)
     own = tuple(result for result in results if result.arm == letter)
     return Side(name or letter, ref or letter, own, _failures(record, arm))

@@ -1,9 +1,8 @@
 """What a record of an experiment looks like, under way or stored: arms, results, failures, the time that is left."""
 
-import statistics
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tui.core.experiment.launching import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
@@ -26,18 +25,14 @@ class UnderWay:
     live: LiveRun | None = None
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What says how long a launch takes: how long starts of each arm took before this experiment."""
-
-    usual: Mapping[str, PhaseHistory | None] = field(default_factory=dict)  # by letter: launch to ready
+Usual = Mapping[str, PhaseHistory | None]  # by letter: how long starts took before this experiment, launch to ready
 
 
 def state_of(
     record: ExperimentRecord,
     results: Mapping[str, Result],
     under_way: UnderWay | None = None,
-    timing: Timing | None = None,
+    usual: Usual | None = None,
     *,
     paused: bool = False,
     finished: bool | None = None,
@@ -61,7 +56,7 @@ def state_of(
         pairs=record.pairs,
         hypothesis=record.profile.hypothesis,
         verdicts=record.verdicts,
-        left_s=None if finished else left_s(record, under_way, timing or Timing()),
+        left_s=None if finished else left_s(record, under_way, usual or {}),
         paused=paused,
         finished=finished,
         message=record.message if finished else message,
@@ -85,7 +80,7 @@ def _arm(
         status = ArmStatus.MEASURED
     else:
         status = ArmStatus.FAILED if failed is not None else ArmStatus.SKIPPED
-    told = failed if status is ArmStatus.FAILED else None
+    failure = failed if status is ArmStatus.FAILED else None
     shown = [*measured, *(cell for cell in cells if now is not None and cell.number == now.number)]
     return ArmState(
         letter=arm.letter,
@@ -93,9 +88,9 @@ def _arm(
         sets=arm.sets,
         against=arm.against,
         status=status,
-        phase=now.phase if now is not None else told.phase if told else None,
-        cause=told.cause if told else None,
-        reason=told.reason if told else None,
+        phase=now.phase if now is not None else failure.phase if failure else None,
+        cause=failure.cause if failure else None,
+        reason=failure.reason if failure else None,
         launches_done=len(measured),
         launches_total=len(measured) + sum(not cell.over for cell in cells),
         results=results_of(shown, results),
@@ -126,23 +121,26 @@ def bench_length_s(bench: BenchProfile) -> float:
     return len(bench.points) * (10.0 + bench.runs * (bench.duration_s + 4.0))
 
 
-def launch_length_s(record: ExperimentRecord, letter: str, timing: Timing) -> float | None:
+def launch_length_s(record: ExperimentRecord, letter: str, usual: Usual) -> float | None:
     """How long a launch of this arm takes with its measuring: as those before, else as starts before this experiment."""
-    done = [cell for cell in record.cells if cell.status is ArmStatus.MEASURED and cell.spent_s]
-    spent = [cell.spent_s for cell in done if cell.arm == letter] or [cell.spent_s for cell in done]
-    if spent:
-        return statistics.median(spent)
-    usual = timing.usual.get(letter)
-    return usual.median_s + bench_length_s(record.bench) + STOP_S if usual else None
+    if (took := record.launch_s(letter)) is not None:
+        return took
+    before = usual.get(letter)
+    return usual_length_s(before, record.bench) if before else None
 
 
-def left_s(record: ExperimentRecord, under_way: UnderWay | None, timing: Timing) -> float | None:
+def usual_length_s(start: PhaseHistory, bench: BenchProfile) -> float:
+    """How long a launch takes with its measuring, by how long starts took before."""
+    return start.median_s + bench_length_s(bench) + STOP_S
+
+
+def left_s(record: ExperimentRecord, under_way: UnderWay | None, usual: Usual) -> float | None:
     """Seconds to the end, None where nothing says how long a launch takes."""
     left = 0.0
     for cell in record.cells:
         if cell.over or knocked_out(record, cell.arm):
             continue
-        length = launch_length_s(record, cell.arm, timing)
+        length = launch_length_s(record, cell.arm, usual)
         if under_way is not None and cell.number == under_way.number:
             if under_way.live is not None and under_way.live.left_s is not None:
                 length = under_way.live.left_s + STOP_S

@@ -3,14 +3,13 @@
 import contextlib
 import json
 import re
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.host.gpus import HostFacts
 from tui.core.host.host_facts import host_facts
 from tui.core.link.transport import Transport
+from tui.core.records import from_json, to_json
 
 
 def _path(entry: HostEntry) -> Path:
@@ -21,16 +20,13 @@ async def facts(transport: Transport, entry: HostEntry) -> HostFacts:
     """Asks the host (one script call) and remembers the answer. Raises HostError."""
     found = await host_facts(transport, entry.python)
     with contextlib.suppress(OSError):  # remembering is a convenience
-        write_whole(_path(entry), json.dumps(asdict(found)))
+        write_whole(_path(entry), json.dumps(to_json(found)))
     return found
 
 
 def remembered(entry: HostEntry) -> HostFacts | None:
     """What was last known of a host, None where nothing is."""
     try:
-        raw = json.loads(_path(entry).read_text(encoding="utf-8"))
-        known = {f.name for f in fields(HostFacts)}
-        values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
-        return HostFacts(**values)
-    except (OSError, ValueError, TypeError, AttributeError):
+        return from_json(HostFacts, json.loads(_path(entry).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return None

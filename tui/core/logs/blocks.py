@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.logs.follow import refused
 from tui.core.text import one_line
 
 MAX_BLOCK_BYTES = 4 << 20
@@ -14,6 +13,7 @@ _STEP_BYTES = 1 << 20
 _SEARCH_TIMEOUT_S = 300.0  # a line may be as long as the file
 _STAMPED = re.compile(rb"\n(?=\[?\d{4}-\d\d-\d\d)")
 
+# For scripts: opens "$p" as file 3 and sets size and file, or says in one word why not.
 OPEN = """\
 if [ ! -e "$p" ]; then echo gone; exit; fi
 if [ -d "$p" ]; then echo directory; exit; fi
@@ -32,7 +32,7 @@ bytes() {
   [ $(($1 % 65536)) -gt 0 ] && dd bs=$(($1 % 65536)) count=1 <&3 2>/dev/null
   return 0
 }
-"""  # for scripts: opens "$p" as file 3, sets size and file, or says in one word why not
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,18 @@ class Block:
     file: str  # device:inode
 
 
+def refused(host: str, path: str, why: str) -> UsageError:
+    """Why a file cannot be read; `why` is the word of the script that looked."""
+    problem, hint = {
+        "gone": ("is not there", "check the path"),
+        "directory": ("is a directory", "name a file"),
+        "irregular": ("is not a regular file", "name a log file"),
+        "denied": ("may not be read", "ask its owner for permission to read it"),
+    }.get(why, ("cannot be read", "look at it on the host"))
+    slug = Slug.UNKNOWN_FILE if why == "gone" else Slug.UNREADABLE_FILE
+    return UsageError(f"{host}: {one_line(path)} {problem}", hint, slug=slug)
+
+
 async def read_block(
     transport: Transport, path: str, offset: int, length: int, *, file: str | None = None
 ) -> Block | None:
@@ -52,11 +64,11 @@ async def read_block(
 
     Args:
         offset: below 0 it counts from the end; before the beginning it is the beginning.
-        length: 4 MiB at most.
+        length: 4 MiB at most; 0 asks for size and identity alone.
         file: device:inode the bytes must be of; of another file none are read.
 
     Raises:
-        UsageError: it is no file, or may not be read.
+        UsageError: it is not a file, or may not be read.
     """
     length = min(length, MAX_BLOCK_BYTES)
     only = f'[ "$file" = "{file}" ] || exit 0\n' if file is not None else ""
@@ -111,7 +123,7 @@ async def line_begin(transport: Transport, path: str, offset: int) -> int:
     )
     words = done.stdout.decode("ascii", "replace").split()
     if words[:1] != ["at"]:
-        raise _gone(transport, path, words)
+        raise refused(transport.host, path, words[0] if words else "")
     step = int(words[1])
     if step < 0:
         return 0
@@ -127,13 +139,7 @@ async def line_end(transport: Transport, path: str, offset: int) -> tuple[int, b
     )
     words = done.stdout.decode("ascii", "replace").split()
     if words[:1] != ["at"]:
-        raise _gone(transport, path, words)
+        raise refused(transport.host, path, words[0] if words else "")
     end = offset + int(words[1])
     block = await read_block(transport, path, end - 1, 1) if end > offset else None
     return end, block is not None and block.data == b"\n"
-
-
-def _gone(transport: Transport, path: str, words: list[str]) -> UsageError:
-    if words == ["gone"]:
-        return UsageError(f"{transport.host}: {one_line(path)} is not there", "check the path", slug=Slug.UNKNOWN_FILE)
-    return refused(transport.host, path, words[0] if words else "")

@@ -8,15 +8,18 @@ inode and the checksum of its first 1 KiB; a file that was truncated, rotated or
 import asyncio
 import shlex
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from secrets import token_hex
+from typing import Any
 
-from tui.core.errors import HostError, LinkLost, Slug, UsageError
+from tui.core.errors import HostError, LinkLost, Slug
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
+from tui.core.logs.blocks import read_block, refused
 from tui.core.text import one_line
 
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
@@ -37,18 +40,20 @@ class Chunk:
 
     data: bytes
     offset: int  # of the first byte of `data` in this generation
-    generation: int  # counts from the number `follow` was given
+    generation: int  # grows with each file that takes the place of the one before
     size: int | None  # of the file when this was read, bytes
     event: str | None = None
-    identity: str | None = None  # for `follow(identity=...)` after a restart: device:inode:head length:checksum
+    identity: str | None = None  # of the file: device:inode:head length:checksum of that head
 
+    @property
+    def end(self) -> int:
+        """The byte after `data`."""
+        return self.offset + len(self.data)
 
-@dataclass(frozen=True)
-class FileInfo:
-    """A regular file on a host."""
-
-    size: int  # bytes
-    file: str  # device:inode
+    @property
+    def caught_up(self) -> bool:
+        """Whether nothing more was written when this was read."""
+        return self.end >= (self.size or 0)
 
 
 @dataclass
@@ -139,102 +144,104 @@ def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
     )
 
 
-def refused(host: str, path: str, why: str) -> UsageError:
-    """Why a file cannot be read; `why` is the word of the script that looked."""
-    said = {
-        "directory": ("is a directory", "name a file"),
-        "irregular": ("is no regular file", "name a log file"),
-        "denied": ("may not be read", "ask its owner for the right to read it"),
-    }.get(why, ("cannot be read", "look at it on the host"))
-    return UsageError(f"{host}: {one_line(path)} {said[0]}", said[1], slug=Slug.UNREADABLE_FILE)
+class _Followed:
+    """A file that is being followed: what is known of it, and what each frame of a sender means for it."""
+
+    def __init__(self, transport: Transport, path: str, after: Chunk | None) -> None:
+        self._transport, self._path = transport, path
+        self.offset, self._generation = (after.end, after.generation) if after is not None else (0, 0)
+        self.known = _Known.parse(after.identity) if after is not None else None
+        self._goal: int | None = None  # where the file ends, once its writer has
+        self.lost = False
+        self._gone = False
+        self.elsewhere = False  # the sender reads from the middle of another file
+
+    def event(self, name: str, size: int | None = None) -> Chunk:
+        """A chunk without bytes."""
+        return Chunk(b"", self.offset, self._generation, size, name, str(self.known) if self.known else None)
+
+    def take(self, frame: _Frame) -> Iterator[Chunk]:
+        """What a frame brings. Raises UsageError where the file cannot be read, _Broken."""
+        if self.lost:
+            self.lost = False
+            yield self.event("resumed", frame.size)
+        if frame.kind == "X":
+            raise refused(self._transport.host, self._path, frame.file)
+        if frame.kind == "G":
+            if not self._gone:
+                self._gone = True
+                yield self.event("gone")
+        elif frame.kind in "TR" or (frame.kind == "O" and self._is_another(frame)):
+            self.elsewhere = frame.offset != 0
+            self.known, self.offset, self._goal, self._gone = None, 0, None, False
+            self._generation += 1
+            yield self.event("truncated" if frame.kind == "T" else "replaced", frame.size)
+        if self.elsewhere:
+            return
+        if frame.kind in "OI":
+            self._gone = False
+            self.known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
+        elif frame.kind == "D":
+            if frame.offset != self.offset:
+                raise _Broken
+            for begin in range(0, len(frame.data), _MAX_CHUNK_BYTES):
+                piece = frame.data[begin : begin + _MAX_CHUNK_BYTES]
+                at, self.offset = self.offset, self.offset + len(piece)
+                yield Chunk(piece, at, self._generation, frame.size, None, str(self.known))
+
+    def _is_another(self, opened: _Frame) -> bool:
+        """Whether what was opened is not what was being read: removed in between, replaced, or rewritten."""
+        if self._gone and (self.known is not None or self.offset > 0):
+            return True
+        return (
+            self.known is not None and not self.known.fits(opened.file, opened.data)
+        ) or opened.offset != self.offset
+
+    async def read_to_end(self) -> bool:
+        """Whether all that a writer who has ended wrote is read."""
+        if self._goal is None and self.known is not None and not self._gone:
+            now = await read_block(self._transport, self._path, 0, 0)
+            if now is not None and now.file == self.known.file:
+                self._goal = now.size
+        return self._gone or (self._goal is not None and self.offset >= self._goal)
 
 
 async def follow(
-    transport: Transport,
-    path: str,
-    *,
-    offset: int = 0,
-    generation: int = 0,
-    identity: str | None = None,
-    ended: Callable[[], bool] | None = None,
+    transport: Transport, path: str, *, after: Chunk | None = None, ended: Callable[[], bool] | None = None
 ) -> AsyncGenerator[Chunk, None]:
-    """The bytes of a file from `offset` on, as it grows; nothing lost or doubled, however often the link is lost.
+    """The bytes of a file as it grows; nothing lost or doubled, however often the link is lost.
 
     Args:
         path: a leading `~/` is the home directory there, everything else is literal.
-        offset, generation, identity: of the last chunk that was taken (its offset plus its length), to go on after a
-            restart of the app; without identity, the file that is there now is taken for the same one.
+        after: the last chunk that was taken, to continue after it; None: from the first byte. Without identity in it, the
+            file that is there now is taken for the same one.
         ended: whether the writer has ended; once it is true and everything is read, an `ended` chunk is the last.
 
     Raises:
-        UsageError: no regular file, or no right to read it. A file that is not there is a `gone` chunk, and waited for.
+        UsageError: not a regular file, or no permission to read it. A file that is not there is a `gone` chunk, and waited for.
         HostError: the host cannot run the sender; never LinkLost, which is a chunk.
     """
-    known = _Known.parse(identity)
-    goal: int | None = None  # where the file ends, once its writer has
-    lost = gone = False
+    file = _Followed(transport, path, after)
     empty = 0
-
-    def event(name: str, size: int | None = None) -> Chunk:
-        return Chunk(b"", offset, generation, size, name, str(known) if known else None)
-
     while True:
         word = token_hex(16)
         frames = 0
+        file.elsewhere = False
         try:
-            async with transport.stream(_script(path, offset, known, word)) as stream:
+            async with transport.stream(_script(path, file.offset, file.known, word)) as stream:
                 reader = _Reader(stream, word)
-                while True:
+                while not file.elsewhere:
                     frame = await reader.frame()
                     frames += 1
-                    if lost:
-                        lost = False
-                        yield event("resumed", frame.size)
-                    if frame.kind == "X":
-                        raise refused(transport.host, path, frame.file)
-                    if frame.kind == "G":
-                        if not gone:
-                            gone = True
-                            yield event("gone")
-                    elif frame.kind in "TR" or (
-                        # Opened, and not what was being read: removed in between, replaced, or rewritten.
-                        frame.kind == "O"
-                        and (
-                            (gone and (known is not None or offset > 0))
-                            or (known is not None and not known.fits(frame.file, frame.data))
-                            or frame.offset != offset
-                        )
-                    ):
-                        fresh = frame.offset == 0
-                        known, offset, goal, gone = None, 0, None, False
-                        generation += 1
-                        yield event("truncated" if frame.kind == "T" else "replaced", frame.size)
-                        if not fresh:
-                            break  # this sender reads from the middle of another file
-                    if frame.kind in "OI":
-                        gone = False
-                        known = _Known(frame.file, len(frame.data), zlib.crc32(frame.data))
-                    elif frame.kind == "D":
-                        if frame.offset != offset:
-                            raise _Broken
-                        for begin in range(0, len(frame.data), _MAX_CHUNK_BYTES):
-                            piece = frame.data[begin : begin + _MAX_CHUNK_BYTES]
-                            at, offset = offset, offset + len(piece)
-                            yield Chunk(piece, at, generation, frame.size, None, str(known))
-                    if ended is None or not ended():
-                        continue
-                    if goal is None and known is not None and not gone:
-                        # The writer had ended before this is asked, so it is the size at the end.
-                        info = await file_info(transport, path)
-                        if info is not None and info.file == known.file:
-                            goal = info.size
-                    if gone or (goal is not None and offset >= goal):
-                        yield event("ended", frame.size)
+                    for chunk in file.take(frame):
+                        yield chunk
+                    if ended is not None and not file.elsewhere and ended() and await file.read_to_end():
+                        yield file.event("ended", frame.size)
                         return
         except LinkLost:
-            if not lost:
-                lost = True
-                yield event("link_lost")
+            if not file.lost:
+                file.lost = True
+                yield file.event("link_lost")
             await asyncio.sleep(_RETRY_S)
         except (EOFError, _Broken, HostError) as error:
             if isinstance(error, HostError) and error.slug != Slug.KILLED:
@@ -250,24 +257,29 @@ async def follow(
                 await asyncio.sleep(_RETRY_S)
 
 
-_INFO = (
-    'if [ ! -e "$p" ]; then echo gone; exit; fi\n'
-    'if [ -d "$p" ]; then echo directory; exit; fi\n'
-    'if [ ! -f "$p" ]; then echo irregular; exit; fi\n'
-    'if [ ! -r "$p" ]; then echo denied; exit; fi\n'
-)
+async def read_log(
+    transport: Transport, path: str, *, grows: bool = False, end: Coroutine[Any, Any, object] | None = None
+) -> AsyncGenerator[Chunk, None]:
+    """A log from its first byte: what there is of it now, or what comes of it until its writer has ended.
 
+    Args:
+        grows: it is followed; else it is read once.
+        end: done when the writer of a growing log has ended; None: nobody knows, it is followed until cancelled.
 
-async def file_info(transport: Transport, path: str) -> FileInfo | None:
-    """Size and identity of a file, None where there is none. Raises UsageError where it is no readable file."""
-    done = await transport.run(
-        f"p={shell_path(path)}\n{_INFO}"
-        'if s=$(stat -L -c \'%s %d:%i\' "$p" 2>/dev/null); then echo "$s"; '
-        'else set -- $(LC_ALL=C ls -lniL "$p"); echo "$6 0:$1"; fi\n'
-    )
-    words = done.stdout.decode("ascii", "replace").split()
-    if words == ["gone"]:
-        return None
-    if len(words) != 2 or not words[0].isdigit():
-        raise refused(transport.host, path, words[0] if words else "")
-    return FileInfo(int(words[0]), words[1])
+    Raises UsageError where there is no such file (one that is being rotated is waited for), HostError.
+    """
+    waiting = asyncio.ensure_future(end) if end is not None else None
+
+    def ended() -> bool:
+        return not grows or (waiting is not None and waiting.done())
+
+    try:
+        async with aclosing(follow(transport, path, ended=ended)) as chunks:
+            async for chunk in chunks:
+                if chunk.event == "gone" and (not grows or chunk.identity is None):
+                    raise refused(transport.host, path, "gone")
+                yield chunk
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)

@@ -1,46 +1,20 @@
 """What of a window is shown, and how: filters, context, folds of repeats and of tracebacks, hits. Data only.
 
 A row is named by the absolute index of its first record in the window, so a cursor on it survives a change of filters
-and folds: `lens.row_of(index)` says where a record is shown now.
+and folds: `rows.row_of(index)` says where a record is shown now.
 """
 
-import copy
-import re
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tui.core.errors import Slug, UsageError
-from tui.core.logs.window import ACCESS, INSIDE, RAISED, TRACE, LogWindow, shape_of
+from tui.core.logs.filters import LogFilter, Matcher
+from tui.core.logs.folding import FOLD_WINDOW, Folds, Past, RowMaker
+from tui.core.logs.window import INSIDE, LogWindow, shape_of
 from tui.core.model.log import LogRecord, rank_label
-from tui.core.model.phases import Phase
-from tui.core.text import one_line
 
-NO_RANK = ""  # in LogFilter.ranks: lines without stamp
-_FOLD_WINDOW = 24  # rows looked back: lines of eight ranks and two warnings arrive interleaved
 _NOTHING = 1 << 62  # higher than any index
-
-
-@dataclass(frozen=True)
-class LogFilter:
-    """What is looked for and what is hidden.
-
-    `text` is found in what a row shows: time, rank and text; case counts only where it has capitals.
-    """
-
-    text: str = ""
-    regex: bool = False  # `text` is a regular expression (Python's)
-    only_hits: bool = False  # hide lines without a hit; else hits are only marked
-    context: int = 0  # lines shown on either side of a hit, with only_hits
-    ranks: frozenset[str] | None = None  # LogRecord.rank: "TP3", "main", NO_RANK; None = all
-    access: bool = True  # show the access lines of the HTTP server
-
-
-@dataclass(frozen=True)
-class Folds:
-    repeats: bool = True  # the same line again, of other ranks or with other figures; never under a filter's text
-    tracebacks: bool = True  # to their last line
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +25,7 @@ class Row:
     record: LogRecord  # the first of the fold; of a bar the newest frame
     shown: LogRecord  # whose text is shown: the newest of a repeat, the exception of a traceback
     count: int = 1  # records folded into this row, itself included (a traceback counts once)
-    ranks: tuple[str, ...] = ()  # ranks that said it, in order of appearance
+    ranks: tuple[str, ...] = ()  # ranks that logged it, in order of appearance
     last: LogRecord | None = None  # the newest of a fold, None for a single record
     lines: int = 1  # lines of a folded traceback
     hit: bool = False  # one of its records has a hit
@@ -75,45 +49,7 @@ class Row:
         return times
 
 
-class _Fold:
-    """Several records in one row. Kept beside the sequence, which has plain indices only."""
-
-    __slots__ = ("count", "last", "lines", "raised", "ranks", "record", "tail")
-
-    def __init__(self, index: int, record: LogRecord) -> None:
-        self.record = record  # the first
-        self.count = 1
-        self.ranks: tuple[str, ...] = (record.rank,) if record.rank is not None else ()
-        self.last = index  # absolute index of the newest
-        self.tail = record  # the newest
-        self.lines = 1
-        self.raised: LogRecord | None = None  # of a traceback: what is shown
-
-    def add(self, index: int, record: LogRecord) -> None:
-        self.count += 1
-        if record.rank is not None and record.rank not in self.ranks:
-            self.ranks = (*self.ranks, record.rank)
-        self.last, self.tail = index, record
-
-
-@dataclass
-class _Past:
-    """What was there lately: decides what the next record folds into."""
-
-    context: int
-    rows: int = 0  # made so far, to tell how long ago one was
-    recent: dict[int, tuple[int, int]] = field(default_factory=dict)  # shape -> (rows when it was made, its index)
-    group: int | None = None  # the traceback being read, by its first record, where it is folded
-    group_shape: int = 0  # of its exception
-    group_shown: bool = False
-    group_held: bool = False  # hidden while none of its lines has a hit
-    rank: str | None = None  # of the traceback being read, folded or not
-    gutter: Phase | None = None
-    before: deque[int] = field(default_factory=deque)  # hidden lines that a hit may bring back
-    after: int = 0  # lines of context still to be shown
-
-
-class Lens:
+class LogRows(RowMaker):
     """Rows of a window under a filter; call `update()` after the window has changed, it costs what has changed.
 
     Attributes:
@@ -122,36 +58,22 @@ class Lens:
             newer ones of its fold are loaded.
         hits, errors, phases: the rows of `sequence` with a hit, with an error, that begin a phase; ascending.
         hidden: records that the filter hides, of all that came.
-        plain_from: from this index on a line that a rank says again is a row of its own, unless it is known to be harmless;
+        plain_from: from this index on a line that a rank logs again is a row of its own, unless it is known to be harmless;
             None: repeats fold everywhere.
     """
 
     def __init__(self, window: LogWindow, filter: LogFilter | None = None, folds: Folds | None = None) -> None:
-        self.window = window
-        self.filter = filter or LogFilter()
-        self.folds = folds or Folds()
-        self._pattern = pattern_of(self.filter.text, self.filter.regex)
-        self._find = _finder(self.filter, self._pattern)
-        self._open: set[int] = set()  # rows whose fold is opened, by the index of their first record
-        self.plain_from: int | None = None
+        super().__init__(window, filter, folds)
         self._reset()
         self.update()
 
     def _reset(self) -> None:
-        self.sequence: list[int] = []
-        self.hits: list[int] = []
-        self.errors: list[int] = []
-        self.phases: list[int] = []
-        self.hidden = 0
-        self._folds: dict[int, _Fold] = {}
-        self._context: set[int] = set()
+        self._forget_rows()
         self._tail = 0  # rows at the end of `sequence` that are provisional
         self._first = self._end = self.window.first  # records taken in: [first, end), without provisional ones
         self._serial = -1
         self._cuts = self.window.cuts
-        self._past = _Past(self.filter.context)
-        self._before_plain: tuple[_Past, int] | None = None  # what was there at `plain_from`, and what was hidden
-        self._touched: dict[int, _Fold | None] = {}  # folds as they were there, of those that went on
+        self._before_plain: tuple[Past, int] | None = None  # what was there at `plain_from`, and what was hidden
 
     def update(self) -> int | None:
         """Takes in what the window got since; the lowest index whose row changed or came, None where none did."""
@@ -191,8 +113,7 @@ class Lens:
         Raises UsageError where the filter's regular expression is wrong; nothing is changed then.
         """
         if filter is not None:
-            self._pattern = pattern_of(filter.text, filter.regex)
-            self._find = _finder(filter, self._pattern)
+            self._matcher = Matcher(filter)
             self.filter = filter
         self.folds = folds or self.folds
         if window is not None and window is not self.window:
@@ -242,28 +163,28 @@ class Lens:
             if begin < border <= end:
                 if begin == self.window.first or begin in self.window.borders:
                     self._close_group()
-                    self._past = _Past(self.filter.context)
+                    self._past = Past(self.filter.context)
                 self._take_on(begin, border)
                 begin = border
 
     def _take_on(self, begin: int, end: int) -> int | None:
-        """`_take`, up to where repeats are rows of their own and from there on."""
+        """`_make`, up to where repeats are rows of their own and from there on."""
         plain = self.plain_from
         if plain is None or end <= plain:
-            return self._take(begin, end)
+            return self._make(begin, end)
         low = None
         if begin <= plain:
             while plain < end and self.window.traits[plain - self.window.first] & INSIDE:
                 plain += 1  # a traceback that began before
             self.plain_from = plain
-            low = self._take(begin, plain) if begin < plain else None
+            low = self._make(begin, plain) if begin < plain else None
             if plain == end:
                 return low
             closed = self._close_group()
             low = closed if low is None else min(low, closed)
             past = replace(self._past, recent=dict(self._past.recent), before=deque(self._past.before))
             self._before_plain = past, self.hidden
-        after = self._take(max(begin, plain), end)
+        after = self._make(max(begin, plain), end)
         return after if low is None or low == _NOTHING else low
 
     def fold_before(self, index: int) -> None:
@@ -327,8 +248,8 @@ class Lens:
         low = None
         for index in range(settled, window.end):
             record = window.record(index)
-            hit = self._hits(record)
-            if not self._passes(record, window.traits[index - window.first], record.rank):
+            hit = self._has_hit(record)
+            if not self._matcher.passes(record, window.traits[index - window.first], record.rank):
                 continue
             if self.filter.only_hits and self.filter.text and not hit:
                 continue
@@ -369,7 +290,7 @@ class Lens:
         hidden = self.hidden
         later = self.sequence, self.hits, self.errors, self.phases, self._past
         self.sequence, self.hits, self.errors, self.phases = [], [], [], []
-        self._past = _Past(self.filter.context)
+        self._past = Past(self.filter.context)
         self._take_stretches(self._first, old)
         self._close_group()
         low = self.sequence[0] if self.sequence else None
@@ -382,208 +303,8 @@ class Lens:
             self._before_plain = self._before_plain[0], self._before_plain[1] + self.hidden - hidden
         return low
 
-    # -- making rows ----------------------------------------------------------------------------------------------
-
-    def _hits(self, record: LogRecord) -> bool:
-        return self._find is not None and self._find(record)
-
-    def _passes(self, record: LogRecord, traits: int, rank: str | None) -> bool:
-        if traits & ACCESS and not self.filter.access:
-            return False
-        wanted = self.filter.ranks
-        return wanted is None or record.kind == "marker" or (NO_RANK if rank is None else rank) in wanted
-
-    def _take(self, begin: int, end: int) -> int | None:
-        """Makes rows of the records [begin, end); the lowest index of a row that came or changed."""
-        window, past = self.window, self._past
-        first, records, shapes, traits = window.first, window.records, window.shapes, window.traits
-        find = self._find
-        everything = self.filter.ranks is None and self.filter.access
-        only = self.filter.only_hits and find is not None
-        repeats = self.folds.repeats and not only  # who looks for lines wants to see them
-        low = _NOTHING
-        for index in range(begin, end):
-            at = index - first
-            record, trait = records[at], traits[at]
-            inside = trait & INSIDE
-            if not inside:
-                if past.group is not None:
-                    low = min(low, self._close_group())
-                if trait & TRACE:
-                    past.rank = record.rank
-            passes = everything or self._passes(record, trait, past.rank if inside else record.rank)
-            hit = passes and find is not None and find(record)
-            if inside and past.group is not None:
-                if passes:
-                    low = min(low, self._into_group(index, record, trait, hit=hit, only=only))
-                else:
-                    self.hidden += 1
-                continue
-            folded = trait & TRACE and not inside and self.folds.tracebacks and index not in self._open
-            if folded:
-                past.group, past.group_shape = index, 0
-                past.group_shown = past.group_held = False
-                self._folds[index] = _Fold(index, record)
-            if not passes:
-                self.hidden += 1
-                continue
-            context = False
-            if only:
-                if hit:
-                    low = min(low, self._bring_back())
-                elif past.after > 0:
-                    past.after -= 1
-                    context = True
-                else:
-                    self.hidden += 1
-                    if folded:
-                        past.group_held = True
-                    else:
-                        self._keep_near(index)
-                    continue
-            if folded:
-                past.group_shown = True
-                self._row(index, record, hit, context)
-                low = min(low, index)
-                continue
-            shape = shapes[at]
-            if shape and repeats:
-                known = past.recent.get(shape)
-                if known is not None and past.rows - known[0] < _FOLD_WINDOW:
-                    head = known[1]
-                    if self._fold(head, index, record, hit):
-                        low = min(low, head)
-                        continue
-                self._row(index, record, hit, context)
-                opened = known is not None and known[1] in self._open
-                past.recent[shape] = (past.rows, known[1] if known is not None and opened else index)
-                if len(past.recent) > 64 * _FOLD_WINDOW:
-                    self._tidy()
-            else:
-                self._row(index, record, hit, context)
-            if index < low:
-                low = index
-        return low if low < _NOTHING else None
-
-    def _row(self, index: int, record: LogRecord, hit: bool, context: bool) -> None:
-        self.sequence.append(index)
-        past = self._past
-        past.rows += 1
-        if hit:
-            self.hits.append(index)
-        elif context:
-            self._context.add(index)
-        if record.kind == "error":
-            self.errors.append(index)
-        phase = record.phase
-        if phase is not past.gutter and phase is not None and record.kind != "marker":
-            # In the middle of a log the first phase that is known need not begin there.
-            if past.gutter is not None or record.kind == "phase" or record.offset == 0:
-                self.phases.append(index)
-            past.gutter = phase
-
-    def _fold(self, head: int, index: int, record: LogRecord, hit: bool) -> bool:
-        """Puts a record into the row of another one; False where they belong apart."""
-        fold = self._folds.get(head)
-        if head in self._open or (fold is None and head < self.window.first):
-            return False
-        plain = self.plain_from is not None and index >= self.plain_from
-        first = fold.record if fold is not None else self.window.record(head)
-        ranks = fold.ranks if fold is not None else (first.rank,)
-        if plain and record.kind != "note":
-            if record.rank is None or record.rank in ranks or head < (self.plain_from or 0):
-                return False
-        elif plain:
-            self._touched.setdefault(head, copy.copy(fold))
-        # A rank that is behind says a line when others have begun the next phase already.
-        if first.phase is not record.phase and (record.rank is None or record.rank in ranks):
-            return False
-        if fold is None:
-            fold = self._folds[head] = _Fold(head, first)
-        fold.add(index, record)
-        if hit:
-            self._hit(head)
-        return True
-
-    def _hit(self, head: int) -> None:
-        self._context.discard(head)
-        if not self.hits or self.hits[-1] < head:
-            self.hits.append(head)
-        elif (at := bisect_left(self.hits, head)) == len(self.hits) or self.hits[at] != head:
-            self.hits.insert(at, head)
-
-    def _keep_near(self, index: int) -> None:
-        """A hidden line that a hit after it may bring back."""
-        before = self._past.before
-        if self.filter.context:
-            before.append(index)
-            if len(before) > self.filter.context:
-                before.popleft()
-
-    def _bring_back(self) -> int:
-        """Shows the lines before a hit; the lowest of them."""
-        past = self._past
-        low = past.before[0] if past.before else _NOTHING
-        while past.before:
-            index = past.before.popleft()
-            self.hidden -= 1
-            self._row(index, self.window.record(index), False, True)
-        past.after = self.filter.context
-        return low
-
-    def _into_group(self, index: int, record: LogRecord, trait: int, *, hit: bool, only: bool) -> int:
-        """One more line of a folded traceback; the index of its row."""
-        past = self._past
-        head = past.group
-        assert head is not None
-        fold = self._folds[head]
-        fold.lines += 1
-        fold.last, fold.tail = index, record
-        if trait & RAISED:
-            fold.raised = record
-            past.group_shape = self.window.shapes[index - self.window.first]
-        if hit and past.group_held:
-            past.group_held = False
-            self.hidden -= 1
-            self._bring_back()
-            past.group_shown = True
-            self._row(head, fold.record, True, False)
-        elif hit:
-            if only and head in self._context:
-                past.after = self.filter.context
-            self._hit(head)
-        return head
-
-    def _close_group(self) -> int:
-        """The traceback is over: the same one of another rank becomes one row with it. The lowest index that changed."""
-        past = self._past
-        head, past.group = past.group, None
-        if head is not None and past.group_held:
-            self._keep_near(head)
-        if head is None or not past.group_shown or not past.group_shape or not self.folds.repeats:
-            return _NOTHING
-        shape = ~past.group_shape
-        known = past.recent.get(shape)
-        plain = self.plain_from if self.plain_from is not None and head >= self.plain_from else None
-        apart = known is None or known[1] in self._open or (plain is not None and known[1] < plain)
-        if known is not None and past.rows - known[0] <= _FOLD_WINDOW and not apart:
-            into, fold = self._folds[known[1]], self._folds.pop(head)
-            into.add(fold.last, fold.tail)
-            into.ranks = (*into.ranks, *(rank for rank in fold.ranks if rank not in into.ranks))
-            into.raised = fold.raised
-            for found in (self.sequence, self.hits, self.errors, self.phases):
-                if found and found[-1] == head:
-                    found.pop()
-                    if found is self.hits:
-                        self._hit(known[1])
-            self._context.discard(head)
-            return known[1]
-        past.recent[shape] = (past.rows, head)
-        return _NOTHING
-
-    def _tidy(self) -> None:
-        past = self._past
-        past.recent = {shape: known for shape, known in past.recent.items() if past.rows - known[0] < _FOLD_WINDOW}
+    def _has_hit(self, record: LogRecord) -> bool:
+        return self._matcher.find is not None and self._matcher.find(record)
 
     def _edited(self, index: int) -> None:
         """A record was replaced by a newer frame of itself."""
@@ -591,7 +312,7 @@ class Lens:
         at = bisect_left(self.sequence, index)
         shown = at < len(self.sequence) and self.sequence[at] == index
         trait = self.window.traits[index - self.window.first]
-        hit = self._find is not None and self._find(record) and self._passes(record, trait, record.rank)
+        hit = self._has_hit(record) and self._matcher.passes(record, trait, record.rank)
         if hit and not shown and self.filter.only_hits:
             self.sequence.insert(at, index)
             self.hidden -= 1
@@ -630,7 +351,7 @@ class Lens:
             where = index - self.window.first
             shape = self.window.shapes[where]
             inside = self.window.traits[where] & INSIDE
-            for place in range(at - 1, max(-1, at - 1 - 2 * _FOLD_WINDOW), -1):
+            for place in range(at - 1, max(-1, at - 1 - 2 * FOLD_WINDOW), -1):
                 fold = self._folds.get(sequence[place])
                 if fold is None or fold.last < index:
                     continue
@@ -649,35 +370,4 @@ class Lens:
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the hits are in a text that is shown: (begin, end) in characters."""
-        found = self._pattern.finditer(text) if self._pattern is not None else ()
-        return [match.span() for match in found if match.end() > match.start()]
-
-
-def pattern_of(text: str, regex: bool) -> re.Pattern[str] | None:
-    """The pattern of a filter's text, None where it is empty. Raises UsageError where it is no regular expression."""
-    if not text:
-        return None
-    flags = re.IGNORECASE if text == text.lower() else re.NOFLAG
-    try:
-        return re.compile(text if regex else re.escape(text), flags)
-    except re.error as error:
-        raise UsageError(
-            f"{one_line(text, 60)} is no regular expression: {error}",
-            "search for it as plain text, or put a backslash before special characters",
-            slug=Slug.BAD_REGEX,
-        ) from None
-
-
-def _finder(wanted: LogFilter, pattern: re.Pattern[str] | None) -> Callable[[LogRecord], bool] | None:
-    if pattern is None:
-        return None
-    if wanted.regex:
-        search = pattern.search
-        return lambda record: bool(search(record.text) or search(record.rank or "") or search(record.time or ""))
-    needle = wanted.text
-    if needle != needle.lower():
-        return lambda record: needle in record.text or needle in (record.rank or "") or needle in (record.time or "")
-    # Several times faster than an expression that ignores case.
-    return lambda record: (
-        needle in record.text.lower() or needle in (record.rank or "").lower() or needle in (record.time or "")
-    )
+        return self._matcher.spans(text)

@@ -1,6 +1,6 @@
 """Search, counts and marks by the host: grep reads the file there, and only hits travel.
 
-Every scan can be left at any time (the process on the host ends then) and tells how far it has looked. Program:
+Every scan can be abandoned at any time (the process on the host ends then) and reports how far it has looked. Program:
 `tui/remote/search.sh`.
 """
 
@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from operator import attrgetter
 from typing import NamedTuple
 
 from tui.core.errors import HostError, Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
-from tui.core.logs.blocks import OPEN, line_begin
-from tui.core.logs.follow import refused
+from tui.core.logs.blocks import OPEN, line_begin, refused
 from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
@@ -47,7 +47,7 @@ class Needle:
 
     A regular expression is matched against the whole line as it is in the file, stamp included.
 
-    Raises UsageError where it is empty, has a line break, is too long, or is no expression that both sides understand.
+    Raises UsageError where it is empty, has a line break, is too long, or is not an expression that both sides understand.
     """
 
     text: str
@@ -62,9 +62,9 @@ class Needle:
         elif re.search(r"[\r\n\0]", self.text):
             problem = "has a line break"
         elif any(0xD800 <= ord(letter) <= 0xDFFF for letter in self.text):
-            problem = "is no valid text"
+            problem = "is not valid text"
         if problem is not None:
-            raise UsageError(f"what is searched for {problem}", "search for a part of one line", slug=Slug.BAD_SEARCH)
+            raise UsageError(f"the search text {problem}", "search for a part of one line", slug=Slug.BAD_SEARCH)
         if self.regex:
             self.expression  # noqa: B018  whether both sides understand it
 
@@ -133,7 +133,7 @@ def _set(whole: str, text: str) -> str:
 
 
 class _Found(NamedTuple):
-    kind: str  # opened, replaced, hit, last, count, progress, end
+    kind: str  # opened, replaced, refused, hit, last, count, progress, end
     number: int | None = None  # line of the file
     offset: int = 0
     text: str = ""
@@ -176,20 +176,55 @@ def _order(needle: Needle, **where: int | str | None) -> _Order:
     return replace(_Order(text, flags, HITS_KEPT, HITS_KEPT), **where)  # type: ignore[arg-type]
 
 
+class _Answers:
+    """What the lines mean that the program writes."""
+
+    def __init__(self, begin: int) -> None:
+        self._base: int | None = 0 if begin == 0 else None  # lines before the place that numbers count from
+        self._place = begin
+        self._newest_line: int | None = None  # line of the newest hit
+        self.counted = self._before = 0
+        self._answered = False  # awk has reported its count: it was there, and read all that grep wrote
+
+    def read(self, line: bytes) -> _Found | None:
+        """Raises ValueError, IndexError where it is not a line of the program."""
+        kind, _, rest = line.partition(b" ")
+        words = rest.split(b" ", 2)
+        match kind:
+            case b"H" | b"L":
+                number = self._base + int(words[0]) if self._base is not None else None
+                self._newest_line = number if number is not None else self._newest_line
+                text = words[2].decode("utf-8", "replace") if len(words) > 2 else ""
+                return _Found("hit" if kind == b"H" else "last", number, self._place + int(words[1]), text)
+            case b"C":
+                self.counted, self._answered = self._before + int(words[0]), True
+                return _Found("count", amount=self.counted)
+            case b"B":
+                if int(words[0]) != self._place:
+                    self._place, self._base = int(words[0]), self._newest_line
+                self._before, self._answered = self.counted, False
+                return None
+            case b"O":
+                return _Found("opened", amount=int(words[1]), file=words[0].decode())
+            case b"R":
+                return _Found("replaced", amount=int(words[1]), file=words[0].decode())
+            case b"E" if self._answered:
+                return _Found("end", offset=int(words[0]), amount=int(words[1]))
+            case b"X":
+                return _Found("refused", text=rest.decode("ascii", "replace"))
+        raise ValueError
+
+
 async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerator[_Found, None]:
     """What the program on the host finds, as it comes; its end is always the last.
 
-    Raises UsageError (no file, no right), HostError, LinkLost.
+    Raises UsageError (no file, no permission), HostError, LinkLost.
     """
     async with transport.stream(order.script(path)) as stream:
         reading: asyncio.Task[bytes] | None = None
         held = b""
-        base: int | None = 0 if order.begin == 0 else None  # lines before the place that numbers count from
-        place = order.begin
-        known: int | None = None  # line of the newest hit
+        answers = _Answers(order.begin)
         seen = -1
-        counted = before = 0
-        answered = False  # awk has told its count: it was there, and read all that grep said
         try:
             while True:
                 if reading is None:
@@ -199,55 +234,24 @@ async def _scan(transport: Transport, path: str, order: _Order) -> AsyncGenerato
                     at = _progress(stream)
                     if at > seen:
                         seen = at
-                        yield _Found("progress", offset=at, amount=counted)
+                        yield _Found("progress", offset=at, amount=answers.counted)
                     continue
                 data, reading = reading.result(), None
-                if not data:
-                    raise _broken(transport, stream)
                 *lines, held = (held + data).split(b"\n")
-                if len(held) > _LINE_LIMIT:
+                if not data or len(held) > _LINE_LIMIT:
                     raise _broken(transport, stream)
                 for line in lines:
-                    kind, _, rest = line.partition(b" ")
-                    words = rest.split(b" ", 2)
-                    match kind:
-                        case b"H" | b"L":
-                            number = base + int(words[0]) if base is not None else None
-                            known = number if number is not None else known
-                            yield _Found(
-                                "hit" if kind == b"H" else "last",
-                                number,
-                                place + int(words[1]),
-                                words[2].decode("utf-8", "replace") if len(words) > 2 else "",
-                            )
-                        case b"C":
-                            counted, answered = before + int(words[0]), True
-                            yield _Found("count", amount=counted)
-                        case b"B":
-                            if int(words[0]) != place:
-                                place, base = int(words[0]), known
-                            before, answered = counted, False
-                        case b"O":
-                            yield _Found("opened", amount=int(words[1]), file=words[0].decode())
-                        case b"E":
-                            if not answered:
-                                raise _broken(transport, stream)
-                            yield _Found("end", offset=int(words[0]), amount=int(words[1]))
-                            return
-                        case b"R":
-                            yield _Found("replaced", amount=int(words[1]), file=words[0].decode())
-                            return
-                        case b"X":
-                            why = rest.decode("ascii", "replace")
-                            if why == "gone":
-                                raise UsageError(
-                                    f"{transport.host}: {one_line(path)} is not there",
-                                    "check the path",
-                                    slug=Slug.UNKNOWN_FILE,
-                                )
-                            raise refused(transport.host, path, why)
-                        case _:
-                            raise _broken(transport, stream)
+                    try:
+                        found = answers.read(line)
+                    except (ValueError, IndexError):
+                        raise _broken(transport, stream) from None
+                    if found is None:
+                        continue
+                    if found.kind == "refused":
+                        raise refused(transport.host, path, found.text)
+                    yield found
+                    if found.kind in ("end", "replaced"):
+                        return
         finally:
             if reading is not None:
                 reading.cancel()
@@ -263,9 +267,11 @@ def _progress(stream: ByteStream) -> int:
 
 def _broken(transport: Transport, stream: ByteStream) -> HostError:
     tail = [line for line in stream.stderr_tail().decode("utf-8", "replace").splitlines() if line[:2] != "P "]
-    said = one_line(tail[-1], 200) if tail else "it ended without an answer"
+    problem = one_line(tail[-1], 200) if tail else "it ended without an answer"
     return HostError(
-        f"{transport.host}: the search failed: {said}", "does that host have grep, awk and dd?", slug=Slug.SEARCH_FAILED
+        f"{transport.host}: the search failed: {problem}",
+        "does that host have grep, awk and dd?",
+        slug=Slug.SEARCH_FAILED,
     )
 
 
@@ -315,19 +321,19 @@ class _Search:
 
         Leaving it ends the search on the host. A file that was replaced or truncated is looked at from its beginning.
 
-        Raises UsageError (no file, no right to read it), HostError, LinkLost; it may be run again then.
+        Raises UsageError (no file, no permission to read it), HostError, LinkLost; it may be run again then.
         """
         same = False
         while not same:
             same = True
-            async with contextlib.aclosing(self._look()) as look:
+            async with contextlib.aclosing(self._look_at_new()) as look:
                 async for state in look:
                     same = state is not None
                     if state is not None:
                         self.state = state
                         yield state
 
-    async def _look(self) -> AsyncGenerator[SearchState | None, None]:
+    async def _look_at_new(self) -> AsyncGenerator[SearchState | None, None]:
         """One run over what is new; None where the file is another one now."""
         first, last, before = list(self._first), deque(self._last, HITS_KEPT), self.state.count
         # The line that was being written when the last look ended is looked at again.
@@ -338,7 +344,7 @@ class _Search:
         room = 0 if last else HITS_KEPT - len(first)
         order = replace(self._order(), begin=self._looked, file=self._file, first=room)
         size: int | None = None
-        total = told = 0
+        total = new = 0
         at = self._looked
 
         def state(*, done: bool = False) -> SearchState:
@@ -357,8 +363,8 @@ class _Search:
                         yield None
                     case "hit":
                         first.append(found)
-                        told += 1
-                        total = max(total, told)
+                        new += 1
+                        total = max(total, new)
                     case "last":
                         last.append(found)
                     case "count" | "progress":
@@ -368,10 +374,10 @@ class _Search:
                     case "end":
                         at, self._looked = found.offset, found.offset - found.amount
                         self._first, self._last = first, last
-                        self._took()
+                        self._results_changed()
                         yield state(done=True)
 
-    def _took(self) -> None:
+    def _results_changed(self) -> None:
         """`_first` and `_last` are others now."""
 
 
@@ -395,13 +401,13 @@ class HostSearch(_Search):
         Answered from what is known where that is enough, else asked of the host. None: there is none that way.
 
         Args:
-            offset: the beginning of a line: of the one after the reader's to go on, of the reader's own to go back.
+            offset: the beginning of a line: of the line after the reader's to go forwards, of the reader's own to go back.
         """
-        known = self._known(offset, step)
+        known = self._known_answer(offset, step)
         if known is not None:
             return known[0]
         if step > 0:
-            return await self._one(_order(self.needle, begin=offset, first=1, last=0), offset)
+            return await self._single_hit(_order(self.needle, begin=offset, first=1, last=0), offset)
         end = offset
         for size in (*_BACK_BYTES, *[_BACK_BYTES[-1]] * 4_096):
             if end <= 0:
@@ -410,13 +416,13 @@ class HostSearch(_Search):
             # A line over the border is looked at whole.
             begin = await line_begin(self._transport, self._path, begin)
             order = _order(self.needle, begin=begin, count=end - begin, first=0, last=1)
-            hit = await self._one(order, begin)
+            hit = await self._single_hit(order, begin)
             if hit is not None:
                 return hit
             end = begin
         return None
 
-    def _known(self, offset: int, step: int) -> tuple[Hit | None] | None:
+    def _known_answer(self, offset: int, step: int) -> tuple[Hit | None] | None:
         """The answer where the kept hits have it."""
         state = self.state
         for hits in (state.first, state.last):
@@ -432,7 +438,7 @@ class HostSearch(_Search):
             return None  # the file may have grown since
         return (hits[at] if at >= 0 else None,)
 
-    async def _one(self, order: _Order, begin: int) -> Hit | None:
+    async def _single_hit(self, order: _Order, begin: int) -> Hit | None:
         hit = None
         async with contextlib.aclosing(_scan(self._transport, self._path, order)) as scan:
             async for found in scan:
@@ -440,19 +446,19 @@ class HostSearch(_Search):
                     hit = Hit(found.offset, found.number)
         return hit
 
-    def place(self, offset: int) -> int | None:
-        """Which of all hits the line with a hit at `offset` is, counted from 1; None where that is not known or it is none."""
+    def place(self, begin: int, end: int) -> int | None:
+        """Which of all hits is the first in a range of bytes, counted from 1; None where that is not known or none is."""
         state = self.state
         for hits, before in ((state.first, 0), (state.last, state.count - len(state.last))):
-            at = bisect_left(hits, (offset,))
-            if at < len(hits) and hits[at].offset == offset:
+            at = bisect_left(hits, (begin,))
+            if at < len(hits) and hits[at].offset < end:
                 return before + at + 1 if before == 0 or state.done else None
         return None
 
 
 # ---- marks ------------------------------------------------------------------------------------------------------
 
-# One of these is in every line that begins a phase or tells an error, as far as a line alone can tell.
+# One of these is in every line that begins a phase or reports an error, as far as a line alone can show.
 _MARKED = (
     *("server_args=", "orch distributed begin", "Init parallel begin", "oad weight begin", "oad weight end"),
     *("KV Cache is allocated", "emory pool end", "max_total_num_tokens=", "graph begin", "graph end", "Capture "),
@@ -470,7 +476,7 @@ class Mark:
     offset: int
     number: int | None  # line of the file, counted from 1
     kind: str  # phase or error
-    phase: Phase | None  # begun by it, or in force
+    phase: Phase | None  # begun by it, or in effect
     text: str  # sanitised and masked, its beginning
 
 
@@ -489,7 +495,7 @@ class LogMarks(_Search):
     def _order(self) -> _Order:
         return _Order("\n".join(_MARKED), "F", HITS_KEPT, HITS_KEPT, _MARK_TEXT)
 
-    def _took(self) -> None:
+    def _results_changed(self) -> None:
         # The lines alone, in their order, tell the tracker what the whole log would have.
         tracker = LogTracker(offset=1)  # what is before the first of them is not known
         phases: list[Mark] = []
@@ -508,19 +514,15 @@ class LogMarks(_Search):
     def next(self, kind: str, offset: int, step: int) -> Mark | None:
         """The first mark of a kind at or after a byte (step 1), or the last one before it (step -1)."""
         marks = self.phases if kind == "phase" else self.errors
-        at = bisect_left(marks, offset, key=_offset) - (step < 0)
+        at = bisect_left(marks, offset, key=attrgetter("offset")) - (step < 0)
         return marks[at] if 0 <= at < len(marks) else None
 
     def phase_at(self, offset: int) -> Phase | None:
-        """The phase in force at a byte; None before the first mark, and where nothing was looked at."""
+        """The phase in effect at a byte; None before the first mark, and where nothing was looked at."""
         if offset >= self._looked:
             return None
-        at = bisect_right(self.phases, offset, key=_offset)
+        at = bisect_right(self.phases, offset, key=attrgetter("offset"))
         return self.phases[at - 1].phase if at else None
-
-
-def _offset(mark: Mark) -> int:
-    return mark.offset
 
 
 # ---- counting lines ---------------------------------------------------------------------------------------------

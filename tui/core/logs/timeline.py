@@ -5,25 +5,15 @@ from bisect import bisect_left
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tui.core.logs.rows import Lens
-from tui.core.model.log import LogRecord
+from tui.core.logs.rows import LogRows
 
 _DAY_S = 86_400.0
 _AHEAD = 32  # lines looked ahead for one of the same shape
 _SURE = 64  # rows at the end that are compared one by one
 
 
-def time_of(record: LogRecord, start_s: float = 0.0) -> float | None:
-    """Seconds from a start to a record, both by their stamps; without a start seconds since the epoch, the stamp read as
-    UTC (since midnight where the log has no date); None for a line without stamp."""
-    if record.stamp_s is None:
-        return None
-    since = record.stamp_s - start_s
-    return since + _DAY_S if since < 0 and record.stamp_s < _DAY_S else since
-
-
 class Pair(NamedTuple):
-    """One row of two columns. Indices are rows of the lenses (`Lens.row`); None: nothing on that side."""
+    """One row of two columns. Indices are rows of the logs (`LogRows.row`); None: nothing on that side."""
 
     time_s: float | None  # on the common axis, whole seconds; None before the first stamp
     left: int | None
@@ -31,16 +21,16 @@ class Pair(NamedTuple):
 
 
 class _Side:
-    """Rows of one lens and the second each belongs to."""
+    """The rows of one log and the second each belongs to."""
 
-    def __init__(self, lens: Lens, start_s: float) -> None:
-        self.lens, self.start_s = lens, start_s
+    def __init__(self, log_rows: LogRows, start_s: float) -> None:
+        self.log_rows, self.start_s = log_rows, start_s
         self.rows: list[int] = []
         self.seconds: list[float] = []
 
     def update(self) -> float | None:
-        """Takes in the rows of the lens; the earliest second that is another now, None where none is."""
-        new = self.lens.sequence
+        """Takes in the rows of the log; the earliest second that is another now, None where none is."""
+        new = self.log_rows.sequence
         same = min(len(new), len(self.rows))
         sure = max(0, same - _SURE)
         if new[:sure] != self.rows[:sure]:
@@ -53,7 +43,7 @@ class _Side:
         del self.rows[sure:], self.seconds[sure:]
         newest = self.seconds[-1] if self.seconds else -math.inf
         day_s = 0.0
-        window = self.lens.window
+        window = self.log_rows.window
         for index in new[sure:]:
             stamp_s = window.records[index - window.first].stamp_s if index >= window.first else None
             if stamp_s is not None:
@@ -67,13 +57,13 @@ class _Side:
         return min(changed + self.seconds[sure : sure + 1])
 
     def shape(self, at: int) -> int:
-        window = self.lens.window
+        window = self.log_rows.window
         place = self.rows[at] - window.first
         return window.shapes[place] if place >= 0 else 0
 
 
 class SideBySide:
-    """Rows of two lenses on a common time axis; lines without stamp stay with the line before them.
+    """Rows of two logs on a common time axis; lines without stamp stay with the line before them.
 
     Lines of one second stand beside each other, those of the same shape on the same row.
 
@@ -82,7 +72,7 @@ class SideBySide:
             the first stamps of two runs: time since the start).
     """
 
-    def __init__(self, left: Lens, right: Lens, left_start_s: float = 0.0, right_start_s: float = 0.0) -> None:
+    def __init__(self, left: LogRows, right: LogRows, left_start_s: float = 0.0, right_start_s: float = 0.0) -> None:
         self.rows: list[Pair] = []
         self._left, self._right = _Side(left, left_start_s), _Side(right, right_start_s)
         # A second, and the row and the places in both sides where it begins.
@@ -91,7 +81,7 @@ class SideBySide:
         self.update()
 
     def update(self) -> int:
-        """Takes in what the lenses got (update those first); from which row on something changed."""
+        """Takes in what the logs got (update those first); from which row on something changed."""
         changed = [second for side in (self._left, self._right) if (second := side.update()) is not None]
         if not changed:
             return len(self.rows)
@@ -114,11 +104,11 @@ class SideBySide:
                     at += 1
                 ends.append(at)
             self._marks.append((second, len(self.rows), i, j))
-            self._beside(None if second == -math.inf else second, range(i, ends[0]), range(j, ends[1]))
+            self._pair_second(None if second == -math.inf else second, range(i, ends[0]), range(j, ends[1]))
             i, j = ends
         self._done = i, j
 
-    def _beside(self, second: float | None, lefts: range, rights: range) -> None:
+    def _pair_second(self, second: float | None, lefts: range, rights: range) -> None:
         """Rows of one second: those of a shape on one row, the others between them as they come."""
         left, right = self._left, self._right
         i, j = lefts.start, rights.start
@@ -129,12 +119,12 @@ class SideBySide:
             if shape not in near:
                 continue
             match = j + near.index(shape)
-            self._emit(second, range(i, at), range(j, match))
-            self._emit(second, range(at, at + 1), range(match, match + 1))
+            self._add_pairs(second, range(i, at), range(j, match))
+            self._add_pairs(second, range(at, at + 1), range(match, match + 1))
             i, j = at + 1, match + 1
-        self._emit(second, range(i, lefts.stop), range(j, rights.stop))
+        self._add_pairs(second, range(i, lefts.stop), range(j, rights.stop))
 
-    def _emit(self, second: float | None, lefts: range, rights: range) -> None:
+    def _add_pairs(self, second: float | None, lefts: range, rights: range) -> None:
         rows, left, right = self.rows, self._left.rows, self._right.rows
         for i, j in zip_longest(lefts, rights):
             rows.append(Pair(second, None if i is None else left[i], None if j is None else right[j]))

@@ -9,19 +9,21 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 
 # What is known of a record without looking at its text again.
 ACCESS = 1  # an access line of the HTTP server
-TRACE = 2  # a traceback begins here, or goes on with its cause
+TRACE = 2  # a traceback begins here, or continues with its cause
 INSIDE = 4  # it belongs to the traceback that began before it
 RAISED = 8  # within a traceback: the line that says what was raised
 
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:,]\d+)*")
 _TRACE = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
-_TRACE_LINES = 2_000  # a longer one is no traceback
+_TRACE_LINES = 2_000  # a longer one is not a traceback
 _EDITS_KEPT = 256
 _KEYS_KEPT = 64
 
@@ -70,7 +72,7 @@ class _Traces:
             self._lines = 0
             return ACCESS if text.startswith("INFO: ") and "HTTP/" in text else 0
         if self._raised:
-            return INSIDE  # the message goes on
+            return INSIDE  # the message continues
         self._raised = True
         return INSIDE | RAISED
 
@@ -122,7 +124,7 @@ class LogWindow:
 
     @property
     def settled_end(self) -> int:
-        """Absolute index after the last record that is no unterminated tail."""
+        """Absolute index after the last record that is not an unterminated tail."""
         at = len(self.records)
         while at and self.records[at - 1].provisional:
             at -= 1
@@ -143,7 +145,7 @@ class LogWindow:
     def at_offset(self, offset: int) -> int | None:
         """Absolute index of the record that holds a byte of the file as it is now, None where it is not loaded."""
         begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
-        found = bisect_right(self.records, offset, lo=begin, key=_offset)
+        found = bisect_right(self.records, offset, lo=begin, key=attrgetter("offset"))
         return self.first + found - 1 if found > begin else None
 
     def at_line(self, number: int) -> int | None:
@@ -152,14 +154,14 @@ class LogWindow:
             return None
         begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
         wanted = number - self.line_base
-        found = bisect_right(self.records, wanted - 1, lo=begin, key=_number)
+        found = bisect_right(self.records, wanted - 1, lo=begin, key=attrgetter("number"))
         if found == len(self.records) or (found == begin and self.records[begin].number > wanted):
             return None
         return self.first + found
 
     def index_of(self, record: LogRecord) -> int | None:
         """Absolute index of a record, None where it is not loaded any more."""
-        end = bisect_right(self.records, record.offset, key=_offset)
+        end = bisect_right(self.records, record.offset, key=attrgetter("offset"))
         for at in range(end - 1, max(-1, end - 64), -1):
             if self.records[at] is record:
                 return self.first + at
@@ -189,6 +191,21 @@ class LogWindow:
             self.traits.append(self._traces.traits(record))
         if self.capacity is not None and len(self.records) > self.capacity * 1.1:
             self.drop_before(self.end - self.capacity)
+
+    def add_marker(self, offset: int, text: str, time: str | None, phase: Phase | None) -> None:
+        """Puts a line of ours at the end, before what is still being written; it stays where it is.
+
+        Args:
+            offset: byte of the file where the line being written begins.
+            phase: of the marker where no record is before it.
+        """
+        settled = self.settled_end
+        before = self.records[settled - self.first - 1] if settled > self.first else None
+        phase = before.phase if before is not None else phase
+        # In the order of the file, though it is not in it.
+        number = before.number if before is not None and settled != self.generation_first else 0
+        open_end = self.records[settled - self.first :]
+        self.append((LogRecord(number, offset, time, None, text, "marker", phase), *open_end))
 
     def prepend(self, records: Sequence[LogRecord]) -> None:
         """Takes records that stand right before the first one."""
@@ -258,14 +275,6 @@ class LogWindow:
         self.serial += 1
 
     def _keep(self, end: int) -> None:
-        """Takes off the end without a word: what was there is provisional, or the caller tells."""
+        """Takes off the end, unannounced: what was there is provisional, or the caller reports it."""
         at = end - self.first
         del self.records[at:], self.shapes[at:], self.traits[at:]
-
-
-def _offset(record: LogRecord) -> int:
-    return record.offset
-
-
-def _number(record: LogRecord) -> int:
-    return record.number

@@ -15,7 +15,7 @@ class LogRecord:
 
     number: int  # 1-based line of what was read (`LogWindow.number_of` makes it one of the file); 0 for lines of ours
     offset: int  # byte offset of its first byte
-    time: str | None  # "20:01:03" as the line says
+    time: str | None  # "20:01:03" as in the line
     rank: str | None  # "TP3", "DP1 TP0"; "main" for a stamped line without tag, None for a line without stamp
     text: str  # sanitised, without stamp and tags; at most 64 KiB
     kind: str  # plain, phase, warning, error, bar, note (known harmless), marker (ours)

@@ -197,7 +197,7 @@ class Capacity:
 
     @property
     def fails_from(self) -> float | None:
-        """The lowest load that fails; None where the highest that was asked about still holds."""
+        """The lowest load that fails; None where the highest that was tried still holds."""
         return min((at.load for at in self.points if not at.held.holds), default=None)
 
     @property

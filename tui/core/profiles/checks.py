@@ -1,6 +1,7 @@
-"""What the shape of a profile leaves open: flags and their values, environment, requirements.
+"""What the shape of a profile leaves open: keys that concern each other, flags and their values, environment, requirements.
 
-Each check yields problems as (dotted key, message, suggestion), so that all of them are said at once.
+Each check yields problems as (dotted key, message, suggestion), so that all are reported at once. A table may have any
+shape: what is wrong with that is reported by `schema`.
 """
 
 import difflib
@@ -9,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from typing import Any
 
+from tui.core.model.profile import ARM_LETTERS
 from tui.core.sglang.flags import flag_table, normalise, parse_specifier
 from tui.core.text import one_line
 
-Problem = tuple[str, str, str | None]
+Problem = tuple[str | None, str, str | None]  # dotted key, None = the profile as a whole; message; suggestion
 REQUIREMENTS = ("sglang", "torch", "driver", "cuda", "compute_capability", "gpus", "memory_gib")
 
 _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -41,7 +43,7 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
         for name, value in env.items():
             yield from variable(name, value)
         if gpus and "CUDA_VISIBLE_DEVICES" in env:
-            yield "gpus", "says the same as env.CUDA_VISIBLE_DEVICES", "keep one of the two"
+            yield "gpus", "duplicates env.CUDA_VISIBLE_DEVICES", "keep one of the two"
     if isinstance(requires, dict):
         for name, value in requires.items():
             yield from requirement(name, value)
@@ -54,11 +56,70 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
         yield "host", "must not be empty", None
 
 
+def bench(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of a bench profile say together."""
+    users, rates = numbers(table.get("concurrency")), numbers(table.get("rate"))
+    if "concurrency" in table and "rate" in table:
+        yield None, "concurrency and rate exclude each other", "keep one of the two"
+    loads = [f"c{count}" for count in users] + [f"r{rate:g}" for rate in rates]  # as the ids of results name them
+    if len(set(loads)) < len(loads):
+        yield None, "the same load is in it twice", "runs says how often each is measured"
+    driver = table.get("driver", "eagletui")
+    slo = table.get("slo")
+    if isinstance(slo, dict):
+        if not {"ttft_ms", "tpot_ms", "e2e_ms"} & set(slo):
+            yield "slo", "names no limit", "add ttft_ms, tpot_ms or e2e_ms"
+        if driver != "eagletui":
+            yield None, f"driver {driver} cannot search for limits", "leave driver or slo out"
+        bounds = users or rates
+        if len(bounds) != 2 or bounds[0] >= bounds[1]:
+            yield (
+                None,
+                "with slo, concurrency or rate is the lowest and the highest load of the search",
+                "write concurrency = [1, 256] or rate = [0.5, 32.0]",
+            )
+    if driver == "command" and not table.get("command"):
+        yield None, 'driver = "command" needs a command', 'add command = ["program", "argument"]'
+    if driver != "command" and table.get("command"):
+        yield None, 'command is for driver = "command" only', "remove it, or set the driver"
+    dataset = table.get("dataset", "prompts")
+    if isinstance(dataset, str) and dataset not in ("prompts", "random-ids") and not dataset.endswith(".jsonl"):
+        yield None, f'dataset "{dataset}" is unknown', 'write "prompts", "random-ids" or a path ending in .jsonl'
+
+
+def experiment(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of an experiment say together."""
+    looks = numbers(table.get("looks"))
+    if sorted(set(looks)) != looks:
+        yield None, "looks must grow, each number once", "write looks = [3, 5, 8]"
+    elif looks and "pairs" in table and table["pairs"] != looks[-1]:
+        yield None, f"pairs is {table['pairs']}, but the last look is at {looks[-1]}", "leave pairs out"
+    for number, arm in enumerate(tables(table.get("arms"))[: len(ARM_LETTERS)]):
+        letter, earlier, against = ARM_LETTERS[number], ARM_LETTERS[:number], arm.get("against")
+        key = f"arms.{number}.against"
+        if against is not None and not earlier:
+            yield key, f"arm {letter} is the reference: it has no against", "remove it"
+        elif isinstance(against, str) and against not in tuple(earlier):
+            choice = " or ".join(repr(other) for other in earlier)
+            message = f"arm {letter} can be compared with an earlier arm only, not with {against!r}"
+            yield key, message, f"write against = {choice}"
+
+
+def numbers(value: Any) -> list[Any]:
+    """The numbers of a list; [] where it is none."""
+    return [item for item in value if is_number(item)] if isinstance(value, list) else []
+
+
+def tables(value: Any) -> list[dict[str, Any]]:
+    """The tables of a list; what is not a table counts as an empty one."""
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
+
+
 def variable(name: str, value: Any) -> Iterator[Problem]:
     """One environment variable: text or a number; false leaves an inherited one out."""
     key = f"env.{name}"
     if not _ENV_NAME.fullmatch(name):
-        yield key, "is no name for an environment variable", None
+        yield key, "is not a name for an environment variable", None
     elif value is False or is_number(value):
         return
     elif not isinstance(value, str):
@@ -75,7 +136,7 @@ def requirement(name: str, value: Any) -> Iterator[Problem]:
     elif isinstance(value, bool) or not isinstance(value, str | int | float):
         yield key, 'must be text such as ">=0.5.10", or a number', None
     elif parse_specifier(str(value)) is None:
-        yield (key, f'"{one_line(str(value))}" is no version condition', 'write it like ">=0.5.10" or ">=0.5,<0.6"')
+        yield (key, f'"{one_line(str(value))}" is not a version condition', 'write it like ">=0.5.10" or ">=0.5,<0.6"')
 
 
 def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
@@ -85,7 +146,7 @@ def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
     for raw, value in args.items():
         key = f"args.{raw}"
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", normalise(raw)):
-            yield key, "is no name for a flag", None
+            yield key, "is not a name for a flag", None
             continue
         yield from _plain(key, value)
         if free:
@@ -140,7 +201,7 @@ def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]
         if not is_number(value):
             yield "must be a number", _write(name, _number(value))
         elif flag_table().canonical(name) == "mem-fraction-static" and not 0 < value <= 1:
-            share = f"{value / 100:g}" if 1 < value <= 100 else None
+            share = f"{value / 100:g}" if 10 <= value < 100 else None  # meant as per cent
             yield "is a share of the memory, between 0 and 1", _write(name, share)
     elif kind == "size" and not isinstance(value, int) and not (isinstance(value, str) and _SIZE.fullmatch(value)):
         yield 'must be a whole number, or text such as "25.6k" or "1Mi"', _write(name, _whole(value))
@@ -165,3 +226,6 @@ def _whole(value: Any) -> int | None:
 def _number(value: Any) -> str | None:
     text = value.strip() if isinstance(value, str) else ""
     return text if re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", text) else None
+
+
+OF_KIND = {"launch": launch, "bench": bench, "experiment": experiment}

@@ -1,1 +1,1 @@
-"""Results: the store, flat records, exports, what other tools printed or wrote."""
+"""What was measured, on this machine: kept, named, flattened, read from other tools. Must not know a host or a verdict."""

@@ -4,104 +4,116 @@ Latencies, counts and rates have the names of SGLang's own benchmark; null means
 imported record says of itself stands under its own name as it was posted.
 """
 
-from tui.core.model.result import Distribution, GuardStatus, Latencies, Result, SpecConfig, Speculation
+from collections.abc import Callable
+from functools import reduce
 
-_LATENCIES = (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "gap"), ("e2e", "e2e"))
-_POINTS = (("mean", "mean"), ("median", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
-_NO_SPECULATION = Speculation()
-_NO_DISTRIBUTION = Distribution(0)
-_NO_SPEC = SpecConfig("")
+from tui.core.model.result import GuardStatus, Result
+
+
+def _at(path: str) -> Callable[[Result], object]:
+    """What is at a path of attributes; None where one on the way is."""
+    names = path.split(".")
+    return lambda result: reduce(lambda value, name: None if value is None else getattr(value, name), names, result)
+
+
+def _first(*paths: str) -> Callable[[Result], object]:
+    """The first of several that is there."""
+    reads = [_at(path) for path in paths]
+    return lambda result: next((value for read in reads if (value := read(result)) is not None), None)
+
+
+def _found(kind: str) -> Callable[[Result], float | None]:
+    """The highest load of a kind that a search found."""
+
+    def read(result: Result) -> float | None:
+        capacity = result.capacity
+        if capacity is None or capacity.search.kind != kind or capacity.found is None:
+            return None
+        return int(capacity.found) if kind == "concurrency" else capacity.found
+
+    return read
+
+
+def _request_rate(result: Result) -> float | str | None:
+    load = result.load
+    return load.rate if load.rate is not None else "inf" if load.kind == "closed" else None
+
+
+def _max_concurrency(result: Result) -> float | None:
+    return result.load.concurrency if result.capacity is None else _found("concurrency")(result)
+
+
+_COLUMNS: dict[str, Callable[[Result], object]] = {
+    "result": _at("result_id"),
+    "bench": _at("bench"),
+    "started": _at("started_at"),
+    "host": _at("server.host"),
+    "profile": _at("server.profile"),
+    "run": _at("server.run_id"),
+    "bench_run": _at("bench_run_id"),
+    "run_index": _at("run_index"),
+    "experiment": _at("experiment"),
+    "arm": _at("arm"),
+    "launch": _at("launch_number"),
+    "tool": _at("tool.name"),
+    "tool_version": _at("tool.version"),
+    "backend": _at("tool.backend"),
+    "model": _at("server.model"),
+    "server_version": _at("server.version"),
+    "sets": lambda result: dict(result.server.sets),
+    "spec_algorithm": lambda result: result.server.spec.algorithm or None if result.server.spec else None,
+    "steps": _at("server.spec.steps"),
+    "topk": _at("server.spec.topk"),
+    "num_draft_tokens": _at("server.spec.draft_tokens"),
+    "slo_share": _at("slo.share"),
+    "slo_holds": _at("slo.holds"),
+    "goodput_req_s": _at("throughput.goodput_req_s"),
+    "max_rate": _found("rate"),
+    "max_at_least": _at("capacity.at_least"),
+    "load": _at("load.kind"),
+    "dataset": lambda result: result.load.dataset or None,
+    "request_rate": _request_rate,
+    "max_concurrency": _max_concurrency,
+    "num_prompts": _at("load.requests"),
+    "successful": _at("counts.ok"),
+    "failed": _at("counts.errors"),
+    "duration_s": _at("duration_s"),
+    "window_s": _at("window.duration_s"),
+    "input_tokens": _at("counts.input_tokens"),
+    "output_tokens": _at("counts.output_tokens"),
+    "per_user_tok_s": _at("throughput.per_user_tok_s"),
+    "req_per_s": _at("throughput.req_s"),
+    "input_tok_s": _at("throughput.input_tok_s"),
+    # Tools that know no window give the whole run's rate this name.
+    "output_tok_s": _first("throughput.output_tok_s", "throughput.output_tok_s_full"),
+    "output_tok_s_full": _at("throughput.output_tok_s_full"),
+    "total_tok_s": _at("throughput.total_tok_s"),
+    "output_tok_s_per_gpu": _at("throughput.output_tok_s_per_gpu"),
+    # Of other tools alone.
+    **dict.fromkeys(("peak_output_tok_s", "peak_concurrent", "concurrency"), lambda _: None),
+    **{
+        f"{point}_{name}_ms": _at(f"latencies.{attribute}.{'p50' if point == 'median' else point}")
+        for name, attribute in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "gap"), ("e2e", "e2e"))
+        for point in ("mean", "median", "p90", "p95", "p99", "max")
+    },
+    "accept_length": _first("speculation.tau", "speculation.counter_accept_length", "speculation.server_accept_length"),
+    "tau": _at("speculation.tau"),
+    "cycle_ms": _at("speculation.cycle_ms"),
+    "verify_steps": _at("speculation.verify_steps"),
+    "power_w": _at("gpu.power_w"),
+    "joules_per_token": _at("gpu.joules_per_token"),
+    "mem_peak_mib": _at("gpu.memory_peak_mib"),
+    "sm_mhz": _at("gpu.sm_mhz"),
+    "guards": lambda result: {guard.id: guard.status.value for guard in result.guards},
+    "failed_guards": lambda result: [guard.text for guard in result.guards if guard.status is GuardStatus.FAILED],
+    "valid": _at("valid"),
+    "suspicious": lambda result: list(result.suspicious),
+    "notes": lambda result: list(result.notes),
+}
 
 
 def flat(result: Result) -> dict[str, object]:
     """The flat record of a result; every key is there, whatever the result lacks is None."""
-    server, load, counts, rates = result.server, result.load, result.counts, result.throughput
-    speculation = result.speculation or _NO_SPECULATION
-    spec = server.spec or _NO_SPEC
-    record: dict[str, object] = {
-        "result": result.result_id,
-        "bench": result.bench,
-        "started": result.started_at,
-        "host": server.host,
-        "profile": server.profile,
-        "run": server.run_id,
-        "bench_run": result.bench_run_id,
-        "run_index": result.run_index,
-        "experiment": result.experiment,
-        "arm": result.arm,
-        "launch": result.launch_number,
-        "tool": result.tool.name,
-        "tool_version": result.tool.version,
-        "backend": result.tool.backend,
-        "model": server.model,
-        "server_version": server.version,
-        "sets": dict(server.sets),
-        "spec_algorithm": spec.algorithm or None,
-        "steps": spec.steps,
-        "topk": spec.topk,
-        "num_draft_tokens": spec.draft_tokens,
-        "slo_share": result.slo.share if result.slo else None,
-        "slo_holds": result.slo.holds if result.slo else None,
-        "goodput_req_s": rates.goodput_req_s,
-        "max_rate": _capacity(result, "rate"),
-        "max_at_least": result.capacity.at_least if result.capacity else None,
-        "load": load.kind,
-        "dataset": load.dataset or None,
-        "request_rate": load.rate if load.rate is not None else "inf" if load.kind == "closed" else None,
-        "max_concurrency": load.concurrency if result.capacity is None else _capacity(result, "concurrency"),
-        "num_prompts": load.requests,
-        "successful": counts.ok,
-        "failed": counts.errors,
-        "duration_s": result.duration_s,
-        "window_s": result.window.duration_s if result.window else None,
-        "input_tokens": counts.input_tokens,
-        "output_tokens": counts.output_tokens,
-        "per_user_tok_s": rates.per_user_tok_s,
-        "req_per_s": rates.req_s,
-        "input_tok_s": rates.input_tok_s,
-        # Tools that know no window give the whole run's rate this name.
-        "output_tok_s": rates.output_tok_s if rates.output_tok_s is not None else rates.output_tok_s_full,
-        "output_tok_s_full": rates.output_tok_s_full,
-        "total_tok_s": rates.total_tok_s,
-        "output_tok_s_per_gpu": rates.output_tok_s_per_gpu,
-        "peak_output_tok_s": None,
-        "peak_concurrent": None,
-        "concurrency": None,
-        **_latencies(result.latencies),
-        "accept_length": _first(speculation.tau, speculation.counter_accept_length, speculation.server_accept_length),
-        "tau": speculation.tau,
-        "cycle_ms": speculation.cycle_ms,
-        "verify_steps": speculation.verify_steps,
-        "power_w": result.gpu.power_w if result.gpu else None,
-        "joules_per_token": result.gpu.joules_per_token if result.gpu else None,
-        "mem_peak_mib": result.gpu.memory_peak_mib if result.gpu else None,
-        "sm_mhz": result.gpu.sm_mhz if result.gpu else None,
-        "guards": {guard.id: guard.status.value for guard in result.guards},
-        "failed_guards": [guard.text for guard in result.guards if guard.status is GuardStatus.FAILED],
-        "valid": result.valid,
-        "suspicious": list(result.suspicious),
-        "notes": list(result.notes),
-    }
+    record = {name: read(result) for name, read in _COLUMNS.items()}
     # A posted figure stands where ours has none, and never for one of ours.
     return record | {key: value for key, value in result.posted.items() if record.get(key) is None}
-
-
-def _capacity(result: Result, kind: str) -> float | None:
-    """The highest load of a kind that a search found."""
-    capacity = result.capacity
-    if capacity is None or capacity.search.kind != kind or capacity.found is None:
-        return None
-    return int(capacity.found) if kind == "concurrency" else capacity.found
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _latencies(latencies: Latencies) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, attribute in _LATENCIES:
-        distribution = getattr(latencies, attribute) or _NO_DISTRIBUTION
-        for point, of_distribution in _POINTS:
-            found[f"{point}_{name}_ms"] = getattr(distribution, of_distribution)
-    return found

@@ -1,18 +1,12 @@
-"""This machine's record of launches: which run is where, how long its phases took, how it ended.
+"""This machine's record of launches: which run is where, how long its phases took, how it ended."""
 
-One JSON file a run under the data directory, written to a temporary name and renamed, so that a kill at any moment
-leaves either the old or the new content, and two panels can write at once.
-"""
-
-import json
-import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 
-from tui.core.config import data_dir, write_whole
 from tui.core.errors import Slug, UsageError
+from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
 
@@ -38,8 +32,8 @@ class LaunchRecord:
     phase_took_s: Mapping[str, float] = field(default_factory=dict)
     exit_code: int | None = None
     ended_at: str | None = None
-    ledger: Sequence[Mapping[str, object]] = ()  # memory of each rank: the fields of startup.LedgerRow
-    mem_fraction: float | None = None  # in force: as given, or as SGLang chose it
+    ledger: tuple[Mapping[str, object], ...] = ()  # memory of each rank: the fields of startup.LedgerRow
+    mem_fraction: float | None = None  # in effect: as given, or as SGLang chose it
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
 
 
@@ -53,63 +47,22 @@ class PhaseHistory:
     n: int
 
 
-def launches_dir() -> Path:
-    return data_dir() / "launches"
-
-
-def write(record: LaunchRecord) -> None:
-    """Stores a record, replacing the one of the same run."""
-    text = json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n"
-    write_whole(launches_dir() / f"{record.run_id}.json", text)
-
-
-def _read(path: Path) -> LaunchRecord | None:
-    known = {f.name for f in fields(LaunchRecord)}
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        record = LaunchRecord(**{key: value for key, value in raw.items() if key in known})
-        record = replace(record, ledger=tuple(record.ledger))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return None  # half a file of an older crash, or a newer format: it must not hide the others
-    return record if record.run_id == path.stem and _sound(record) else None
-
-
-def _sound(record: LaunchRecord) -> bool:
-    """Whether the values that are computed with have their types; the file may be somebody's experiment."""
-    texts = (record.run_id, record.host, record.kind, record.profile, record.launched_at)
-    maybe_texts = (record.outcome, record.cause, record.phase)
-    took = record.phase_took_s
-    return (
-        all(isinstance(text, str) for text in texts)
-        and all(text is None or isinstance(text, str) for text in maybe_texts)
-        and isinstance(record.sets, dict)
-        and isinstance(record.args, dict)
-        and isinstance(took, dict)
-        and all(_is_number(value) for value in took.values())
-        and (record.ready_after_s is None or _is_number(record.ready_after_s))
-        and (record.mem_fraction is None or _is_number(record.mem_fraction))
-        and (record.graph_batch is None or type(record.graph_batch) is int)
-        and all(isinstance(row, dict) for row in record.ledger)
-    )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def read(run_id: str) -> LaunchRecord | None:
-    """The record of one run, None where there is none."""
-    return _read(launches_dir() / f"{run_id}.json")
+FILES = RecordFiles(LaunchRecord, "launches", attrgetter("run_id"))
+write, read = FILES.write, FILES.read
 
 
 def read_all() -> list[LaunchRecord]:
     """All launches, newest first."""
-    try:
-        paths = [path for path in launches_dir().iterdir() if path.suffix == ".json" and path.is_file()]
-    except OSError:
-        return []
-    found = [record for path in paths if (record := _read(path))]
-    return sorted(found, key=lambda record: record.launched_at, reverse=True)
+    return sorted(FILES.read_all(), key=lambda record: record.launched_at, reverse=True)
+
+
+def runs_named(reference: str, run_ids: Iterable[str]) -> list[str]:
+    """The run ids that `reference` fits: by their last six digits, else as a prefix of either; none of an empty one."""
+    ids = list(dict.fromkeys(run_ids)) if reference else []  # `stop "$RUN"` with an empty variable means no run
+    digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
+    return digits or [
+        run_id for run_id in ids if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
+    ]
 
 
 def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
@@ -117,20 +70,13 @@ def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
 
     Raises UsageError where several fit; returns None where none does.
     """
-    ids = list(dict.fromkeys(run_ids))
-    if not reference:
-        return None  # `stop "$RUN"` with an empty variable means no run, and not the only one there is
-    if reference in ids:
-        return reference
-    digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
-    fitting = digits or [
-        run_id for run_id in ids if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
-    ]
+    ids = list(run_ids)
+    fitting = [reference] if reference in ids else runs_named(reference, ids)
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(
             f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}",
-            "give more of the id",
+            "type more characters of the id",
             slug=Slug.AMBIGUOUS_RUN,
         )
     return fitting[0] if fitting else None

@@ -17,7 +17,8 @@ from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
-from tui.core.profiles.profiles import METRICS_NOTE, LaunchCommand, LaunchProfile
+from tui.core.profiles.command import METRICS_NOTE, LaunchCommand
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
@@ -400,7 +401,7 @@ class _Look:
             self.add("flags", Level.BLOCK, f"{name} is unknown to SGLang {self.facts.sglang}{hint}")
         for note in self.command.notes:
             if note != METRICS_NOTE:
-                self.add("flags", Level.WARN, note.removesuffix("; the profile stays as is"))
+                self.add("flags", Level.WARN, note.removesuffix("; the profile is unchanged"))
         if host_flags is None:
             if self.facts.sglang:
                 self.add("flags", Level.WARN, f"the flags of SGLang {self.facts.sglang} are not known: not checked")

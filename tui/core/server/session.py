@@ -17,15 +17,17 @@ from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import open_transport
 from tui.core.link.transport import Asker, LinkState, LinkStatus, Transport
-from tui.core.profiles.profiles import LaunchCommand, LaunchProfile, build_command, public_sets
+from tui.core.profiles.command import LaunchCommand, build_command
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_sets
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server.launch_records import LaunchRecord, PhaseHistory
 from tui.core.server.preflight import Finding, Level
-from tui.core.server.watch import LogGap, RunUpdate, RunWatcher, ServerState
+from tui.core.server.watch import RunUpdate, RunWatcher, ServerState
 from tui.core.sglang import flags as sglang
-from tui.core.text import one_line
+from tui.core.text import as_text, one_line
 
 if TYPE_CHECKING:
     from tui.core.bench.target import Target
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HostSession",
     "LaunchPlan",
-    "LogGap",
     "PhaseHistory",
     "PreflightFailed",
     "RunUpdate",
@@ -241,7 +242,7 @@ class HostSession:
                 profile=plan.profile.name,
                 launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 sets=public_sets(plan.sets or {}),
-                model=_text(plan.profile.arg("model-path")),
+                model=as_text(plan.profile.arg("model-path")),
                 args=plan.profile.public_args,
                 sglang=plan.facts.sglang,
                 port=plan.command.port,
@@ -396,7 +397,3 @@ def claimed_gpus(profile: LaunchProfile) -> tuple[int, ...]:
         return numbers
     listed = visible.split(",")
     return tuple(int(listed[n]) for n in numbers if n < len(listed) and listed[n].strip().isdigit())
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 
 from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut, UsageError
 from tui.core.host.gpus import GpuSample
+from tui.core.link.retry import follow_through
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import first_line, read_block
-from tui.core.logs.follow import Chunk, file_info, follow
+from tui.core.logs.follow import Chunk, follow
+from tui.core.logs.reader import LogReader, LogStep
 from tui.core.logs.search import lines_before
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
@@ -80,21 +82,14 @@ class ServerState:
 
 
 @dataclass(frozen=True)
-class LogGap:
-    """The file was replaced or truncated: what follows is another generation and is never merged."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class RunUpdate:
     """What one tick of watching a run brought."""
 
     state: ServerState
     records: tuple[LogRecord, ...] = ()
-    gap: LogGap | None = None
     behind_bytes: int = 0  # log bytes on the host not read yet
     settled: bool = False  # all that there was when the watch began is in: the log, and an answer about readiness
+    log: LogStep | None = None  # the same records with their place in the file, for `LogFile.take`; None without any
 
 
 def _epoch(iso: str | None) -> float | None:
@@ -113,6 +108,9 @@ class _Gap:
     begin: int  # byte
     end: int
     number: int  # line that begins at `end`
+
+
+_Input = Chunk | _Gap | UsageError | None  # None: the log is read to its end
 
 
 @dataclass(frozen=True)
@@ -190,6 +188,7 @@ class RunWatcher:
         self._run = run
         self._latest, self._sample = latest, sample
         self._tracker = LogTracker()
+        self._reader = LogReader(self._tracker)
         self._probe = ReadinessProbe(transport, run)
         self._startup_changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -229,7 +228,7 @@ class RunWatcher:
 
         The last update has everything: the exit, and the log to its end. Raises HostError where the host cannot do it.
         """
-        chunks: asyncio.Queue[Chunk | _Gap | None] = asyncio.Queue(maxsize=16)
+        chunks: asyncio.Queue[_Input] = asyncio.Queue(maxsize=16)
         wake = asyncio.Event()
         tasks = [
             asyncio.create_task(self._read_log(chunks, wake)),
@@ -263,7 +262,7 @@ class RunWatcher:
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
-    async def _read_log(self, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event) -> None:
+    async def _read_log(self, chunks: asyncio.Queue[_Input], wake: asyncio.Event) -> None:
         try:
             if self._run_over():  # a run that ended before we came: nothing polls it
                 await self._ask_once()
@@ -271,7 +270,8 @@ class RunWatcher:
                 await self._follow(self._run.log_path, chunks, wake)
             else:  # a foreign server whose output goes nowhere we can read
                 await self._wait_for_end()
-        except UsageError:  # another user's log: process and port still tell how the server is
+        except UsageError as error:  # another user's log: process and port still tell how the server is
+            await chunks.put(error)
             await self._wait_for_end()
         except BaseException:
             wake.set()
@@ -289,54 +289,41 @@ class RunWatcher:
         if not self._run_over():
             await self._over.wait()
 
-    async def _follow(self, path: str, chunks: "asyncio.Queue[Chunk | _Gap | None]", wake: asyncio.Event) -> None:
+    async def _follow(self, path: str, chunks: asyncio.Queue[_Input], wake: asyncio.Event) -> None:
         last: Chunk | None = None
         whole: bool | None = None  # whether all of it is read; None while that is not decided
-        while True:
-            try:
+
+        async def rest() -> AsyncGenerator[Chunk | _Gap, None]:
+            nonlocal last, whole
+            while True:
                 if whole is False and last is not None:
                     gap = await self._beyond(path, last)
                     whole = True
                     if gap is not None:
                         last = replace(last, data=b"", offset=gap.end)
-                        await chunks.put(gap)
-                following = follow(
-                    self._transport,
-                    path,
-                    offset=last.offset + len(last.data) if last else 0,
-                    generation=last.generation if last else 0,
-                    identity=last.identity if last else None,
-                    ended=self._run_over,
-                )
+                        yield gap
+                following = follow(self._transport, path, after=last, ended=self._run_over)
                 async with contextlib.aclosing(following):
                     async for chunk in following:
                         last = chunk
-                        await chunks.put(chunk)
-                        wake.set()
-                        if whole is None and chunk.offset + len(chunk.data) >= _HEAD_BYTES:
+                        yield chunk
+                        if whole is None and chunk.end >= _HEAD_BYTES:
                             whole = (chunk.size or 0) <= _HUGE_BYTES
                             if not whole:
                                 break
                     else:
                         return
-            except LinkLost:
-                await asyncio.sleep(_TICK_S)  # asked again
-            except HostError:
-                # A link that needs a person (a code, a password) comes back when they connect again.
-                if self._transport.status().state is LinkState.UP:
-                    raise
-                wake.set()
-                async for status in self._transport.watch():
-                    if status.state is LinkState.UP:
-                        break
-                else:
-                    raise  # closed
+
+        async for item in follow_through(self._transport, rest):
+            if not isinstance(item, HostError):
+                await chunks.put(item)
+            wake.set()
 
     async def _beyond(self, path: str, last: Chunk) -> _Gap | None:
         """From where to where a huge log is not read; None where it is another file by now."""
         file = (last.identity or "").rsplit(":", 2)[0]
         block = await read_block(self._transport, path, -_TAIL_BYTES, _TAIL_BYTES, file=file)
-        begin = last.offset + len(last.data)
+        begin = last.end
         if block is None or block.file != file or block.offset <= begin:
             return None
         end = block.offset + (first_line(block.data, block.offset) or 0)
@@ -371,10 +358,11 @@ class RunWatcher:
 
     async def _log_size(self) -> int:
         try:
-            info = await file_info(self._transport, self._run.log_path) if self._run.log_path else None
+            path = self._run.log_path
+            log = await read_block(self._transport, path, 0, 0) if path else None
         except UsageError:
             return 0
-        return info.size if info else 0
+        return log.size if log else 0
 
     def _caught_up(self) -> bool:
         return self._goal is not None and self._read_to >= self._goal
@@ -435,43 +423,58 @@ class RunWatcher:
 
     # -- one step -------------------------------------------------------------------------------------------------
 
-    def _step(self, chunks: "asyncio.Queue[Chunk | _Gap | None]") -> tuple[list[RunUpdate], bool]:
+    def _step(self, chunks: asyncio.Queue[_Input]) -> tuple[list[RunUpdate], bool]:
         """Takes what has come, returns the updates and whether the run is over."""
         out: list[RunUpdate] = []
         new: list[LogRecord] = []
-        taken = behind = 0
+        last: LogStep | None = None  # that brought records
+        taken = 0
         ended = False
+
+        def event(step: LogStep, *records: LogRecord) -> None:
+            nonlocal new, last
+            if last is not None:
+                out.append(self._update(tuple(new), last))
+                new, last = [], None
+            out.append(RunUpdate(self._state(), records, log=step))
+
         while not chunks.empty() and taken < _MAX_BATCH_BYTES:
             chunk = chunks.get_nowait()
             if chunk is None:
                 ended = True
                 break
-            if isinstance(chunk, _Gap):
-                new.append(self._left_out(chunk))
-                self._tracker.go_on_at(chunk.end, chunk.number)
+            if isinstance(chunk, UsageError):
+                event(LogStep(problem=chunk.message))
+            elif isinstance(chunk, _Gap):
+                event(self._reader.go_on_at(chunk.end, chunk.number), self._left_out(chunk))
                 self._read_to = chunk.end
-                continue
-            if chunk.event in ("replaced", "truncated"):
-                out.append(RunUpdate(self._state(), tuple(new), LogGap(chunk.event)))
-                new = []
-                self._tracker.reset()
-            if chunk.data:
-                taken += len(chunk.data)
-                self._line_at = self._known_at = time.monotonic()
-                self._read_to = chunk.offset + len(chunk.data)
-                self._probe.saw_bytes(chunk.data)
-                new.extend(self._tracker.feed(chunk.data))
-                behind = max(0, (chunk.size or 0) - chunk.offset - len(chunk.data))
-        if new:
-            self._startup_changed.set()
-        if ended:
-            new.extend(self._tracker.flush())
-        state = self._state(final=ended)
-        asked = self._asked or state.outcome is not Outcome.STARTING
-        out.append(RunUpdate(state, tuple(new), None, behind, ended or (self._caught_up() and asked)))
+            else:
+                if chunk.data:
+                    taken += len(chunk.data)
+                    self._line_at = self._known_at = time.monotonic()
+                    self._read_to = chunk.end
+                    self._probe.saw_bytes(chunk.data)
+                step = self._reader.take(chunk)
+                if chunk.event in (None, "ended"):
+                    while step.records and new and new[-1].provisional:
+                        new.pop()  # an unterminated tail, written on since
+                    new.extend(step.records)
+                    last = step
+                    if step.records:
+                        self._startup_changed.set()
+                else:
+                    event(step)
+        update = self._update(tuple(new), last, ended=ended)
+        out.append(update)
         if ended or not self._run_over():  # of a run that is over nothing is known before its log is read
-            self._record(state)
+            self._record(update.state)
         return out, ended
+
+    def _update(self, records: tuple[LogRecord, ...], step: LogStep | None, *, ended: bool = False) -> RunUpdate:
+        state = self._state(final=ended)
+        settled = ended or (self._caught_up() and (self._asked or state.outcome is not Outcome.STARTING))
+        log = replace(step, records=records) if step is not None else None
+        return RunUpdate(state, records, step.behind_bytes if step is not None else 0, settled, log)
 
     def _left_out(self, gap: _Gap) -> LogRecord:
         left = (gap.end - gap.begin) / (1 << 20)

@@ -24,11 +24,11 @@ from tui.core.link.transport import Transport
 LAUNCH_MODULE = "sglang.launch_server"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
-_COMPARISONS = {
-    "==": operator.eq,
-    "!=": operator.ne,
+_COMPARE = {
     ">=": operator.ge,
     "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
     ">": operator.gt,
     "<": operator.lt,
 }
@@ -36,7 +36,7 @@ _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
 
 
 def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
-    """A sortable key of a version such as "0.5.10.post1" or "595.58.03"; None where there is no number.
+    """A sortable key of a version such as "0.5.10.post1" or "595.58.03"; None where it has no number.
 
     Pre-releases sort before the release, post releases after it; a local part ("+cu128") is ignored.
     """
@@ -51,7 +51,7 @@ def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def version_at_least(version: str, floor: str) -> bool:
-    """Whether `version` is `floor` or later; False where either is no version."""
+    """Whether `version` is `floor` or later; False where either is not a version."""
     have, want = parse_version(version), parse_version(floor)
     return have is not None and want is not None and have >= want
 
@@ -86,7 +86,7 @@ def version_matches(version: str, specifier: str) -> bool | None:
             padded = list(have[0]) + [0] * len(series)
             met = have >= want and padded[: len(series)] == series
         else:
-            met = _COMPARISONS[sign](have, want)
+            met = _COMPARE[sign](have, want)
         if not met:
             return False
     return True
@@ -138,6 +138,10 @@ class FlagTable:
             if name == rename.old:
                 return rename.new
         return self.first_names.get(name, name)
+
+    def is_secret(self, name: str) -> bool:
+        """Whether the flag's value is never shown or stored."""
+        return self.canonical(name) in self.secret
 
     def type_of(self, name: str) -> str | None:
         """Kind of value the flag takes; None for a flag that is gone or unknown."""
@@ -230,11 +234,11 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
             else:
                 has_old, has_new = rename.old in host_flags, rename.new in host_flags
             if name == rename.old and has_new and not has_old:
-                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile stays as is")
+                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile is unchanged")
                 name = rename.new
             elif name == rename.new and has_old and not has_new:
                 notes.append(
-                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile stays as is"
+                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile is unchanged"
                 )
                 name = rename.old
         replaced = next((entry for entry in table.replaced if name == entry.old), None)
@@ -246,7 +250,7 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
                 env |= replaced.env
                 words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
                 words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
-                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile stays as is")
+                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile is unchanged")
                 continue
         if host_flags is not None and not accepted(name):
             first = table.canonical(name)
@@ -332,7 +336,9 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     if known is not None:
         return known
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
-    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m {LAUNCH_MODULE} --help 2>/dev/null"
+    script = (
+        f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
+    )
     try:
         done = await transport.run(script, timeout_s=120.0)
     except LinkLost:

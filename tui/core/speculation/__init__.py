@@ -1,0 +1,1 @@
+"""Whether speculative decoding pays: from results, as arithmetic, as a prediction. Must not know a host."""

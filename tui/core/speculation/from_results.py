@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from tui.core.verdicts.pairing import (
     Side,
     forced_accept_length,
     launches,
+    mean_of,
     pair_up,
     random_tokens,
     setting,
@@ -29,7 +30,7 @@ from tui.core.verdicts.sentences import count
 
 Rows = Callable[[str], Sequence[dict[str, Any]]]
 _FORCED = "simulated_acceptance"  # the guard that fails on purpose here
-_MAX_RUNNING = 48  # what SGLang takes with speculation unless it is told otherwise
+_MAX_RUNNING = 48  # what SGLang takes with speculation unless it is set otherwise
 _ROOMY = 0.5  # of the baseline's KV pool: what needs less is taken to fit beside a draft, which nobody has measured
 
 
@@ -70,18 +71,11 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
             raise UsageError(
                 f"{side.name}: no run that counts has a {what}", Hint(Action.BENCH), slug=Slug.NOT_COMPARABLE
             )
-    base_tok_s = _geometric(launch.datum for launch in base_launches)
+    base_tok_s = mean_of(base_launches)
     cycle_ms = _geometric(math.log(_cycle(launch) or 0.0) for launch in spec_launches)
-    spec_tok_s = _geometric(launch.datum for launch in spec_launches)
-    tau: float | None = _tau(spec.results)
-    if any(random_tokens(result) for result in spec.results):
-        tau = None
-        reasons.append("random tokens say nothing about acceptance: the cycle and the break-even hold, tau is left out")
-    elif not own:
-        tau = None
-        reasons.append(
-            "acceptance was forced: the cycle and the break-even hold, tau says nothing about the draft model"
-        )
+    spec_tok_s = mean_of(spec_launches)
+    tau, why_not = _usable_tau(spec, forced=not own)
+    reasons += why_not
     ratio = cycle_ms * base_tok_s / 1000
     interval, basis = _interval(base, spec, base_launches, spec_launches, rows, ratio)
     config = next((result.server.spec for result in spec.results if result.server.spec), None)
@@ -100,15 +94,24 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
         measured_speedup=spec_tok_s / base_tok_s if tau is not None else None,
         reasons=tuple(reasons),
     )
-    curve = economics.fit_simulated(
-        [
-            (length, _geometric(launch.datum for launch in group_launches) / base_tok_s)
-            for length, group in forced.items()
-            if (group_launches := launches(group, rate))
-        ]
-    )
     point = next((result.point for result in base.results), None)
-    return Payoff(base, spec, found, curve, point)
+    return Payoff(base, spec, found, _simulated(forced, base_tok_s), point)
+
+
+def _usable_tau(spec: Side, *, forced: bool) -> tuple[float | None, list[str]]:
+    """The accept length of a side, or why it says nothing."""
+    if any(random_tokens(result) for result in spec.results):
+        return None, ["random tokens say nothing about acceptance: the cycle and the break-even hold, tau is left out"]
+    if forced:
+        return None, [
+            "acceptance was forced: the cycle and the break-even hold, tau says nothing about the draft model"
+        ]
+    return _tau(spec.results), []
+
+
+def _simulated(forced: Mapping[float, Sequence[Result]], base_tok_s: float) -> SimulatedCurve | None:
+    found = {length: launches(group, METRICS[DEFAULT]) for length, group in forced.items()}
+    return economics.fit_simulated([(length, mean_of(group) / base_tok_s) for length, group in found.items() if group])
 
 
 def predictions(
@@ -132,7 +135,7 @@ def predictions(
             by_load.setdefault(result.load.concurrency, []).append(result)
     for load, runs in sorted(by_load.items()):
         if found := launches(runs, METRICS[DEFAULT]):
-            steps_ms[load] = 1000 / _geometric(launch.datum for launch in found)
+            steps_ms[load] = 1000 / mean_of(found)
     forced = _forced_in_settings(base, stored)
     spec = forced[-1] if forced else None
     config = config or (spec.server.spec if spec else None)
@@ -238,7 +241,7 @@ def _check_roles(base: Side, spec: Side) -> None:
 def _no_speculation(base: Side) -> None:
     if any(result.server.spec is not None for result in base.results):
         raise UsageError(
-            f"{base.name} speculates: a decode step of it is no baseline",
+            f"{base.name} speculates: a decode step of it is not a baseline",
             "name a result without speculation first",
             slug=Slug.NOT_COMPARABLE,
         )

@@ -1,4 +1,4 @@
-"""Why a verify step may be too dear: what to suspect, what speaks for and against it, how to check.
+"""Why a verify step may be too expensive: what to suspect, the evidence for and against it, how to check.
 
 Thresholds are from public tables by rho = tau / S: dense models with chains of three drafts 1.12 to 1.29, a 30B-A3B mixture
 of experts 1.49, deep trees on one H100 about 2.0 to 2.3. A small all-reduce takes 23 to 33 µs in NCCL's ring, about 8 µs
@@ -22,7 +22,7 @@ PER_LAYER = 2  # all-reduces of a layer under tensor parallelism
 
 
 class Weight(StrEnum):
-    """How much speaks for a suspect."""
+    """How strong the evidence for a suspect is."""
 
     LIKELY = "likely"
     POSSIBLE = "possible"
@@ -31,7 +31,7 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True)
 class Suspect:
-    """One reason why a verify step may be dear."""
+    """One reason why a verify step may be expensive."""
 
     id: str
     title: str
@@ -48,10 +48,6 @@ class VerifyCost:
     normal: float
     text: str
     suspects: tuple[Suspect, ...]  # likely ones first
-
-    @property
-    def too_dear(self) -> bool:
-        return self.ratio > self.normal
 
 
 def verify_cost(
@@ -133,10 +129,10 @@ def _all_reduce(
 
 def _graphs(spec: Sequence[Result]) -> Suspect:
     guards: list[Guard] = [guard for result in spec for guard in result.guards if guard.id == "graph"]
-    told = [guard for guard in guards if guard.status is not GuardStatus.NOT_APPLICABLE]
-    failed = [guard for guard in told if guard.status is GuardStatus.FAILED]
-    weight = Weight.LIKELY if failed else Weight.RULED_OUT if told else Weight.POSSIBLE
-    evidence = (failed or told)[0].text if told else "no decode line says whether a graph was used"
+    known = [guard for guard in guards if guard.status is not GuardStatus.NOT_APPLICABLE]
+    failed = [guard for guard in known if guard.status is GuardStatus.FAILED]
+    weight = Weight.LIKELY if failed else Weight.RULED_OUT if known else Weight.POSSIBLE
+    evidence = (failed or known)[0].text if known else "no decode line says whether a graph was used"
     check = 'the log says "cuda graph: True" on each decode line'
     return Suspect("graphs", "CUDA graphs", weight, evidence, check)
 

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tui.core.bench.capacity import answer_words
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise, VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts import stats
+from tui.core.verdicts.failed_launches import failure_words
 from tui.core.verdicts.metric import METRICS, Metric
 from tui.core.verdicts.pairing import (
+    L2_LAUNCHES,
     NO_PAIRS,
     Launch,
     Pairs,
@@ -32,13 +33,13 @@ from tui.core.verdicts.pairing import (
     random_tokens,
     when,
 )
-from tui.core.verdicts.sentences import count, failure_words, sets_words
+from tui.core.verdicts.sentences import answer_words, count, sets_words
 from tui.core.verdicts.stats import Interval
 
 MARGIN = 0.02  # within which two configurations are called equivalent
-PAIRS = 3  # the fewest that L2 takes
+PAIRS = L2_LAUNCHES
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
-CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is said
+CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is reported
 # The guard that one arm may fail more often than the other, by what it does to the GPUs.
 _OF_THE_ARM = "clocks"
 
@@ -126,6 +127,11 @@ class Case:
         if self.unpaired:
             return self.pairs.a, self.pairs.b
         return tuple(a for a, _ in self.pairs.pairs), tuple(b for _, b in self.pairs.pairs)
+
+    @property
+    def results(self) -> list[Result]:
+        """Those that the figures are from."""
+        return [result for side in self.used for launch in side for result in launch.results]
 
     @property
     def runs(self) -> int:
@@ -253,7 +259,7 @@ def settle(case: Case) -> Case:
 def one_configuration(side: Side, reasons: list[str]) -> Side:
     """The runs of one configuration: without overrides where a profile was measured with several, else the last one.
 
-    What is left out is told in `reasons`.
+    What is left out is reported in `reasons`.
     """
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in side.results:

@@ -1,6 +1,6 @@
 """Verdicts: two sides, or the arms of an experiment, become sentences with what they rest on.
 
-docs/measuring.md, "Verdicts", states the rules; `cases` applies them.
+docs/measuring.md, "Verdicts", states the rules; `comparison` applies them.
 """
 
 import math
@@ -9,60 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tui.core.model.profile import LoadPoint
-from tui.core.model.result import Result
-from tui.core.model.verdict import ArmFigure, Noise, Verdict, VerdictKind
+from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.verdicts import stats
-from tui.core.verdicts.comparison import MARGIN, Case, Plan, noise_floor, screening_bound, settle
-from tui.core.verdicts.metric import DEFAULT, metric
-from tui.core.verdicts.pairing import Launch, Side
+from tui.core.verdicts.comparison import Case, noise_floor, screening_bound, settle
+from tui.core.verdicts.pairing import Launch, Side, mean_of
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 from tui.core.verdicts.stats import Interval
 
-__all__ = ["MARGIN", "Case", "Plan", "Side", "compare", "compare_all", "judge_all", "noise_floor", "screened_words"]
-
 _FINER = (0.01, 0.005, 0.002, 0.001)  # what to see next, once the margin can be seen
-
-
-def compare(
-    a: Side,
-    b: Side,
-    metric_name: str = DEFAULT,
-    *,
-    noise: Noise | None = None,
-    launch_s: float | None = None,
-    margin: float = MARGIN,
-    plan: Plan | None = None,
-) -> Verdict:
-    """B against A; both sides hold the runs of one setting (`pairing.matched`).
-
-    Args:
-        noise: of the host in this setting (`pairing.noise_of`); without it, single launches decide nothing.
-        launch_s: what one launch with its runs takes, for "you need 5 pairs (~50 min)".
-        margin: within which they are called equivalent, a share.
-        plan: of the experiment; before its pairs (or its first look) are complete there is no verdict.
-
-    Raises UsageError for an unknown metric, or where a launch is on both sides.
-    """
-    [verdict] = compare_all([(a, b)], metric_name, noise=noise, launch_s=launch_s, margin=margin, plan=plan)
-    return verdict
-
-
-def compare_all(
-    comparisons: Sequence[tuple[Side, Side]],
-    metric_name: str = DEFAULT,
-    *,
-    noise: Noise | None = None,
-    launch_s: float | None = None,
-    margin: float = MARGIN,
-    plan: Plan | None = None,
-) -> tuple[Verdict, ...]:
-    """Several comparisons at one load, (A, B) each, held to 5 % together (`judge_all`).
-
-    Arguments and errors as of `compare`.
-    """
-    chosen = metric(metric_name)
-    return judge_all([Case(a, b, chosen, noise, launch_s, margin, plan) for a, b in comparisons])
 
 
 def judge_all(cases: Iterable[Case]) -> tuple[Verdict, ...]:
@@ -115,11 +69,11 @@ def _verdict(case: Case) -> Verdict:
         level=case.level,
         verdict=case.kind,
         text=_text(case, figures[0], figures[1]),
-        point=_point(case),
+        point=next((result.point for result in (*case.a.results, *case.b.results)), None),
         reasons=case.reasons,
         mde=math.expm1(stats.minimum_detectable(case.spread, case.n, case.alpha)) if case.decides else None,
         noise_floor=noise_floor(case.noise, case.runs) if case.noise else None,
-        result_ids=tuple(result.result_id for side in case.used for x in side for result in x.results),
+        result_ids=tuple(result.result_id for result in case.results),
         confidence=1 - case.alpha,
         by_chance=case.by_chance,
         facts=_facts(case),
@@ -127,16 +81,7 @@ def _verdict(case: Case) -> Verdict:
 
 
 def _figure(side: Side, used: Sequence[Launch], case: Case) -> ArmFigure:
-    value = math.exp(statistics.fmean(launch.datum for launch in used)) if used else None
-    return ArmFigure(side.ref, value, len(used), sum(len(launch.values) for launch in used))
-
-
-def _results(case: Case) -> list[Result]:
-    return [result for side in case.used for launch in side for result in launch.results]
-
-
-def _point(case: Case) -> LoadPoint | None:
-    return next((result.point for result in (*case.a.results, *case.b.results)), None)
+    return ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------
@@ -212,7 +157,7 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
 
 def _unfinished(case: Case, wanted: int) -> str:
     said = (
-        f"{case.b.name} against {case.a.name}: no verdict before {count(wanted, 'launch pair')} ({case.n} of {wanted})"
+        f"{case.b.name} against {case.a.name}: {count(wanted, 'launch pair')} needed for a verdict, {case.n} measured"
     )
     if case.difference is None:
         return said
@@ -263,7 +208,7 @@ def _more(case: Case) -> str:
 
 
 def _facts(case: Case) -> tuple[str, ...]:
-    results = _results(case)
+    results = case.results
     if not results:
         return ()
     parts = [case.metric.title, load_words(results[0].point)]

@@ -4,11 +4,12 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.profile import LoadPoint
-from tui.core.model.result import Distribution, Result
+from tui.core.model.result import Result
 from tui.core.text import one_line
 
 DEFAULT = "per_user_tok_s"
@@ -46,11 +47,7 @@ class Metric:
 
 
 def _rate(attribute: str) -> Callable[[Result], float | None]:
-    def read(result: Result) -> float | None:
-        value: float | None = getattr(result.throughput, attribute)
-        return value
-
-    return read
+    return attrgetter(f"throughput.{attribute}")
 
 
 def _output(result: Result) -> float | None:
@@ -60,12 +57,7 @@ def _output(result: Result) -> float | None:
 
 
 def _latency(attribute: str, point: str) -> Callable[[Result], float | None]:
-    def read(result: Result) -> float | None:
-        distribution: Distribution | None = getattr(result.latencies, attribute)
-        value: float | None = getattr(distribution, point) if distribution else None
-        return value
-
-    return read
+    return lambda result: getattr(getattr(result.latencies, attribute), point, None)
 
 
 def _capacity(kind: str) -> Callable[[Result], float | None]:
@@ -88,10 +80,10 @@ def _all() -> dict[str, Metric]:
     found = [
         Metric(DEFAULT, "per-user tok/s", "tok/s", True, 1, _rate("per_user_tok_s")),
         Metric("output_tok_s", "output tok/s", "tok/s", True, 1, _output),
-        Metric("output_tok_s_per_gpu", "output tok/s a GPU", "tok/s", True, 1, _rate("output_tok_s_per_gpu")),
+        Metric("output_tok_s_per_gpu", "output tok/s per GPU", "tok/s", True, 1, _rate("output_tok_s_per_gpu")),
         Metric("input_tok_s", "input tok/s", "tok/s", True, 1, _rate("input_tok_s")),
         Metric("total_tok_s", "total tok/s", "tok/s", True, 1, _rate("total_tok_s")),
-        Metric("req_per_s", "requests a second", "requests/s", True, 2, _rate("req_s")),
+        Metric("req_per_s", "requests per second", "requests/s", True, 2, _rate("req_s")),
         Metric("goodput_req_s", "goodput", "requests/s", True, 2, _rate("goodput_req_s")),
         Metric("max_concurrency", "highest concurrency", "users", True, 0, _capacity("concurrency"), within=_bracket),
         Metric("max_rate", "highest rate", "requests/s", True, 2, _capacity("rate"), within=_bracket),

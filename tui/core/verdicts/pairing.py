@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tui.core.bench import guards
-from tui.core.bench.capacity import limits_words
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import Limits, LoadPoint
 from tui.core.model.result import GuardStatus, Result
 from tui.core.model.verdict import Noise
 from tui.core.server.launch_records import LaunchRecord
+from tui.core.sglang import server_info
 from tui.core.text import one_line
 from tui.core.verdicts.metric import Metric
-from tui.core.verdicts.sentences import load_words
+from tui.core.verdicts.sentences import limits_words, load_words
 from tui.core.verdicts.stats import components
 
+L2_LAUNCHES = 3  # the fewest launches, or pairs of them, that a verdict takes
 _PLACE = "port"  # an override that makes no other configuration
 
 
@@ -85,6 +85,18 @@ class Launch:
     @property
     def datum(self) -> float:
         return statistics.fmean(self.values)
+
+
+def level_of(launches: Sequence[Launch]) -> str:
+    """What a figure rests on: L0 one run; L1 restarts are not told apart; L2 at least three launches."""
+    if len(launches) >= L2_LAUNCHES:
+        return "L2"
+    return "L1" if sum(len(launch.values) for launch in launches) > 1 else "L0"
+
+
+def mean_of(launches: Iterable[Launch]) -> float:
+    """The geometric mean of launches; there is one at least."""
+    return math.exp(statistics.fmean(launch.datum for launch in launches))
 
 
 Pair = tuple[Launch, Launch]
@@ -342,7 +354,7 @@ def launch_seconds(sides: Iterable[Side], records: Iterable[LaunchRecord]) -> fl
 
 def forced_accept_length(result: Result) -> float | None:
     """The accept length that was forced on the server; None where it was the draft's own."""
-    return guards.forced_accept_length(result.server.env)
+    return server_info.forced_accept_length(result.server.env)
 
 
 def random_tokens(result: Result) -> bool:

@@ -1,19 +1,28 @@
 """What was answered, beside the figures of a verdict: reads the stored rows of the launches that it compares. I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from tui.core.errors import EagletuiError
 from tui.core.model.result import Result
 from tui.core.model.verdict import SameText, Verdict, VerdictKind
+from tui.core.records import Stamp
 from tui.core.results import store
+from tui.core.verdicts.comparison import Case
+from tui.core.verdicts.judging import judge_all
 from tui.core.verdicts.metric import metric
 from tui.core.verdicts.pairing import Side, forced_accept_length, launches
 from tui.core.verdicts.same_text import fact, mark, reason, replies, same_text
 
 # The runs of each launch: a result's id, with what its file of rows looks like.
-Runs = tuple[tuple[tuple[str, store.Stamp], ...], ...]
+Runs = tuple[tuple[tuple[str, Stamp], ...], ...]
+
+
+def judged(cases: Sequence[Case], beside: Iterable[Case] = ()) -> tuple[Verdict, ...]:
+    """The verdicts of cases (`judge_all`), with what was answered; those `beside` them share the 5 % and are not returned."""
+    verdicts = judge_all([*cases, *beside])
+    return tuple(with_replies(verdict, case.a, case.b) for verdict, case in zip(verdicts, cases, strict=False))
 
 
 def with_replies(verdict: Verdict, a: Side, b: Side) -> Verdict:
@@ -21,7 +30,7 @@ def with_replies(verdict: Verdict, a: Side, b: Side) -> Verdict:
     are missing say nothing. Reads megabytes, once for each pair of sides.
 
     Args:
-        a, b: its sides, as they were given to `compare`.
+        a, b: its sides, as they were compared.
     """
     used = set(verdict.result_ids)
     results = [[result for result in side.results if result.result_id in used] for side in (a, b)]

@@ -5,19 +5,20 @@ a single launch, of another run), because a batch of another size can round othe
 changes the text where more differs than between A and A. The prompt is the unit, since replies to one prompt hang
 together: one comparison a prompt and side, and Fisher's exact test, one-sided, on the prompts that differ.
 
-Bodies are kept as the load generator wrote them, JSON without spaces: tens of thousands of replies are compared byte by
-byte, and only what differs is looked into.
+Tens of thousands of replies are compared as wholes, and only what differs is looked into.
 """
 
 import heapq
 import json
 import math
-import re
 import statistics
-from bisect import bisect_left
+import sys
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
+from typing import Any
 
 from tui.core.model.verdict import Alike, SameText, TextExample
 from tui.core.text import one_line
@@ -32,14 +33,6 @@ _EXCERPT = 80  # characters of a reply in an example, those before the differenc
 _BEFORE = 20
 _KEPT = 64 << 20  # bytes of A's replies that are held at once; prompts beyond it are not compared
 
-# A row as the load generator writes it: what comes before `gaps_us`, without an error, and what follows `toks`.
-_HEAD = re.compile(rb'.*"k1":(\d+|null),.*"finish":(?:"([^"]*)"|null),"err":null', re.DOTALL)
-_TAIL = re.compile(
-    rb'(?:\[(\d+(?:,\d+)*|)\]|null),"item":(\d+|null),"prompt":"(\w+)",'
-    rb'"ids":(?:\[([\d,]*)\]|null),"texts":(?:\["(.*)"\]|\[\]|null)\}\s*',
-    re.DOTALL,
-)
-
 
 @dataclass(frozen=True)
 class Reply:
@@ -48,43 +41,42 @@ class Reply:
     prompt: str  # hash of the prompt: equal for equal ones
     item: int | None  # of the dataset
     capped: bool  # it ended because it was as long as it may be
-    ids: bytes | None  # its token ids, with commas between
-    pieces: bytes | None = None  # its text: JSON strings of its chunks, without the quotes at both ends
-    first: int | None = None  # tokens of the first chunk
-    later: bytes | None = None  # and of each one after it, with commas between
-
-    @property
-    def text(self) -> bytes:
-        return _protected(self.pieces or b"").replace(b'","', b"")
+    ids: "array[int] | None"  # its token ids
+    text: str | None = None
+    ends: "array[int] | None" = None  # where each chunk of the text ends
+    tokens: "array[int] | None" = None  # in the chunks up to each; None where chunks came without counts
 
     @property
     def size(self) -> int:
-        return len(self.ids or b"") + len(self.pieces or b"") + len(self.later or b"")
-
-
-def _protected(pieces: bytes) -> bytes:
-    """With what is escaped as one control byte each, so that a quote can only be the end of a piece."""
-    return pieces.replace(b"\\\\", b"\0").replace(b'\\"', b"\1")
+        """Bytes of memory."""
+        return sum(map(sys.getsizeof, (self.ids, self.text, self.ends, self.tokens)))
 
 
 def replies(lines: Iterable[bytes]) -> Iterator[Reply]:
     """The replies in rows of the load generator; what ended in an error, and rows of earlier versions, are left out."""
     for line in lines:
-        head, _, rest = line.partition(b',"gaps_us":')
-        begin, end = _HEAD.fullmatch(head), _TAIL.fullmatch(rest.partition(b',"toks":')[2])
-        if begin is None or end is None:
+        try:
+            row = json.loads(line)
+            found = _reply(row) if row["err"] is None else None
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
-        later, item, prompt, ids, pieces = end.groups()
-        if ids is not None or pieces is not None:
-            yield Reply(
-                prompt=prompt.decode(),
-                item=None if item == b"null" else int(item),
-                capped=begin[2] == b"length",
-                ids=ids,
-                pieces=pieces,
-                first=None if begin[1] == b"null" else int(begin[1]),
-                later=later,
-            )
+        if found is not None:
+            yield found
+
+
+def _reply(row: dict[str, Any]) -> Reply | None:
+    ids, texts, first, later = row["ids"], row["texts"], row["k1"], row["toks"]
+    if ids is None and texts is None:
+        return None
+    return Reply(
+        prompt=str(row["prompt"]),
+        item=row["item"],
+        capped=row["finish"] == "length",
+        ids=None if ids is None else array("q", ids),
+        text=None if texts is None else "".join(texts),
+        ends=None if texts is None else array("q", accumulate(map(len, texts))),
+        tokens=None if first is None or later is None else array("q", accumulate((first, *later))),
+    )
 
 
 # ---- two replies ------------------------------------------------------------------------------------------------------
@@ -95,30 +87,30 @@ class _Difference:
     token: int | None  # the first that differs, counted from 1; None where chunks came without counts
 
 
-def _comparable(a: Reply, b: Reply) -> bool:
-    return (a.ids is not None and b.ids is not None) or (a.pieces is not None and b.pieces is not None)
+def _sequences(a: Reply, b: Reply) -> "tuple[array[int], array[int]] | tuple[str, str] | None":
+    """What two replies can be compared by: their token ids, else their texts."""
+    if a.ids is not None and b.ids is not None:
+        return a.ids, b.ids
+    return (a.text, b.text) if a.text is not None and b.text is not None else None
 
 
 def _difference(a: Reply, b: Reply) -> _Difference | None:
-    """Where two replies part; None where they are alike. A reply that was cut short is compared up to its end."""
-    if a.ids is not None and b.ids is not None:
-        one, other = a.ids + b",", b.ids + b","  # so that no number is the beginning of another
-    else:
-        one, other = a.text, b.text
-    if one == other:
+    """Where two comparable replies part; None where they are alike. One that was cut short is compared up to its end."""
+    sequences = _sequences(a, b)
+    if sequences is None or sequences[0] == sequences[1]:
         return None
-    shared = _common(one, other)
-    if any(shared == len(text) and reply.capped for text, reply in ((one, a), (other, b))):
+    shared = _common(*sequences)
+    if any(shared == len(whole) and reply.capped for whole, reply in zip(sequences, (a, b), strict=True)):
         return None
-    if a.ids is not None and b.ids is not None:
-        return _Difference(one.count(b",", 0, shared) + 1)
+    if not isinstance(sequences[0], str):
+        return _Difference(shared + 1)
     agreed = [_tokens_before(reply, shared) for reply in (a, b)]
     known = [tokens for tokens in agreed if tokens is not None]
     return _Difference(max(known) + 1 if known else None)
 
 
-def _common(a: bytes, b: bytes) -> int:
-    """How many bytes two texts share from the start, by halving."""
+def _common(a: Sequence[object], b: Sequence[object]) -> int:
+    """How many items two sequences share from the start, by halving."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -131,31 +123,22 @@ def _common(a: bytes, b: bytes) -> int:
 
 def _tokens_before(reply: Reply, offset: int) -> int | None:
     """Tokens of the chunks that end at or before a place in the text: the difference is in none of them."""
-    if reply.first is None or reply.later is None:
+    if reply.tokens is None or reply.ends is None:
         return None
-    ends = list(accumulate(map(len, _protected(reply.pieces or b"").split(b'","'))))
-    at = bisect_left(ends, offset)
-    chunks = at + 1 if at < len(ends) and ends[at] == offset else at
-    if not chunks:
-        return 0
-    return reply.first + sum(map(int, reply.later.split(b",", chunks - 1)[: chunks - 1]))
+    chunks = bisect_right(reply.ends, offset)
+    return reply.tokens[chunks - 1] if chunks else 0
 
 
 def _example(token: int, a: Reply, b: Reply) -> TextExample:
     """What both say from shortly before the first difference on; token ids where there is no text."""
     if a.ids is not None and b.ids is not None:
         cut = slice(max(0, token - 4), token + 5)
-        one, other = (" ".join(ids.decode().split(",")[cut]) for ids in (a.ids, b.ids))
+        one, other = (" ".join(map(str, ids[cut])) for ids in (a.ids, b.ids))
     else:
-        texts = [_decoded(reply) for reply in (a, b)]
-        same = next((at for at, (x, y) in enumerate(zip(*texts, strict=False)) if x != y), min(map(len, texts)))
-        one, other = (text[max(0, same - _BEFORE) :] for text in texts)
+        texts = (a.text or "", b.text or "")
+        begin = max(0, _common(*texts) - _BEFORE)
+        one, other = (text[begin:] for text in texts)
     return TextExample(a.item, token, one_line(one, _EXCERPT), one_line(other, _EXCERPT))
-
-
-def _decoded(reply: Reply) -> str:
-    text = reply.text.replace(b"\1", b'\\"').replace(b"\0", b"\\\\")
-    return str(json.loads('"' + text.decode("utf-8", "replace") + '"'))
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------
@@ -223,7 +206,7 @@ def same_text(a: Sequence[Sequence[Run]], b: Sequence[Sequence[Run]]) -> SameTex
         for run_a, run_b in zip_longest(runs_a, runs_b, fillvalue=()):
             for reply in run_a:
                 seen = last.get(reply.prompt)
-                if seen is not None and _comparable(seen[1], reply):
+                if seen is not None and _sequences(seen[1], reply):
                     (runs if seen[0] == number else launches).add(seen[1], reply)
                 grown = reply.size - (seen[1].size if seen is not None else 0)
                 if seen is not None or grown <= room:
@@ -231,7 +214,7 @@ def same_text(a: Sequence[Sequence[Run]], b: Sequence[Sequence[Run]]) -> SameTex
                     room -= grown
             for reply in run_b:
                 seen = last.get(reply.prompt)
-                if seen is not None and _comparable(seen[1], reply):
+                if seen is not None and _sequences(seen[1], reply):
                     counted += 1
                     differ += between.add(seen[1], reply)
         if counted:

@@ -1,21 +1,10 @@
 """Small words that verdicts and economics share. Text that comes from a user or a host leaves here as one safe line."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from tui.core.model.profile import LoadPoint
-from tui.core.server.forecast import ledger_of
-from tui.core.server.launch_records import LaunchRecord
-from tui.core.sglang.memory import fraction_window
+from tui.core.model.profile import Limits, LoadPoint, Search
+from tui.core.model.result import Capacity
 from tui.core.text import one_line
-
-_OUT_OF_MEMORY = {
-    "oom_weights": "out of memory",
-    "oom_kv_pool": "out of memory",
-    "oom_cuda_graph": "out of memory",
-    "oom_serving": "out of memory",
-    "host_oom": "out of the host's memory",
-}
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
@@ -67,25 +56,38 @@ def about(seconds: float) -> str:
     return f"~{minutes // 60} h {minutes % 60:02d} min"
 
 
-def failure_words(failures: Sequence[LaunchRecord], launches: int) -> str:
-    """ "3/3 launches out of memory at mem-fraction-static 0.76 (need ≥ 0.84)": the most frequent cause first."""
-    causes = Counter(record.cause for record in failures)
-    parts = []
-    for cause, times in causes.most_common():
-        those = [record for record in failures if record.cause == cause]
-        parts.append(f"{times}/{launches} launches {_failed(cause, those)}")
-    return ", ".join(parts)
+# ---- searches for the highest load --------------------------------------------------------------------------------------
 
 
-def _failed(cause: str | None, records: Sequence[LaunchRecord]) -> str:
-    if cause not in _OUT_OF_MEMORY:
-        return "failed" + (f" ({one_line(cause.replace('_', ' '), 40)})" if cause else "")
-    words = _OUT_OF_MEMORY[cause]
-    fractions = {record.mem_fraction for record in records if record.mem_fraction is not None}
-    if len(fractions) != 1 or cause == "host_oom":
-        return words
-    [fraction] = fractions
-    windows = [window for record in records if (window := fraction_window(ledger_of(record))) is not None]
-    least = max((window.least for window in windows), default=0.0)
-    need = f" (need ≥ {least:.2f})" if least > fraction else ""
-    return f"{words} at mem-fraction-static {fraction:g}{need}"
+def amount_words(concurrency: float | None, rate: float | None) -> str:
+    """ "12 users at once" or "2.5 requests/s"."""
+    if concurrency is None:
+        return f"{rate:g} requests/s"
+    return f"{concurrency:g} {'user' if concurrency == 1 else 'users'} at once"
+
+
+def limits_words(limits: Limits) -> str:
+    """ "95 % of replies within TTFT 500 ms and TPOT 30 ms"."""
+    named = (("TTFT", limits.ttft_ms), ("TPOT", limits.tpot_ms), ("E2E", limits.e2e_ms))
+    *others, last = [f"{name} {value:g} ms" for name, value in named if value is not None]
+    both = f"{', '.join(others)} and {last}" if others else last
+    return f"{limits.share * 100:g} % of replies within {both}"
+
+
+def search_words(search: Search) -> str:
+    """ "highest concurrency from 1 to 256"."""
+    unit = " requests/s" if search.kind == "rate" else ""
+    return f"highest {search.kind} from {search.low:g} to {search.high:g}{unit}"
+
+
+def answer_words(capacity: Capacity) -> str:
+    """ "holds 12 users at once; 13 fail"."""
+
+    def amount(load: float) -> str:
+        return amount_words(*((load, None) if capacity.search.kind == "concurrency" else (None, load)))
+
+    if capacity.found is None:
+        return f"does not hold {amount(capacity.search.low)}, the lowest that was tried"
+    if capacity.fails_from is None:
+        return f"holds {amount(capacity.found)}, the highest that was tried"
+    return f"holds {amount(capacity.found)}, not {capacity.fails_from:g}"

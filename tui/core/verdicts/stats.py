@@ -7,7 +7,7 @@ runs on one launch share what that launch drew, and repeating them does not aver
 import math
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,13 +53,18 @@ def t_quantile(p: float, df: float) -> float:
     """The t with P(T <= t) = p, for 0 < p < 1."""
     if p < 0.5:
         return -t_quantile(1.0 - p, df)
-    low, high = 0.0, 2.0
-    while t_tail(high, df) > 1.0 - p and high < _MOST:
+    return _root(lambda t: 1.0 - p - t_tail(t, df), 2.0, 1e-11)
+
+
+def _root(rising: Callable[[float], float], high: float, tolerance: float) -> float:
+    """Where a function that rises from below zero at 0 passes zero; `high` grows until it is beyond."""
+    low = 0.0
+    while rising(high) < 0 and high < _MOST:
         low, high = high, 2 * high
-    while high - low > 1e-11 * high:
+    while high - low > tolerance * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, df) > 1.0 - p else (low, middle)
-    return (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return high
 
 
 def paired(differences: Sequence[float], alpha: float = ALPHA) -> Interval:
@@ -122,13 +127,7 @@ def power(effect: float, sd: float, pairs: int, alpha: float = ALPHA) -> float:
 
 @lru_cache(maxsize=256)
 def _shift_needed(df: int, alpha: float, wanted: float) -> float:
-    low, high = 0.0, 8.0
-    while t_power(high, df, alpha) < wanted:
-        low, high = high, 2 * high
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_power(middle, df, alpha) < wanted else (low, middle)
-    return high
+    return _root(lambda shift: t_power(shift, df, alpha) - wanted, 8.0, 1e-6)
 
 
 def minimum_detectable(sd: float, pairs: int, alpha: float = ALPHA, wanted: float = POWER) -> float:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tui import format as fmt
-from tui.core.bench.capacity import answer_words
 from tui.core.model.result import GuardStatus, Result
 from tui.core.model.verdict import Verdict
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import answer_words
 from tui.panel.bench_view import ArmEconomics, ArmView, Comparison
 from tui.panel.screens.dialogs import Line, facts_of
 from tui.panel.widgets.bench.arm_card import run_place

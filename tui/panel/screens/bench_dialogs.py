@@ -10,11 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 
 from tui import format as fmt
-from tui.core.bench.capacity import limits_words, search_words
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
@@ -374,7 +374,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             return f"{board.host} is not connected"
         if self.eagle.measure.under_way:
             return "a measurement is under way; S stops it"
-        return None
+        return self._preview.running if self._preview is not None else None
 
     def head(self) -> list[Line]:
         board = self.eagle.board

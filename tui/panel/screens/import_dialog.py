@@ -96,7 +96,7 @@ class ImportDialog(Dialog[Path]):
             self.query_one(Input).focus()
             self.app.notify("Give the profile a name", markup=False, severity="warning")
             return
-        from tui.core.profiles.profiles import save_profile
+        from tui.core.profiles.toml_text import save_profile
 
         directory = config_dir() / "profiles"
         try:
@@ -125,7 +125,7 @@ def masked_profile(text: str) -> str:
     """A profile's TOML with its secrets masked."""
     import tomli
 
-    from tui.core.profiles.profiles import MASK, is_secret_env
+    from tui.core.profiles.secrets import MASK, is_secret_env
     from tui.core.sglang.flags import flag_table
 
     table = tomli.loads(text)

@@ -21,7 +21,10 @@ from tui.panel.screens.dialogs import Dialog, Line, Lines, fold, key_row
 from tui.panel.widgets.paint import Run, clip, join, wrap
 
 if TYPE_CHECKING:
-    from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
     from tui.core.server.preflight import Finding
     from tui.core.server.session import LaunchPlan
@@ -58,7 +61,7 @@ def marked(glyph: str, color: str, text: str, width: int) -> list[Line]:
 
 def note_lines(command: "LaunchCommand", findings: "Sequence[Finding]", width: int) -> list[Line]:
     """What a command says about itself, where no finding says it."""
-    from tui.core.profiles.profiles import METRICS_NOTE
+    from tui.core.profiles.command import METRICS_NOTE
 
     lines: list[Line] = []
     for note in command.notes:
@@ -130,7 +133,7 @@ def known_command(eagle: "EagleApp", profile: "LaunchProfile") -> "LaunchCommand
     """What would run, from what is known of the host without asking it; None where that is nothing."""
     from tui.core.config import load_settings
     from tui.core.host import facts_cache
-    from tui.core.profiles.profiles import build_command
+    from tui.core.profiles.command import build_command
     from tui.core.sglang.flags import flags_of
 
     try:
@@ -316,7 +319,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         return [head, *difference_lines(self._difference, width)]
 
     def _command(self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]" = ()) -> list[Line]:
-        from tui.core.profiles.profiles import render_command
+        from tui.core.profiles.command import render_command
 
         hint: list[Run] = [("no shell reads it · ", "muted"), ("y", "accent!"), (" copies", "muted")]
         lines: list[Line] = [title_line("Command", width, hint)]
@@ -431,7 +434,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
     @staticmethod
     def _differences(bare: "LaunchProfile", profile: "LaunchProfile") -> "Sequence[DiffLine]":
-        from tui.core.profiles.profiles import profile_difference
+        from tui.core.profiles.difference import profile_difference
 
         return profile_difference(bare, profile)
 
@@ -484,7 +487,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     def action_copy(self) -> None:
         """The command as text."""
         if self._plan is not None:
-            from tui.core.profiles.profiles import render_command
+            from tui.core.profiles.command import render_command
 
             self.eagle.copy_text(render_command(self._plan.command), "command")
 

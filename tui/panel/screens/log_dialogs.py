@@ -11,8 +11,27 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
+from tui import format as fmt
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows, Row
+from tui.core.model.log import LogRecord
 from tui.core.text import one_line
+from tui.panel.open_log import OpenLog
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines
+
+
+def to_write(log: OpenLog, log_rows: LogRows, chosen: Sequence[Row]) -> tuple[list[LogRecord], str]:
+    """The lines of the chosen rows, else all that pass the filter, and what they are in words."""
+    if chosen:
+        records = [record for row in chosen for record in log_rows.members(row.index)]
+        records.sort(key=lambda record: record.offset)
+        return records, fmt.plural(len(records), "line") + " of the selection"
+    every = LogRows(log_rows.window, log_rows.filter, Folds(repeats=False, tracebacks=False))
+    records = [log_rows.window.record(index) for index in every.sequence]
+    what = fmt.plural(len(records), "line") + (" that pass the filter" if log_rows.hidden else "")
+    if not log.whole and log.file is not None:
+        what += f" of what is loaded, {fmt.size(log.file.end - log.file.begin)} of {fmt.size(log.file.size or 0)}"
+    return records, what
 
 
 class WriteDialog(Dialog[str]):
@@ -30,7 +49,7 @@ class WriteDialog(Dialog[str]):
             yield Folded([[("Write ", "strong!"), (self._what, "strong!")], [],
                           [("On this machine; a relative path is taken from ", "muted"), (one_line(os.getcwd(), 200), "text"), (".", "muted")], []])  # fmt: skip
             yield Input(self._path, select_on_focus=False)
-            yield Folded(id="said")
+            yield Folded(id="problem")
             yield Lines([[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -51,7 +70,7 @@ class WriteDialog(Dialog[str]):
             self.dismiss(path)
 
     def _say(self, text: str) -> None:
-        self.query_one("#said", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
+        self.query_one("#problem", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
 
 
 class BesideDialog(Dialog[int]):
@@ -78,9 +97,9 @@ class BesideDialog(Dialog[int]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._list()
+        self._draw_list()
 
-    def _list(self) -> None:
+    def _draw_list(self) -> None:
         most = max(1, self.app.size.height - 8)
         first = max(0, min(self._at - most // 2, len(self._choices) - most))
         rows: list[Line] = []
@@ -94,7 +113,7 @@ class BesideDialog(Dialog[int]):
     def action_move(self, step: int) -> None:
         """Down or up the list."""
         self._at = (self._at + step) % len(self._choices)
-        self._list()
+        self._draw_list()
 
     def action_choose(self) -> None:
         """Shows it."""

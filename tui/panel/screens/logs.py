@@ -1,10 +1,8 @@
 """The whole log: search in all of it, ranks, phases, errors, decode figures; two logs side by side."""
 
 import asyncio
-import contextlib
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
@@ -18,13 +16,13 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
-from tui.panel.open_log import LogSource, Reading, line_text
-from tui.panel.screens.base import Mode
+from tui.panel.open_log import line_number, line_text
+from tui.panel.screens.log_following import LogFollowing
+from tui.panel.screens.log_pair import Beside, choices, show_pair
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
-from tui.panel.widgets.log.pair import LEAST_WIDTH, LogPair, Side
+from tui.panel.widgets.log.pair import LEAST_WIDTH, LogPair
 from tui.panel.widgets.log.plot import DecodePlot
-from tui.panel.widgets.log.scroll import Scrolled
 from tui.panel.widgets.log.view import LogView
 from tui.panel.widgets.paint import Run
 
@@ -34,27 +32,7 @@ if TYPE_CHECKING:
 
 _TYPED_S = 0.06  # what is typed faster is looked for once
 _ASKED_S = 0.3  # and the host is asked when typing pauses
-_BLOCKS = 4  # loaded at once where a filter hides nearly all of each
-_FILLED = 3  # times that many, for a first page
 _PLOT_FROM = 36  # rows of the terminal
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
-_NOTHING = {"hit": "No hit", "phase": "No phase", "error": "No error"}
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Something that can be shown beside the log."""
-
-    name: str
-    about: str
-    ranks: tuple[str, str] | None = None  # two ranks of the log on show
-    source: Callable[[], LogSource | None] = lambda: None  # another log
-
-
-def apart(left: Reading, right: Reading) -> bool:
-    """Whether two logs were written at different times, so that only the time since their starts is common to them."""
-    spans = [(reading.start_s or 0.0, reading.last_stamp() or 0.0) for reading in (left, right)]
-    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
 
 
 class Search(Input):
@@ -66,7 +44,7 @@ class Search(Input):
     ]
 
 
-class Logs(Mode):
+class Logs(LogFollowing):
     """Search line and ranks, decode figures, the log."""
 
     NAME = "Logs"
@@ -84,12 +62,8 @@ class Logs(Mode):
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
-        self.view = LogView(board, numbers=True)
-        self.pair: LogPair | None = None
         self.plotting = True
         self._timer: Timer | None = None
-        self._loading = False
-        self._filled = 0
 
     def content(self) -> ComposeResult:
         yield LogState(self.board)
@@ -124,18 +98,13 @@ class Logs(Mode):
         super().update()
 
     def _give_plot(self) -> None:
-        plot, reading = self.query_one(DecodePlot), self.view.reading
-        plot.points = reading.points() if reading is not None else ()
+        plot, log = self.query_one(DecodePlot), self.view.open_log
+        plot.points = log.points() if log is not None else ()
         plot.cursor_s = self._cursor_s()
         found = self.board.economics() if not self.board.stale else None
         plot.baseline = found[1].tok_s * found[1].concurrency if found is not None else None
         plot.break_even = found[0].breakeven_tau if found is not None else None
         plot.display = self.plotting and self.size.height >= _PLOT_FROM and len(plot.points) > 1
-
-    @property
-    def front(self) -> LogView | LogPair:
-        """What is on show: the log, or two of them."""
-        return self.pair or self.view
 
     def _cursor_s(self) -> float | None:
         view = self.front
@@ -167,16 +136,16 @@ class Logs(Mode):
 
     def footer_note(self) -> list[Run]:
         view = self.view
-        if view.lens is None or view.lens.hidden:  # of a part of the log they would say little
+        if view.log_rows is None or view.log_rows.hidden:  # of a part of the log they would say little
             return []
-        reading = view.reading
-        told = len(reading.known_marks("error")) if reading is not None and not reading.whole else 0
+        log = view.open_log
+        told = len(log.known_marks("error")) if log is not None and not log.whole else 0
         return [
             ("▲ ", "warn"),
-            (f"{fmt.plural(view.lens.window.warnings, 'warning')}", "muted"),
+            (f"{fmt.plural(view.log_rows.window.warnings, 'warning')}", "muted"),
             (" · ", "muted"),
             ("✗ ", "err"),
-            (f"{fmt.plural(max(told, len(view.lens.errors)), 'error')}", "muted"),
+            (f"{fmt.plural(max(told, len(view.log_rows.errors)), 'error')}", "muted"),
         ]
 
     def on_scrolled_changed(self) -> None:
@@ -186,100 +155,6 @@ class Logs(Mode):
         plot.cursor_s = self._cursor_s()
         plot.repaint()
         self.update_footer()
-
-    # -- the file behind the log -----------------------------------------------------------------------------------
-
-    def open(self) -> None:
-        """Opens the file of the run on show, once."""
-        source = self.eagle.log_source() if self.board.reading is None else None
-        if source is not None:
-            self._filled = 0
-            self.board.reading = Reading(source.name, file=source.file, touch=self.eagle.touch)
-            self._follow(self.board.reading, source)
-
-    @work(exclusive=True, group="reading", exit_on_error=False)
-    async def _follow(self, reading: Reading, source: LogSource) -> None:
-        surveying = asyncio.create_task(reading.survey())
-        try:
-            await reading.follow(source)
-            with contextlib.suppress(EagletuiError):
-                await surveying
-        except EagletuiError as error:
-            reading.problem = error.message
-        except Exception as error:
-            reading.problem = self.eagle.report_fault(error).message
-        finally:
-            surveying.cancel()
-            self.eagle.touch()
-
-    def _fill(self) -> None:
-        """Loads blocks, but not for ever, while what is loaded does not fill the first page."""
-        view, reading = self.view, self.view.reading
-        if reading is None or reading.file is None or self._loading or self._filled >= _FILLED:
-            return
-        if view.following and view.wants(-1) and view.keys():
-            self._filled += 1
-            self._more(-1)
-
-    def on_scrolled_near(self, event: Scrolled.Near) -> None:
-        if not self._loading:
-            self._more(event.step)
-
-    @work(group="more", exit_on_error=False)
-    async def _more(self, step: int) -> None:
-        front = self.front
-        self._loading = True
-        try:
-            for _ in range(_BLOCKS):
-                reading = front.lacking(step) if isinstance(front, LogPair) else front.reading
-                if reading is None:
-                    break
-                came = await (reading.earlier() if step < 0 else reading.later())
-                front.update()
-                blank = isinstance(front, LogPair) and front.uneven(step)
-                if not came or not (blank or front.wants(step)):
-                    break
-        except EagletuiError as error:
-            self.eagle.tell(error)
-        finally:
-            self._loading = False
-
-    def on_scrolled_beyond(self, event: Scrolled.Beyond) -> None:
-        self._reach(event.what, event.step)
-
-    @work(exclusive=True, group="reach", exit_on_error=False)
-    async def _reach(self, what: str, step: int) -> None:
-        view, reading = self.view, self.view.reading
-        if reading is None:
-            return
-        try:
-            if self.pair is not None:
-                await self._reach_both(self.pair, what, step)
-                return
-            index = await reading.reach(what, step, view.here(step))
-        except EagletuiError as error:
-            self.eagle.tell(error)
-            return
-        view.sync()
-        if what == "end":
-            view.action_bottom()
-        elif index is not None:
-            view.show_key(index)
-            if what == "hit":
-                view.open_hit(step)
-        elif reading.problem is None:
-            self.eagle.say(_NOTHING.get(what, "Nothing") + " in the whole log")
-
-    @staticmethod
-    async def _reach_both(pair: LogPair, what: str, step: int) -> None:
-        """The beginning or the end of both logs."""
-        for reading in {side.reading for side in pair.sides}:
-            await reading.reach(what, step, None)
-        pair.update()
-        if what == "end":
-            pair.action_bottom()
-        elif pair.keys():
-            pair.show_key(0)
 
     # -- searching -------------------------------------------------------------------------------------------------
 
@@ -300,9 +175,9 @@ class Logs(Mode):
     def on_input_changed(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_TYPED_S, self._look)
+        self._timer = self.set_timer(_TYPED_S, self._apply_search)
 
-    def _look(self) -> None:
+    def _apply_search(self) -> None:
         """Looks for what the search line holds: at once in what is loaded, then in the whole file."""
         if self._timer is not None:
             self._timer.stop()
@@ -330,15 +205,15 @@ class Logs(Mode):
 
     @work(exclusive=True, group="search", exit_on_error=False)
     async def _search_file(self, text: str, regex: bool) -> None:
-        reading = self.view.reading
-        if reading is None or reading.file is None:
+        log = self.view.open_log
+        if log is None or log.file is None:
             return
-        reading.search = None
+        log.search = None
         if not text:
             return
         await asyncio.sleep(_ASKED_S)
         try:
-            await reading.look_for(text, regex)
+            await log.look_for(text, regex)
         except UsageError as error:
             self.query_one(HitCount).tell(error.message)
 
@@ -349,28 +224,21 @@ class Logs(Mode):
             where, search.value = search.value[1:].strip(), view.filter.text
             self._go_to(where)
             return
-        self._look()
+        self._apply_search()
         if view.filter.text and (self.pair is not None or counted(view)[0] is None):
             self.front.action_hit(-1 if self.front.following else 1)
 
     @work(exclusive=True, group="reach", exit_on_error=False)
     async def _go_to(self, where: str) -> None:
         """A line of the file, a time, or a place in it in per cent."""
-        view, reading = self.view, self.view.reading
-        number = where.replace(",", "").removesuffix("%")
-        clock = _CLOCK.fullmatch(where)
-        if reading is None or not (number.isdigit() or clock):
-            self.eagle.say(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", severity="warning")
+        view, log = self.view, self.view.open_log
+        if log is None or ((number := line_number(where)) is not None and view.show_line(number)):
             return
         try:
-            if clock:
-                index = await reading.jump_to_time(self._stamp_of(reading, clock))
-            elif where.endswith("%"):
-                index = await reading.jump_to_share(min(100, int(number)) / 100)
-            elif view.show_line(int(number)):
-                return
-            else:
-                index = await reading.jump_to_line(int(number))
+            index = await log.go_to(where)
+        except UsageError as error:
+            self.eagle.say(error.message, severity="warning")
+            return
         except EagletuiError as error:
             self.eagle.tell(error)
             return
@@ -384,21 +252,14 @@ class Logs(Mode):
         if not self.view.show_line(number):
             self._go_to(str(number))
 
-    def _stamp_of(self, reading: Reading, clock: re.Match[str]) -> float:
-        """The last time before the log's end that a clock on the wall said that."""
-        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
-        last = reading.last_stamp() or 0.0
-        day = last // 86_400 * 86_400
-        return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
-
     def action_toggle_filter(self) -> None:
         """Marks hits among all lines, or shows only lines with hits."""
-        self._look()
+        self._apply_search()
         self._set_filter(only_hits=not self.view.filter.only_hits)
 
     def action_toggle_regex(self) -> None:
         """The text is looked for as it is, or is a regular expression."""
-        self._look()
+        self._apply_search()
         self._set_filter(regex=not self.view.filter.regex)
 
     def action_context(self, step: int) -> None:
@@ -412,7 +273,7 @@ class Logs(Mode):
     def on_key(self, event: events.Key) -> None:
         if event.key in ("down", "up") and isinstance(self.focused, Search):
             event.stop()
-            self._look()
+            self._apply_search()
             self.front.action_hit(1 if event.key == "down" else -1)
 
     # -- other actions ---------------------------------------------------------------------------------------------
@@ -441,14 +302,14 @@ class Logs(Mode):
         """The fold under the cursor, else the whole line."""
         front = self.front
         if isinstance(front, LogView):
-            if front.open_fold() or (record := front.current_record()) is None or front.lens is None:
+            if front.open_fold() or (record := front.current_record()) is None or front.log_rows is None:
                 return
-            self.eagle.show_line(record, front.lens.window.number_of(record))
+            self.eagle.show_line(record, front.log_rows.window.number_of(record))
         elif (row := front.current_row()) is not None:
             if row.count > 1 or row.lines > 1:
                 front.action_fold()
             else:
-                self.eagle.show_line(row.record, front.lenses[front.side].window.number_of(row.record))
+                self.eagle.show_line(row.record, front.both[front.side].window.number_of(row.record))
 
     def action_plot(self) -> None:
         """Decode figures over the log, or more rows of it."""
@@ -461,55 +322,38 @@ class Logs(Mode):
         rows = front.selected()
         if rows:
             front.action_select()
-            return "\n".join(map(line_text, self._seen(rows))), fmt.plural(len(rows), "row")
+            return "\n".join(map(line_text, self._records_shown(rows))), fmt.plural(len(rows), "row")
         row = front.current_row()
         if row is None:
             return None
         if row.lines > 1:
-            return "\n".join(map(line_text, self._seen([row]))), "traceback"
+            return "\n".join(map(line_text, self._records_shown([row]))), "traceback"
         return row.record.text, "line"
 
-    def _seen(self, rows: "Sequence[Row]") -> "list[LogRecord]":
-        """What rows show: a traceback with all its lines, of a line that was said again and again one."""
-        front = self.front
-        lens = front.lens if isinstance(front, LogView) else front.lenses[front.side]
+    def _records_shown(self, rows: "Sequence[Row]") -> "list[LogRecord]":
+        """What rows show: a traceback with all its lines, of a line that was logged again and again one."""
+        log_rows, _ = self.front.acted_on()
         records: list[LogRecord] = []
         for row in rows:
-            records += lens.members(row.index) if row.lines > 1 and lens is not None else [row.record]
+            records += log_rows.members(row.index) if row.lines > 1 and log_rows is not None else [row.record]
         return records
 
     def action_write(self) -> None:
         """The selection, else every line that passes the filter, into a file."""
-        from tui.core.logs.rows import Folds, Lens
-        from tui.panel.screens.log_dialogs import WriteDialog
+        from tui.panel.screens.log_dialogs import WriteDialog, to_write
 
         front = self.front
-        if isinstance(front, LogView):
-            lens, reading = front.lens, front.reading
-        else:
-            lens, reading = front.lenses[front.side], front.sides[front.side].reading
-        if lens is None or reading is None or not lens.sequence:
+        log_rows, log = front.acted_on()
+        if log_rows is None or log is None or not log_rows.sequence:
             self.eagle.say("Nothing to write here")
             return
-        chosen = front.selected()
-        if chosen:
-            records = [record for row in chosen for record in lens.members(row.index)]
-            records.sort(key=lambda record: record.offset)
-        else:
-            every = Lens(lens.window, lens.filter, Folds(repeats=False, tracebacks=False))
-            records = [lens.window.record(index) for index in every.sequence]
-        what = fmt.plural(len(records), "line") + (" of the selection" if chosen else "")
-        if not chosen and lens.hidden:
-            what += " that pass the filter"
-        if not chosen and not reading.whole and reading.file is not None:
-            loaded, size = reading.file.end - reading.file.begin, reading.file.size or 0
-            what += f" of what is loaded, {fmt.size(loaded)} of {fmt.size(size)}"
+        records, what = to_write(log, log_rows, front.selected())
 
         def done(path: str | None) -> None:
             if path is not None:
                 self.eagle.say(f"wrote {fmt.plural(len(records), 'line')} to {path}")
 
-        self.app.push_screen(WriteDialog(reading.name, what, list(map(line_text, records))), done)
+        self.app.push_screen(WriteDialog(log.name, what, list(map(line_text, records))), done)
 
     # -- two logs --------------------------------------------------------------------------------------------------
 
@@ -525,29 +369,16 @@ class Logs(Mode):
                 f"Side by side needs {LEAST_WIDTH} columns; this terminal has {self.size.width}", severity="warning"
             )
             return
-        choices = self._choices()
-        if not choices:
+        found = choices(self.view, self.eagle.logs_beside())
+        if not found:
             self.eagle.say("Nothing to show beside it: one rank, and no other run on this host")
             return
 
         def chosen(number: int | None) -> None:
             if number is not None:
-                self.show_beside(choices[number])
+                self.show_beside(found[number])
 
-        self.app.push_screen(BesideDialog([(choice.name, choice.about) for choice in choices]), chosen)
-
-    def _choices(self) -> list[Beside]:
-        view = self.view
-        row = view.current_row()
-        ranks = [rank for rank in view.known_ranks() if rank != "main"]
-        own = row.record.rank if row is not None and row.record.rank in ranks else next(iter(ranks), None)
-        choices = [
-            Beside(f"{left} | {right}", "ranks of this log", ranks=(left, right))
-            for rank in [*ranks, "main"]
-            if own is not None and rank != own
-            for left, right in [sorted((own, rank), key=["main", *ranks].index)]
-        ]
-        return [*choices, *self.eagle.logs_beside()]
+        self.app.push_screen(BesideDialog([(choice.name, choice.about) for choice in found]), chosen)
 
     def show_beside(self, choice: Beside) -> None:
         """Shows two logs, where there is room for them."""
@@ -556,42 +387,13 @@ class Logs(Mode):
 
     @work(exclusive=True, group="beside", exit_on_error=False)
     async def _show_pair(self, choice: Beside) -> None:
-        """Follows the other log for as long as both are on show."""
-        view, reading = self.view, self.view.reading
-        if reading is None:
-            return
-        row = view.current_row() if not view.following else None
-        stamp = row.record.stamp_s if row is not None else None
         try:
-            if choice.ranks is not None:
-                left, right = (Side(rank, reading, rank) for rank in choice.ranks)
-                await self._put_pair(LogPair(left, right, view.filter, view.folds, relative=False), stamp)
-                return
-            source = choice.source()
-            if source is None:
-                return
-            other = Reading(source.name, file=source.file, touch=self.eagle.touch)
-            following = asyncio.create_task(other.follow(source))
-            try:
-                await asyncio.wait(
-                    (asyncio.ensure_future(asyncio.gather(reading.ready(), other.ready())), following),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                relative = apart(reading, other)
-                if stamp is not None:
-                    start, zero = reading.start_s or 0.0, other.start_s or 0.0
-                    await other.jump_to_time(stamp - start + zero if relative else stamp)
-                sides = Side(reading.name, reading), Side(other.name, other)
-                await self._put_pair(LogPair(*sides, view.filter, view.folds, relative=relative), stamp)
-                await following
-                self.eagle.touch()
-                await asyncio.Event().wait()  # it is on show until somebody closes it
-            finally:
-                following.cancel()
+            await show_pair(self.view, choice, self._put_pair, self.eagle.touch)
         except EagletuiError as error:
             self.eagle.tell(error)
 
     async def _put_pair(self, pair: LogPair, stamp_s: float | None) -> None:
+        """Puts two logs in the place of one; the cursor goes to a time of the left one."""
         self.pair = pair
         self.view.display = False
         await self.mount(pair, after=self.view)

@@ -40,7 +40,11 @@ from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, width_of, wrap
 
 if TYPE_CHECKING:
-    from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.errors import ProfileError
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
     from tui.core.server.launch_records import LaunchRecord
     from tui.core.server.preflight import Finding
@@ -426,7 +430,8 @@ class Profiles(Mode):
             self.update()
 
     def _load(self, name: str) -> None:
-        from tui.core.profiles.profiles import load_launch, profile_difference
+        from tui.core.profiles.difference import profile_difference
+        from tui.core.profiles.load import load_launch
 
         try:
             self._profile = load_launch(name, self.eagle.profile_dirs())
@@ -506,7 +511,7 @@ class Profiles(Mode):
         return [*lines, *blank, *self._outlook(plan, width, airy=airy)]
 
     def _command_lines(self, command: "LaunchCommand", width: int, findings: "Sequence[Finding]") -> list[Line]:
-        from tui.core.profiles.profiles import render_command
+        from tui.core.profiles.command import render_command
 
         hint: list[Run] = [
             (f"on {self.board.host}, as it will run · no shell reads it · ", "muted"),
@@ -671,7 +676,7 @@ class Profiles(Mode):
         command = self._plan.command if self._plan is not None else self._known
         if command is None:
             return None
-        from tui.core.profiles.profiles import render_command
+        from tui.core.profiles.command import render_command
 
         return render_command(command), "command"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.panel.host_view import Board, run_name
-from tui.panel.widgets.log.view import line_of
+from tui.panel.widgets.log.lines import line_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.panel.widgets.reasons import reasons, written
 from tui.panel.widgets.server_card import LONG, phase_rows
@@ -301,7 +301,7 @@ class CrashCard(Painted):
 
     def _around(self, number: int, rows: int) -> "list[_Piece]":
         """What stands around a line of the log, the frames of a traceback as one row."""
-        log = self.board.log
+        log = self.board.log.tail if self.board.log is not None else None
         if log is None or number <= 0:
             return []
         key = (log, log.serial, number, rows)
@@ -357,7 +357,8 @@ class _Piece:
 
 
 def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
-    from tui.core.logs.rows import Folds, Lens
+    from tui.core.logs.folding import Folds
+    from tui.core.logs.rows import LogRows
     from tui.core.logs.window import LogWindow
 
     at = log.at_line(number)
@@ -365,8 +366,8 @@ def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
         return []
     near = LogWindow(None)
     near.append(log.records[max(0, at - log.first - _LOOK_BACK) : at - log.first + 4 * rows])
-    lens = Lens(near, folds=Folds(tracebacks=False))
-    return _pieces([lens.row(index) for index in lens.sequence])
+    log_rows = LogRows(near, folds=Folds(tracebacks=False))
+    return _pieces([log_rows.row(index) for index in log_rows.sequence])
 
 
 def _pieces(rows: "Sequence[Row]") -> list[_Piece]:

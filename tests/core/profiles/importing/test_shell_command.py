@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
+from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
-from tui.core.profiles.importing.shell_words import Shell
-from tui.core.profiles.profiles import discover
+from tui.core.profiles.load import discover
 
 DATA = Path(__file__).parents[3] / "data" / "commands"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -26,7 +26,7 @@ def imported(text: str) -> ImportedCommand:
 
 
 def profile(text: str) -> dict:
-    return tomli.loads(imported(text).profile_toml)
+    return tomli.loads(imported(text).profile)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
@@ -41,15 +41,15 @@ def test_posted_commands_of_public_reports(case, tmp_path):
         assert list(found.argv) == truth["argv"]
         assert {name: found.env.get(name) for name in truth["env"]} == truth["env"]
     for name in ("bad_flags", "deprecated_flags", "abbreviations"):
-        args = tomli.loads(found.profile_toml)["args"]
+        args = tomli.loads(found.profile)["args"]
         for flag in truth.get(name, ()):
             assert flag[2:] not in args
     for flag in truth.get("abbreviations", {}).values():
-        assert flag[2:] in tomli.loads(found.profile_toml)["args"]
+        assert flag[2:] in tomli.loads(found.profile)["args"]
     if "lost_line" in truth:
         assert any(truth["lost_line"] in warning for warning in found.warnings)
     # What comes out is a profile that loads, unless the command itself lacks something.
-    (tmp_path / "x.toml").write_text(found.profile_toml, encoding="utf-8")
+    (tmp_path / "x.toml").write_text(found.profile, encoding="utf-8")
     assert [str(error) for error in discover([tmp_path])[0].errors] == []
 
 
@@ -126,6 +126,10 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
         f"apptainer exec --nv --bind /data:/data img.sif {CALL}",
         f"kubectl exec -it pod -- {CALL}",
         f"nsys profile -o out -t cuda {CALL}",
+        f"eval '{CALL}'",
+        f"A=1 B=2\n{CALL}",
+        f"while true; do\n  {CALL}",
+        f"case $1 in\n  serve) {CALL} ;;\nesac",
         f"cat > run.sh <<'X'\nexport A=1\n{CALL}\nX\nbash run.sh",
         f"bash <<X\n{CALL}\nX",
         f"#!/bin/bash\nset -e\nfoo() {{\n  {CALL}\n}}\nfoo",
@@ -155,7 +159,7 @@ def test_environment_of_every_kind():
 def test_the_container_has_only_its_own_environment():
     found = imported(f"A=1 docker run -e B=2 --env C=3 -eD=4 --gpus '\"device=2,3\"' img {CALL}")
     assert found.env == {"B": "2", "C": "3", "D": "4", "CUDA_VISIBLE_DEVICES": "2,3"}
-    assert tomli.loads(found.profile_toml)["gpus"] == [2, 3]
+    assert tomli.loads(found.profile)["gpus"] == [2, 3]
 
 
 def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
@@ -178,7 +182,34 @@ def test_a_blank_after_the_backslash_ends_the_command():
     assert found.argv[-1] == " "
     assert any("blank after a backslash" in warning for warning in found.warnings)
     assert any("--tp 8 is not part of the command" in warning for warning in found.warnings)
-    assert tomli.loads(found.profile_toml)["args"] == {"model-path": "/m"}
+    assert tomli.loads(found.profile)["args"] == {"model-path": "/m"}
+
+
+def test_what_a_substitution_gives_is_one_word():
+    found = imported(f"R=$(hostname | cut -d- -f2)\n{CALL} --node-rank $R --tp 8")
+    assert found.argv[5:] == ("--node-rank", "$(hostname | cut -d- -f2)", "--tp", "8")
+
+
+def test_what_a_cluster_sets_is_named():
+    found = imported("command: [sglang, serve, --model-path=/m, --dist-init-addr, $(LEADER):1]")
+    assert any("$(LEADER) is not set" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 40_000, "(" * 3000, "a | " * 3000, "x=aaaaaaaa\n" + "x=$x$x\n" * 60, "echo " + "{1,2}" * 20, "a && " * 3000],
+    ids=["long", "nested", "pipes", "doubling", "braces", "deep"],
+)
+def test_hostile_text_is_bounded(text):
+    with pytest.raises(UsageError) as caught:
+        imported(f"{text}\n{CALL} $x")
+    assert caught.value.slug == "unreadable_command"
+
+
+def test_a_manifest_of_many_aliases_is_bounded():
+    bombs = "\n".join(f"x{n}: &x{n} {{ <<: [{', '.join([f'*x{n - 1}'] * 9)}] }}" for n in range(1, 30))
+    with pytest.raises(UsageError):
+        imported(f"x0: &x0 {{ a: b, c: d }}\n{bombs}\ncommand: *x29\n")
 
 
 def test_typography_is_undone():
@@ -268,8 +299,55 @@ def test_several_calls_take_the_first_and_say_so():
             "python3 -m sglang.launch_server --model-path /m --host 0.0.0.0",
             {"B": "2"},
         ),
+        (
+            """
+            x-env: &env { A: "1", B: "2" }
+            services:
+              sglang:
+                environment:
+                  <<: *env
+                  B: "3"
+                command: python3 -m sglang.launch_server --model-path /m
+            """,
+            "python3 -m sglang.launch_server --model-path /m",
+            {"A": "1", "B": "3"},
+        ),
+        (
+            """
+            - args: [--model-path, /m, --tp, "8"]
+              command: [python3, -m, sglang.launch_server]  # not in this order
+              env: [{ name: A, value: "1" }, { name: NODE, valueFrom: { fieldRef: { fieldPath: x } } }]
+            """,
+            "python3 -m sglang.launch_server --model-path /m --tp 8",
+            {"A": "1"},
+        ),
+        (
+            "kind: Service\n---\nspec:\n  command:\n  - sglang\n  - serve\n  args: [--model-path=/m]\n",
+            "sglang serve --model-path=/m",
+            {},
+        ),
+        (
+            "Use this:\n    spec:\n      - name: x\n        command: [sglang, serve]\n        args:\n        - --model-path=/m\n  and wait",
+            "sglang serve --model-path=/m",
+            {},
+        ),
+        (
+            "spec:\n  replicas: {{ .Values.n }}\n  containers:\n  - env:\n    - name: A\n      value: '1'\n"
+            "    command:\n    - sglang\n    - serve\n    - --model-path=/m\n",
+            "sglang serve --model-path=/m",
+            {"A": "1"},
+        ),
     ],
-    ids=["kubernetes", "kubernetes-shell", "compose"],
+    ids=[
+        "kubernetes",
+        "kubernetes-shell",
+        "compose",
+        "anchors",
+        "args-first",
+        "several-documents",
+        "fragment",
+        "template",
+    ],
 )
 def test_yaml_around_a_command(text, argv, env):
     found = imported(text)
@@ -299,7 +377,8 @@ def test_what_is_no_command_is_one_clear_error(text, slug):
 _PIECES = st.lists(
     st.sampled_from(
         ["'", '"', "\\", "\n", "$", "{", "}", "(", ")", "<", ">", "&", "|", ";", "`", "#", " ", "a", "=", "[", "]",
-         "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi "]
+         "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi ",
+         "case x in ", "<a b>", "command: [", "- ", "&x ", "*x ", "<<: ", ": ", "\t", "\0", "é"]
     ),
     max_size=25,
 )  # fmt: skip
@@ -312,4 +391,4 @@ def test_any_text_ends_in_a_command_or_a_usage_error(pieces):
         found = imported("".join(pieces))
     except UsageError:
         return
-    tomli.loads(found.profile_toml)
+    tomli.loads(found.profile)

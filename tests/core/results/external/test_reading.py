@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
 from tui.core.model.result import Result
+from tui.core.records import from_json, to_json
 from tui.core.results import store
-from tui.core.results.codec import from_json, to_json
 from tui.core.results.external import foreign
 from tui.core.results.external.reading import decode, parse, read_posted
 from tui.core.results.flat import flat
@@ -223,7 +223,7 @@ def test_a_known_result_beside_another_tools_is_read_alone_and_whole(name, known
             continue  # an array is a file of its own
         found = read_posted(text)
         assert [record.result for record in found.records] == alone
-        assert [problem for problem in found.problems if f"is of {NAMES[name]}: left out" in problem]
+        assert [problem for problem in found.problems if f"is from {NAMES[name]}: left out" in problem]
 
 
 @pytest.mark.parametrize("name", ["genai-perf.txt", "columns.md", "k6.txt", "locust.csv"])
@@ -308,7 +308,7 @@ def test_rows_of_a_detailed_record():
 
 def test_a_cut_record_is_said():
     found = read_posted((DATA / "inputs/bench-truncated.jsonl").read_text())
-    assert found.problems == ("line 2 is no whole JSON object: left out",)
+    assert found.problems == ("line 2 is not a whole JSON object: left out",)
 
 
 def test_escape_sequences_of_a_record_reach_nobody():
@@ -322,7 +322,7 @@ def test_secrets_of_a_server_stay_out_of_the_store():
     text = json.dumps({"completed": 1, "duration": 1.0, "server_info": {"api_key": "sk-very-secret", "version": "1"}})
     result = parse(text)[0]
     store.write(result)
-    stored = (store.results_dir() / f"{result.result_id}.json").read_text()
+    stored = (store.FILES.directory / f"{result.result_id}.json").read_text()
     assert "sk-very-secret" not in stored
 
 
@@ -370,8 +370,8 @@ def test_a_result_of_ours_that_cannot_be_stored_is_said_and_hides_no_other():
         for text in (f"{bad}\n{posted}", f"[{bad}, {posted}]"):
             found = read_posted(text)
             assert len(found.records) == 1
-            assert re.match(r"(line|entry) 1 is no result of this version", found.problems[0])
-        with pytest.raises(UsageError, match="no result of this version"):
+            assert re.match(r"(line|entry) 1 is not a result of this version", found.problems[0])
+        with pytest.raises(UsageError, match="not a result of this version"):
             parse(bad)
 
 

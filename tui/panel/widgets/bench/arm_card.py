@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.core.bench.capacity import answer_words
 from tui.core.model.experiment import ArmStatus, LiveRun
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import answer_words
 from tui.panel.bench_view import UNDER_WAY, ArmView, Comparison, Launch, Mark, SearchedLoad, per_user
 from tui.panel.widgets.bench import chart
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, join, width_of, words, wrap

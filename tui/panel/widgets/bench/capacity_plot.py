@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.core.bench.capacity import amount_words, answer_words
 from tui.core.model.profile import Limits, LoadPoint
+from tui.core.verdicts.sentences import amount_words, answer_words
 from tui.panel.bench_view import ArmView, Comparison
 from tui.panel.widgets.bench import chart
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, words

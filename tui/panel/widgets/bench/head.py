@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.core.bench.capacity import limits_words
 from tui.core.model.experiment import ExperimentState
 from tui.core.model.profile import LoadPoint
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import limits_words
 from tui.panel.bench_view import Comparison
 from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of, words
 

@@ -4,11 +4,11 @@ import re
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.core.bench.capacity import answer_words, limits_words
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts.same_text import mark
+from tui.core.verdicts.sentences import answer_words, limits_words
 from tui.panel.bench_view import ArmView, Comparison
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of, words
 
@@ -68,7 +68,7 @@ def verdict_runs(view: ArmView, pairs: int, width: int) -> list[Run]:
 def pending(view: ArmView, needed: int) -> str:
     """Why there is no verdict yet."""
     noun = "launch pair" if needed == 1 else "launch pairs"
-    text = f"{view.letter} against {view.arm.against}: no verdict before {needed} {noun} ({view.pairs} of {needed})"
+    text = f"{view.letter} against {view.arm.against}: {needed} {noun} needed for a verdict, {view.pairs} measured"
     if view.ratio is None:
         return text
     share = (view.ratio - 1) * 100

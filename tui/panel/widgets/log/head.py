@@ -1,4 +1,4 @@
-"""Above the log: the state of what is read, how many hits there are and where, which ranks are on show."""
+"""Above the log: the state of what is read, how many hits there are and where, which ranks are displayed."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,7 +11,7 @@ from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of
 from tui.panel.widgets.server_card import badge
 
 if TYPE_CHECKING:
-    from tui.panel.open_log import Reading
+    from tui.panel.open_log import OpenLog
     from tui.panel.widgets.log.view import LogView
 
 
@@ -49,8 +49,8 @@ class LogState(_Head):
 
     def _left(self) -> list[Run]:
         board = self.board
-        reading = self.view.reading if self.view is not None else None
-        state, file = board.state, reading.file if reading is not None else None
+        log = self.view.open_log if self.view is not None else None
+        state, file = board.state, log.file if log is not None else None
         parts: list[list[Run]] = []
         lines: int | None = None
         if state is not None:
@@ -60,8 +60,8 @@ class LogState(_Head):
                 [("run ", "muted"), (state.run.short_id, "text")],
             ]
             lines = state.startup.lines
-        elif reading is not None and file is not None:
-            lines = reading.last_line()
+        elif log is not None and file is not None:
+            lines = log.last_line()
         else:
             return [("no server is watched", "muted")]
         counts = [f"{lines:,} lines"] if lines is not None else []
@@ -69,27 +69,27 @@ class LogState(_Head):
             counts.append(fmt.size(file.size))
         if counts:
             parts.append([(", ".join(counts), "text" if state is None else "muted")])
-        parts.append(self._read(reading))
+        parts.append(self._read(log))
         return join(parts)
 
-    def _read(self, reading: "Reading | None") -> list[Run]:
-        file = reading.file if reading is not None else None
-        if reading is None or file is None:
+    def _read(self, log: "OpenLog | None") -> list[Run]:
+        file = log.file if log is not None else None
+        if log is None or file is None:
             return [("reading", "warn")] if self.board.behind_bytes else [("read to the end", "muted")]
-        if not reading.at_tail and file.size:
+        if not log.at_tail and file.size:
             return [(f"at {100 * file.begin // file.size} % of the file", "text")]
-        if reading.behind_bytes:
-            return [(f"{fmt.size(reading.behind_bytes)} behind", "warn")]
-        return [("read to its end" if reading.ended else "read to the end", "muted")]
+        if log.behind_bytes:
+            return [(f"{fmt.size(log.behind_bytes)} behind", "warn")]
+        return [("read to its end" if log.ended else "read to the end", "muted")]
 
     def _right(self) -> list[list[Run]]:
-        """What is not on show, the weightiest first."""
+        """What is not displayed, the most important first."""
         view = self.view
-        if view is None or view.lens is None:
+        if view is None or view.log_rows is None:
             return []
-        lens, filter = view.lens, view.filter
+        log_rows, filter = view.log_rows, view.filter
         parts: list[list[Run]] = []
-        hidden = f"{lens.hidden:,} lines hidden"
+        hidden = f"{log_rows.hidden:,} lines hidden"
         if filter.ranks is not None and len(filter.ranks) == 1:
             parts.append([(f"{next(iter(filter.ranks)) or fmt.NONE} only", "accent"), (f", {hidden}", "muted")])
         elif filter.ranks is not None:
@@ -100,8 +100,8 @@ class LogState(_Head):
             parts.append([("no access lines", "accent"), ("" if parts else f", {hidden}", "muted")])
         if not view.folded:
             parts.append([("every line, ", "muted"), ("z", "accent!"), (" folds", "muted")])
-        elif len(lens.sequence) < len(lens.window.records) - lens.hidden:
-            parts.append([(f"{len(lens.sequence):,}", "text"), (" rows after folding", "muted")])
+        elif len(log_rows.sequence) < len(log_rows.window.records) - log_rows.hidden:
+            parts.append([(f"{len(log_rows.sequence):,}", "text"), (" rows after folding", "muted")])
         return parts
 
 
@@ -148,24 +148,24 @@ class HitCount(_Head):
 
 def counted(view: "LogView") -> tuple[int | None, int, str | None]:
     """Place of the cursor among the hits, how many there are, and how far the host has looked while it still does."""
-    reading, lens = view.reading, view.lens
-    if lens is None:
+    log, log_rows = view.open_log, view.log_rows
+    if log_rows is None:
         return None, 0, None
     row = view.current_row() if view.current is not None else None
-    search = reading.search if reading is not None else None
-    if reading is None or search is None:
+    search = log.search if log is not None else None
+    if log is None or search is None:
         on = row is not None and row.hit
-        return (lens.hits.index(row.index) + 1 if on and row is not None else None), len(lens.hits), None
-    place = reading.place_of_hit(row.index) if row is not None and row.hit else None
+        return (log_rows.hits.index(row.index) + 1 if on and row is not None else None), len(log_rows.hits), None
+    place = log.place_of_hit(row.index) if row is not None and row.hit else None
     state = search.state
-    if not reading.searching or state.done:
+    if not log.searching or state.done:
         return place, state.count, None
     percent = 100 * state.looked_bytes // state.size_bytes if state.size_bytes else 0
     return place, state.count, f"searching {percent} %"
 
 
 class RankLine(_Head):
-    """Which ranks are on show, one or several; with the focus on it, arrows and the space bar choose."""
+    """Which ranks are displayed, one or several; with the focus on it, arrows and the space bar choose."""
 
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = [

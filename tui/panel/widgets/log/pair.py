@@ -7,17 +7,19 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
-from tui.panel.widgets.log.scroll import Scrolled
+from tui.panel.widgets.log.lines import LogLine, fresh, line_of, since
+from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
 from tui.panel.widgets.log.text import width_of, window
-from tui.panel.widgets.log.view import LogLine, fresh, line_of, since
 from tui.panel.widgets.paint import Canvas, Run, end_of
 
 if TYPE_CHECKING:
-    from tui.core.logs.rows import Folds, LogFilter, Row
+    from tui.core.logs.filters import LogFilter
+    from tui.core.logs.folding import Folds
+    from tui.core.logs.rows import LogRows, Row
     from tui.core.logs.timeline import SideBySide
-    from tui.panel.open_log import Reading
+    from tui.panel.open_log import OpenLog
 
 LEAST_WIDTH = 80  # below that neither side can be read
 _TIME = 10  # cells of the time and what keeps it apart
@@ -33,50 +35,40 @@ class Side:
     """
 
     name: str
-    reading: "Reading"
+    log: "OpenLog"
     rank: str | None = None
 
 
 class LogPair(Scrolled):
     """Rows of two columns on a common time axis; one of them is the one that keys act on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "hit(1)", "next hit", show=False),
-        Binding("N", "hit(-1)", "previous hit", show=False),
-        Binding("right_square_bracket", "phase(1)", "next phase", show=False),
-        Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
-        Binding("e", "error(1)", "next error", show=False),
-        Binding("E", "error(-1)", "previous error", show=False),
-        Binding("z", "folds", "folds", show=False),
-        Binding("space", "fold", "open or close", show=False),
-        Binding("t", "clock", "time", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
 
     def __init__(self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool) -> None:
         """`relative`: the axis is time since either log's start, else the time of day."""
-        from tui.core.logs.rows import Lens
+        from tui.core.logs.rows import LogRows
 
         super().__init__(id="pair")
         self.sides = (left, right)
         self.relative = relative
-        self.lenses = (
-            Lens(left.reading.window, self._of(filter, left), folds),
-            Lens(right.reading.window, self._of(filter, right), folds),
+        self.both = (
+            LogRows(left.log.window, self._filter_of(filter, left), folds),
+            LogRows(right.log.window, self._filter_of(filter, right), folds),
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
-        self._seen: object = None
+        self._seen_serials: object = None
         self._found: tuple[list[int], list[int], list[int]] = ([], [], [])  # rows with hits, errors, phases
-        self._look(0)
+        self._find_marks(0)
 
     def _paired(self) -> "SideBySide":
         from tui.core.logs.timeline import SideBySide
 
-        starts = [side.reading.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
-        return SideBySide(self.lenses[0], self.lenses[1], starts[0], starts[1])
+        starts = [side.log.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
+        return SideBySide(self.both[0], self.both[1], starts[0], starts[1])
 
     @staticmethod
-    def _of(filter: "LogFilter", side: Side) -> "LogFilter":
+    def _filter_of(filter: "LogFilter", side: Side) -> "LogFilter":
         return filter if side.rank is None else replace(filter, ranks=frozenset((side.rank,)))
 
     # -- what there is ---------------------------------------------------------------------------------------------
@@ -89,12 +81,12 @@ class LogPair(Scrolled):
         return min(max(0, key), len(self.beside.rows) - 1)
 
     def more(self, step: int) -> bool:
-        return any(not (side.reading.at_begin if step < 0 else side.reading.at_tail) for side in self.sides)
+        return any(not (side.log.at_begin if step < 0 else side.log.at_tail) for side in self.sides)
 
-    def lacking(self, step: int) -> "Reading":
-        """The log of which less is loaded that way on the common axis, of those that go on there."""
+    def lacking(self, step: int) -> "OpenLog":
+        """The log of which less is loaded that way on the common axis, of those that continue there."""
         ends = self._ends(step)
-        return self.sides[0 if ends[0] <= ends[1] else 1].reading
+        return self.sides[0 if ends[0] <= ends[1] else 1].log
 
     def uneven(self, step: int) -> bool:
         """Whether one side is blank that way only because nothing of it is loaded there."""
@@ -105,48 +97,48 @@ class LogPair(Scrolled):
         """Of either side whether there is no more that way, and how far what is loaded reaches, in seconds."""
         ends: list[tuple[bool, float]] = []
         for side in self.sides:
-            reading = side.reading
-            start = reading.start_s or 0.0 if self.relative else 0.0
-            stamp = reading.first_stamp() if step < 0 else reading.last_stamp()
+            log = side.log
+            start = log.start_s or 0.0 if self.relative else 0.0
+            stamp = log.first_stamp() if step < 0 else log.last_stamp()
             reach = (start if stamp is None else stamp) - start
-            ends.append((reading.at_begin if step < 0 else reading.at_tail, reach * step))
+            ends.append((log.at_begin if step < 0 else log.at_tail, reach * step))
         return ends
 
     def update(self) -> None:
         """Takes in what the logs got since, and repaints."""
         self._sync()
         if self.following:
-            for lens in self.lenses:
-                lens.fold_before(lens.window.settled_end - fresh(self.rows))
-            self._take()
+            for log_rows in self.both:
+                log_rows.fold_before(log_rows.window.settled_end - fresh(self.rows))
+            self._pair_rows()
         self.repaint()
 
     def _sync(self) -> None:
         """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
-        seen = tuple((side.reading.window, side.reading.window.serial) for side in self.sides)
-        if seen == self._seen:
+        seen = tuple((side.log.window, side.log.window.serial) for side in self.sides)
+        if seen == self._seen_serials:
             return
-        self._seen = seen
-        for side, lens in zip(self.sides, self.lenses, strict=True):
-            if lens.window is not side.reading.window:
-                lens.set(window=side.reading.window)
-            lens.update()
-        self._take()
+        self._seen_serials = seen
+        for side, log_rows in zip(self.sides, self.both, strict=True):
+            if log_rows.window is not side.log.window:
+                log_rows.set(window=side.log.window)
+            log_rows.update()
+        self._pair_rows()
 
-    def _take(self) -> None:
-        """Rows of what the lenses have now, the reader where they were."""
+    def _pair_rows(self) -> None:
+        """Rows of what the logs have now, the reader where they were."""
         rows = self.beside.rows
         kept = [rows[key] if 0 <= key < len(rows) else None for key in (self._top, self.current or 0)]
         changed = self.beside.update()
         if changed >= len(self.beside.rows):
             return
-        self._look(changed)
+        self._find_marks(changed)
         for name, pair in zip(("_top", "current"), kept, strict=True):
             key = getattr(self, name)
             if pair is not None and key is not None and key >= changed:
-                setattr(self, name, self._again(pair.left, pair.right, changed, key))
+                setattr(self, name, self._place_now(pair.left, pair.right, changed, key))
 
-    def _again(self, left: int | None, right: int | None, begin: int, key: int) -> int:
+    def _place_now(self, left: int | None, right: int | None, begin: int, key: int) -> int:
         """Where a row is that was elsewhere before."""
         for place in range(begin, len(self.beside.rows)):
             pair = self.beside.rows[place]
@@ -154,11 +146,11 @@ class LogPair(Scrolled):
                 return place
         return min(key, len(self.beside.rows) - 1)
 
-    def _look(self, begin: int) -> None:
+    def _find_marks(self, begin: int) -> None:
         """Finds hits, errors and phases from a row on."""
         for found in self._found:
             del found[bisect_left(found, begin) :]
-        marks = [[set(lens.hits), set(lens.errors), set(lens.phases)] for lens in self.lenses]
+        marks = [[set(log_rows.hits), set(log_rows.errors), set(log_rows.phases)] for log_rows in self.both]
         for place in range(begin, len(self.beside.rows)):
             pair = self.beside.rows[place]
             for kind, found in enumerate(self._found):
@@ -167,13 +159,13 @@ class LogPair(Scrolled):
 
     def set_filter(self, filter: "LogFilter") -> None:
         """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
-        for side, lens in zip(self.sides, self.lenses, strict=True):
-            lens.set(filter=self._of(replace(filter, ranks=None), side))
+        for side, log_rows in zip(self.sides, self.both, strict=True):
+            log_rows.set(filter=self._filter_of(replace(filter, ranks=None), side))
         self._rebuilt()
 
     def _rebuilt(self) -> None:
         self.beside.update()
-        self._look(0)
+        self._find_marks(0)
         self.moved()
 
     def index(self, place: int | None = None) -> int | None:
@@ -186,19 +178,23 @@ class LogPair(Scrolled):
         pair = rows[place]
         return pair.left if self.side == 0 else pair.right
 
+    def acted_on(self) -> "tuple[LogRows, OpenLog]":
+        """What keys act on: rows, and the log they are of."""
+        return self.both[self.side], self.sides[self.side].log
+
     def current_row(self) -> "Row | None":
         """The row under the cursor on the side that keys act on."""
         index = self.index()
-        return self.lenses[self.side].row(index) if index is not None else None
+        return self.both[self.side].row(index) if index is not None else None
 
     def selected(self) -> "list[Row]":
         """Rows of the selection on that side."""
         found = [self.index(place) for place in self.selection()]
-        return [self.lenses[self.side].row(index) for index in found if index is not None]
+        return [self.both[self.side].row(index) for index in found if index is not None]
 
     def show_time(self, stamp_s: float) -> None:
         """Puts the cursor on the first row that is not older than a stamp of the left log."""
-        wanted = stamp_s - (self.sides[0].reading.start_s or 0.0) if self.relative else stamp_s
+        wanted = stamp_s - (self.sides[0].log.start_s or 0.0) if self.relative else stamp_s
         rows = self.beside.rows
         place = bisect_left(rows, wanted, key=lambda pair: -1e18 if pair.time_s is None else pair.time_s)
         if rows:
@@ -213,17 +209,17 @@ class LogPair(Scrolled):
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit on either side."""
-        self._go(self._found[0], step)
+        self._go_to_next(self._found[0], step)
 
     def action_error(self, step: int) -> None:
         """Next or previous error on either side."""
-        self._go(self._found[1], step)
+        self._go_to_next(self._found[1], step)
 
     def action_phase(self, step: int) -> None:
         """Next or previous beginning of a phase on either side."""
-        self._go(self._found[2], step)
+        self._go_to_next(self._found[2], step)
 
-    def _go(self, places: list[int], step: int) -> None:
+    def _go_to_next(self, places: list[int], step: int) -> None:
         found = self.next_of(places, step)
         if found is not None:
             pair = self.beside.rows[found]
@@ -233,37 +229,37 @@ class LogPair(Scrolled):
 
     def action_folds(self) -> None:
         """Repeats and tracebacks folded, or every line."""
-        from tui.core.logs.rows import Folds
+        from tui.core.logs.folding import Folds
 
-        fold = not self.lenses[0].folds.repeats
+        fold = not self.both[0].folds.repeats
         folds = Folds(repeats=fold, tracebacks=fold)
-        self._anew([partial(lens.set, folds=folds) for lens in self.lenses])
+        self._rearrange([partial(log_rows.set, folds=folds) for log_rows in self.both])
 
     def action_clock(self) -> None:
         """Time of day, or time since either log began."""
         self.relative = not self.relative
 
-        def pair_anew() -> None:
+        def pair_again() -> None:
             self.beside = self._paired()
 
-        self._anew([pair_anew])
+        self._rearrange([pair_again])
 
     def action_fold(self) -> None:
         """Opens or closes the fold under the cursor."""
         index = self.index()
         if index is not None:
-            self._anew([lambda: self.lenses[self.side].toggle(index)])
+            self._rearrange([lambda: self.both[self.side].toggle(index)])
 
-    def _anew(self, changes: "Sequence[Callable[[], None]]") -> None:
+    def _rearrange(self, changes: "Sequence[Callable[[], None]]") -> None:
         """Other rows, with the cursor on the same lines."""
         rows = self.beside.rows
         pair = rows[self.place] if self.place is not None else None
         for change in changes:
             change()
         self.beside.update()
-        self._look(0)
+        self._find_marks(0)
         if pair is not None:
-            self.show_key(self._again(pair.left, pair.right, 0, self.current or 0))
+            self.show_key(self._place_now(pair.left, pair.right, 0, self.current or 0))
         self.moved()
 
     # -- painting --------------------------------------------------------------------------------------------------
@@ -274,9 +270,9 @@ class LogPair(Scrolled):
     def longest(self) -> int:
         first, _ = self.first_shown()
         lines = [
-            line_of(lens.row(index)).text
+            line_of(log_rows.row(index)).text
             for pair in self.beside.rows[first : first + self.rows]
-            for lens, index in zip(self.lenses, (pair.left, pair.right), strict=True)
+            for log_rows, index in zip(self.both, (pair.left, pair.right), strict=True)
             if index is not None
         ]
         return max(map(width_of, lines), default=0)
@@ -304,10 +300,10 @@ class LogPair(Scrolled):
                 canvas.put(1, y, self._clock(pair.time_s), "muted" + ground, _TIME - 1)
             before = pair.time_s
             canvas.put(columns[1] - 2, y, "│", "line" + ground)
-            for at, (lens, index) in enumerate(zip(self.lenses, (pair.left, pair.right), strict=True)):
+            for at, (log_rows, index) in enumerate(zip(self.both, (pair.left, pair.right), strict=True)):
                 if index is not None:
                     strong = here and at == self.side
-                    self._cell(canvas, columns[at], y, half - 2, lens.row(index), at, strong=strong, ground=ground)
+                    self._cell(canvas, columns[at], y, half - 2, log_rows.row(index), at, strong=strong, ground=ground)
             if here:
                 canvas.put(columns[self.side] - 1, y, "▌", ("accent" if self.has_focus else "muted") + ground)
 
@@ -330,8 +326,8 @@ class LogPair(Scrolled):
             canvas.put(end - 1, y, "…", line.spec + ground)
         if self.shift and line.text:
             canvas.put(x, y, "…", "muted" + ground)
-        lens = self.lenses[at]
-        for first, last in lens.spans(line.text[: begin + len(visible)]) if lens.filter.text else ():
+        log_rows = self.both[at]
+        for first, last in log_rows.spans(line.text[: begin + len(visible)]) if log_rows.filter.text else ():
             first = max(first, begin)
             if first < last:
                 column = x + width_of(line.text[begin:first])
@@ -343,12 +339,12 @@ class LogPair(Scrolled):
         return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")
 
     def _facts(self, number: int) -> list[Run]:
-        reading, lens = self.sides[number].reading, self.lenses[number]
-        state = reading.state() or reading.busy
-        facts: list[Run] = [(f"{state} · ", "warn" if reading.state() else "muted")] if state else []
+        log, log_rows = self.sides[number].log, self.both[number]
+        state = log.state() or log.busy
+        facts: list[Run] = [(f"{state} · ", "warn" if log.state() else "muted")] if state else []
         pair = self.beside.rows[self.place] if self.place is not None and not self.following else None
         index = None if pair is None else pair.right if number else pair.left
-        line = lens.window.number_of(lens.row(index).record) if index is not None else None
+        line = log_rows.window.number_of(log_rows.row(index).record) if index is not None else None
         if line is not None:
             facts += [("line ", "muted"), (f"{line:,}", "text")]
         elif self.following:

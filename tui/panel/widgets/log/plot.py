@@ -14,7 +14,6 @@ from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of
 if TYPE_CHECKING:
     from tui.core.sglang.series import DecodePoint
 
-HEIGHT = 7  # a title, five rows of plot, the times
 _ROWS = 5
 _LABELS = 6  # cells left of a plot
 _SEEN = 4  # dots from which on a gap can be seen

@@ -1,6 +1,6 @@
 """Rows that a reader walks through: a cursor, following the end, a selection, lines moved sideways, the mouse.
 
-The reader is never moved: what is on show is held by the key of its first row, whatever comes or goes at either end.
+The reader is never moved: what is displayed is held by the key of its first row, whatever comes or goes at either end.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,12 +14,24 @@ from textual.message import Message
 from tui.panel.widgets.paint import Painted
 
 _SIDE = 16  # cells that an arrow moves the lines
+# Of one log, and of two side by side.
+LOG_KEYS: list[BindingType] = [
+    Binding("n", "hit(1)", "next hit", show=False),
+    Binding("N", "hit(-1)", "previous hit", show=False),
+    Binding("right_square_bracket", "phase(1)", "next phase", show=False),
+    Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
+    Binding("e", "error(1)", "next error", show=False),
+    Binding("E", "error(-1)", "previous error", show=False),
+    Binding("z", "folds", "folds", show=False),
+    Binding("space", "fold", "open or close", show=False),
+    Binding("t", "clock", "time", show=False),
+]
 
 
 class Scrolled(Painted):
     """Base of views of a log: rows named by ascending keys, under a title row.
 
-    A subclass says what there is (`keys`, `place_of`), how tall and how long rows are, and whether the log goes on
+    A subclass says what there is (`keys`, `place_of`), how tall and how long rows are, and whether the log continues
     beyond what is loaded.
     """
 
@@ -67,7 +79,7 @@ class Scrolled(Painted):
         self.shift = 0  # cells that the lines are moved to the left
         self.current: int | None = None  # key of the cursor
         self.marked: int | None = None  # where a selection began
-        self._top = 0  # key of the first row on show, while not following
+        self._top = 0  # key of the first row displayed, while not following
         self._skip = 0  # rows of it that are above the edge, while lines are wrapped
         self._pressed: int | None = None  # where the mouse button went down
 
@@ -86,7 +98,7 @@ class Scrolled(Painted):
         return 1
 
     def longest(self) -> int:
-        """Cells of the longest line on show."""
+        """Cells of the longest line displayed."""
         raise NotImplementedError
 
     def room(self) -> int:
@@ -94,7 +106,7 @@ class Scrolled(Painted):
         raise NotImplementedError
 
     def more(self, step: int) -> bool:
-        """Whether the log goes on before (-1) or after (1) what is loaded."""
+        """Whether the log continues before (-1) or after (1) what is loaded."""
         return False
 
     # -- where the reader is ---------------------------------------------------------------------------------------
@@ -135,7 +147,7 @@ class Scrolled(Painted):
         return self.walk(len(self.keys()), 0, -self.rows)
 
     def first_shown(self) -> tuple[int, int]:
-        """Place of the first row on show, and its rows above the edge."""
+        """Place of the first row displayed, and its rows above the edge."""
         keys = self.keys()
         if not keys:
             return 0, 0
@@ -173,7 +185,7 @@ class Scrolled(Painted):
         self.ask_for_more()
 
     def moved(self) -> None:
-        """Repaints, and tells."""
+        """Repaints, and reports it."""
         self.repaint()
         self.post_message(self.Changed())
 
@@ -205,7 +217,7 @@ class Scrolled(Painted):
             here = keys[self.place_of(self.current)]
         elif step > 0:
             here = keys[first] - 1
-        else:  # back from the end of what is on show
+        else:  # back from the end of what is displayed
             last = self.walk(first, skip, self.rows)[0]
             here = keys[last] if last < len(keys) else keys[-1] + 1
         at = bisect_right(places, here) if step > 0 else bisect_left(places, here) - 1
@@ -248,7 +260,7 @@ class Scrolled(Painted):
         self.scroll_rows(step * max(1, self.rows - 1))
 
     def scroll_rows(self, lines: int) -> None:
-        """Moves what is on show, and the cursor no further than it must."""
+        """Moves what is displayed, and the cursor no further than it must."""
         keys = self.keys()
         if not keys:
             return
@@ -306,7 +318,7 @@ class Scrolled(Painted):
         self.moved()
 
     def action_line_end(self) -> None:
-        """The end of the longest line on show."""
+        """The end of the longest line displayed."""
         if not self.wrapped:
             self.shift = max(0, self.longest() - self.room() + 1)
             self.moved()
@@ -373,7 +385,7 @@ class Scrolled(Painted):
                 self.show_key(under)
             return
         keys, place, step = self.keys(), self.place, -1 if event.y < 1 else 1
-        if place is not None and 0 <= place + step < len(keys):  # dragged past the edge: it goes on
+        if place is not None and 0 <= place + step < len(keys):  # dragged past the edge: it continues
             self.marked = self._pressed
             self.show_key(keys[place + step])
 

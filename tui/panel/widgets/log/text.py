@@ -1,6 +1,5 @@
 """A line of a log in cells: tabs, wide characters, the part that a scrolled window shows, its rows when wrapped."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from rich.cells import get_character_cell_size
@@ -89,18 +88,3 @@ def _fits(text: str, at: int, width: int) -> int:
         if column > width:
             return max(index, at + 1)
     return len(text)
-
-
-def hits(text: str, needle: str) -> Iterator[tuple[int, int]]:
-    """Where a text holds another, from the left, not overlapping; case counts where the needle has capitals."""
-    if not needle:
-        return
-    if needle == needle.lower():
-        lowered = text.lower()
-        if len(lowered) != len(text):  # a letter whose lower case is longer: indices would be off
-            lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
-        text = lowered
-    at = text.find(needle)
-    while at >= 0:
-        yield at, at + len(needle)
-        at = text.find(needle, at + len(needle))

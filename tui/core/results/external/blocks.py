@@ -5,8 +5,9 @@ A line may carry a log's prefix; a block may lack its banner, its end or any lin
 
 import re
 
-from tui.core.results.external.found import LABELS, Posted, number_of
-from tui.core.results.external.from_json import latency_key
+from tui.core.results.external.form import latency_key
+from tui.core.results.external.forms import of_line
+from tui.core.results.external.posted import LABELS, Posted, number_of
 from tui.core.text import one_line
 
 _BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
@@ -40,14 +41,6 @@ _PREFIX = re.compile(r"^\s*$|[^\w\s]\s*$|\d\d?Z\s+$|\d\s+$|\s{2,}$")
 _NAMESPACE = re.compile(r"Namespace\((.*)\)\s*$")
 _NAMESPACE_ITEM = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,()\[\]{}]*)")
 
-_MTBENCH = re.compile(
-    r"#questions:\s*(\d+),\s*Throughput:\s*([\d.]+|nan)\s*token/s(?:,\s*Acceptance length:\s*([\d.]+|nan))?"
-)
-_SPECULATIVE = re.compile(r"\bFinish i=\d+:\s*(.*)")
-_ITEM = re.compile(r"(\w+)=([\d.eE+-]+|nan|None)")
-_THROUGHPUT = re.compile(
-    r"\bThroughput:\s*([\d.]+) requests/s, ([\d.]+) (?:total )?tokens/s(?:, ([\d.]+) output tokens/s)?"
-)
 _ONE_BATCH = re.compile(
     r"\b(Warmup \.\.\.|Benchmark \.\.\.|Prefill\.|Decode\s+\d+\.|Decode\.\s+median|Total\.)"
     r"(?:\s*Batch size: (\d+),)?(?:\s*latency:\s*([\d.]+|nan) (ms|s),\s*(?:median )?throughput:\s*([\d.]+|nan) token/s)?"
@@ -80,7 +73,7 @@ _RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "
 _CONTEXT = frozenset(["request_rate", "max_concurrency", "backend", "num_prompts"])
 
 
-class TextReader:
+class BlockReader:
     """Takes lines in order, gives the records that have ended."""
 
     def __init__(self) -> None:
@@ -104,7 +97,7 @@ class TextReader:
             return found
         if len(line) > _LINE_LIMIT:
             if (arguments := _NAMESPACE.search(line[:100_000])) is not None:
-                self._say(arguments.group(1))
+                self._read_arguments(arguments.group(1))
             return found
         if (banner := _BANNER.search(line)) is not None:
             found += self._end()
@@ -116,11 +109,11 @@ class TextReader:
         elif _END.search(line):
             found += self._end()
             self._steady = False
-        elif (one := self._one_liner(line)) is not None:
+        elif (one := of_line(line)) is not None:
             found += self._end()
             found.append(one)
         elif (arguments := _NAMESPACE.search(line)) is not None:
-            self._say(arguments.group(1))
+            self._read_arguments(arguments.group(1))
         elif self._steady:
             pair = _labelled(line, "")
             if pair is not None and pair[0] == "output_tok_s" and self._last is not None:
@@ -136,7 +129,7 @@ class TextReader:
             if (section := _SECTION.search(line)) is not None:
                 self._name_section(section.group(1))
             elif (pair := _labelled(line, self._section)) is not None:
-                self._take(*pair, found)
+                self._take_figure(*pair, found)
         return found
 
     def leave(self) -> list[Posted]:
@@ -153,7 +146,7 @@ class TextReader:
         """The record that the end of the text ends."""
         return self._end()
 
-    def _say(self, arguments: str) -> None:
+    def _read_arguments(self, arguments: str) -> None:
         """What the tool printed of its own command line."""
         self._context = {key: value.strip("'\"") for key, value in _NAMESPACE_ITEM.findall(arguments)}
 
@@ -167,7 +160,7 @@ class TextReader:
         if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
             self._block.tool = self._block.tool or "vllm"
 
-    def _take(self, key: str, value: str, label: str, found: list[Posted]) -> None:
+    def _take_figure(self, key: str, value: str, label: str, found: list[Posted]) -> None:
         self._apart = False
         if self._block is not None and not self._in_banner and key in self._block.figures:
             found += self._end()  # the same figure again: the next block
@@ -183,7 +176,7 @@ class TextReader:
         self._block.put(key, value)
 
     def _end(self) -> list[Posted]:
-        ended = [posted for posted in (self._batch, self._block) if posted is not None and _worth(posted)]
+        ended = [posted for posted in (self._batch, self._block) if posted is not None and _is_record(posted)]
         if self._block is not None and ended and ended[-1] is self._block:
             self._complete(self._block)
             self._last = self._block
@@ -218,24 +211,6 @@ class TextReader:
         elif "ignore_eos" in context:
             block.ignore_eos = context["ignore_eos"] == "True"
         self._context = {}
-
-    def _one_liner(self, line: str) -> Posted | None:
-        if (mtbench := _MTBENCH.search(line)) is not None:
-            posted = Posted("sglang", "mtbench", dataset="mtbench")
-            for key, value in zip(("questions", "tok_s", "accept_length"), mtbench.groups(), strict=True):
-                posted.put(key, value)
-            return posted
-        if (finished := _SPECULATIVE.search(line)) is not None:
-            posted = Posted("sglang", "speculative")
-            for key, value in _ITEM.findall(finished.group(1)):
-                posted.put("step_time_ms" if key == "step_time" else key, value)
-            return posted if "speed" in posted.figures or "speed" in posted.broken else None
-        if (throughput := _THROUGHPUT.search(line)) is not None:
-            posted = Posted("vllm", "throughput")
-            for key, value in zip(("req_per_s", "total_tok_s", "output_tok_s"), throughput.groups(), strict=True):
-                posted.put(key, value)
-            return posted
-        return None
 
     def _one_batch(self, line: str) -> list[Posted]:
         if (matched := _ONE_BATCH.search(line)) is None:
@@ -283,7 +258,7 @@ class TextReader:
         return True
 
 
-def _worth(posted: Posted) -> bool:
+def _is_record(posted: Posted) -> bool:
     """Whether enough was read to call it a record."""
     known = posted.figures.keys() | posted.broken
     return bool(known & (_RATES | {"step_time_ms"})) and len(known) >= 3

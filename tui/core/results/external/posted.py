@@ -5,90 +5,31 @@ out and remembered in `broken`.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import tomli
 
 from tui.core.model.result import SpecConfig
 from tui.core.text import one_line
 
 UNLIMITED = "inf"  # a request rate: everything at once
 
-# Labels of text blocks, lower case, without units: SGLang's, vLLM's, and their older spellings.
-LABELS = {
-    "backend": "backend",
-    "traffic request rate": "request_rate",
-    "request rate configured": "request_rate",
-    "max request concurrency": "max_concurrency",
-    "max reqeuest concurrency": "max_concurrency",  # SGLang until early 2025
-    "maximum request concurrency": "max_concurrency",
-    "successful requests": "successful",
-    "failed requests": "failed",
-    "benchmark duration": "duration_s",
-    "total input tokens": "input_tokens",
-    "total input text tokens": "input_text_tokens",
-    "total input vision tokens": "input_vision_tokens",
-    "total generated tokens": "output_tokens",
-    "total output tokens": "output_tokens",
-    "total generated tokens (retokenized)": "retokenized_tokens",
-    "total output tokens (retokenized)": "retokenized_tokens",
-    "request throughput": "req_per_s",
-    "request goodput": "goodput_req_per_s",
-    "user throughput": "user_tok_s",
-    "slo attainment": "slo_attainment_pct",
-    "input token throughput": "input_tok_s",
-    "output token throughput": "output_tok_s",
-    "total token throughput": "total_tok_s",
-    "peak output token throughput": "peak_output_tok_s",
-    "max output tokens per second": "peak_output_tok_s",
-    "peak concurrent requests": "peak_concurrent",
-    "last generation throughput": "last_gen_tok_s",
-    "concurrency": "concurrency",
-    "accept length": "accept_length",
-    "acceptance length": "accept_length",
-    "acceptance rate": "acceptance_rate_pct",
-    "drafts": "drafts",
-    "draft tokens": "draft_tokens",
-    "accepted tokens": "accepted_tokens",
-    "cache hit rate": "cache_hit_rate_pct",
-}
+_DATA: dict[str, Any] = tomli.loads(resources.files("tui.data").joinpath("benchmarks.toml").read_text(encoding="utf-8"))
 
-# Keys of the serving benchmarks' JSON, SGLang's and vLLM's, old and new.
-JSON_KEYS = {
-    "backend": "backend",
-    "endpoint_type": "backend",
-    "max_concurrency": "max_concurrency",
-    "num_prompts": "num_prompts",
-    "completed": "successful",
-    "successful_requests": "successful",
-    "failed": "failed",
-    "duration": "duration_s",
-    "total_latency": "duration_s",
-    "total_input_tokens": "input_tokens",
-    "total_input": "input_tokens",
-    "total_input_text_tokens": "input_text_tokens",
-    "total_input_vision_tokens": "input_vision_tokens",
-    "total_output_tokens": "output_tokens",
-    "total_output": "output_tokens",
-    "total_output_tokens_retokenized": "retokenized_tokens",
-    "request_throughput": "req_per_s",
-    "request_inthroughput": "req_per_s",  # vLLM, early 2024
-    "request_goodput": "goodput_req_per_s",
-    "request_goodput:": "goodput_req_per_s",  # vLLM until 2025
-    "input_throughput": "input_tok_s",
-    "output_throughput": "output_tok_s",
-    "output_token_throughput": "output_tok_s",  # SGLang, 2024
-    "total_throughput": "total_tok_s",
-    "total_token_throughput": "total_tok_s",
-    "last_gen_throughput": "last_gen_tok_s",
-    "max_output_tokens_per_s": "peak_output_tok_s",
-    "max_concurrent_requests": "peak_concurrent",
-    "concurrency": "concurrency",
-    "accept_length": "accept_length",
-    "spec_decode_acceptance_length": "accept_length",
-    "spec_decode_acceptance_rate": "acceptance_rate_pct",
-    "spec_decode_num_drafts": "drafts",
-    "spec_decode_draft_tokens": "draft_tokens",
-    "spec_decode_accepted_tokens": "accepted_tokens",
-}
+
+def _ours(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {theirs: ours for ours, names in table.items() for theirs in names}
+
+
+# Our name of a figure, by the name that tools give it.
+LABELS = _ours(_DATA["labels"])
+JSON_KEYS = _ours(_DATA["json_keys"])
+EVALSCOPE = _ours(_DATA["evalscope"])
+FOREIGN: list[dict[str, Any]] = _DATA["foreign"]
+ADVICE: str = _DATA["advice"]["other"]
 
 _COUNTS = frozenset(
     [
@@ -127,7 +68,7 @@ class Posted:
     tool: str | None = None  # sglang, vllm, tensorrt_llm, evalscope
     kind: str = "serving"  # serving, offline, speculative, mtbench, one_batch, one_batch_server, throughput
     figures: dict[str, Figure] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)  # keys of figures that are no numbers
+    broken: set[str] = field(default_factory=set)  # keys of figures that are not numbers
     dataset: str | None = None
     seed: int | None = None
     temperature: float | None = None

@@ -1,0 +1,153 @@
+"""A table with one line a configuration and load, the verdicts between them, and what was launched."""
+
+import itertools
+import math
+import re
+import shlex
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+import tui
+from tui.core.errors import UsageError
+from tui.core.experiment import planned
+from tui.core.experiment.export.groups import Group, groups, public_text
+from tui.core.model.result import Result
+from tui.core.results.flat import flat
+from tui.core.results.store import without_secrets
+from tui.core.text import one_line
+from tui.core.verdicts.judging import screened_words
+from tui.core.verdicts.metric import METRICS, default_for, metric
+from tui.core.verdicts.pairing import Setting, Side, launches, setting
+from tui.core.verdicts.same_text import fact
+from tui.core.verdicts.sentences import answer_words, count, load_words, sets_words
+
+_NONE = "–"
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": "&#64;", "[": "\\[", "*": "\\*"}
+
+
+def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
+    found = groups(results)
+    lines = [
+        "| | configuration | bench | load | tok/s per user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
+        "| accept length |",
+        "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
+    ]
+    lines += ["| " + " | ".join(_escaped(cell) for cell in _row(group)) + " |" for group in found]
+    lines += ["", "tok/s per user: geometric mean over launches. TTFT and TPOT: medians. "
+              "L0: one run; L1: restart variance not measured; L2: three launches or more."]  # fmt: skip
+    said = _verdicts(found, tuple(stored))
+    if said:
+        lines += ["", *(f"- {_escaped(line)}" for line in said)]
+    for group in found:
+        lines += ["", *_launched(group)]
+    lines += ["", f"<sub>eagletui {tui.__version__}</sub>"]
+    return (public_text("\n".join(lines)) + "\n").encode()
+
+
+def _row(group: Group) -> list[str]:
+    first = group.results[0]
+    valid = [result for result in group.results if result.valid]
+    low_high = group.interval
+    runs = sum(len(launch.values) for launch in group.launches)
+
+    def median(read: Callable[[Result], float | None], digits: int) -> str:
+        values = [value for result in valid if (value := read(result)) is not None]
+        return f"{statistics.median(values):,.{digits}f}" if values else _NONE
+
+    return [
+        group.name,
+        _configured(first),
+        first.bench,
+        _load_words(group),
+        f"{group.rate:,.1f}" if group.rate is not None else _NONE,
+        f"{low_high[0]:,.1f} … {low_high[1]:,.1f}" if low_high else _NONE,
+        group.level if valid else "invalid",
+        f"{len(group.launches)} × {runs // len(group.launches)}" if group.launches else _NONE,
+        median(METRICS["output_tok_s"].of, 1),
+        median(METRICS["ttft_ms"].of, 1),
+        median(METRICS["tpot_ms"].of, 2),
+        median(_accept_length, 2),
+    ]
+
+
+def _load_words(group: Group) -> str:
+    """The load; of a search, with what each launch's answers say of it."""
+    point = group.results[0].point
+    yardstick = metric(default_for(point))
+    found = [yardstick.show(math.exp(launch.datum)) for launch in launches(group.results, yardstick)]
+    # Nothing to compare by is an answer too: none holds, or all that were asked about.
+    found = found or [answer_words(result.capacity) for result in group.results if result.capacity]
+    return f"{load_words(point)}: {', '.join(found) or _NONE}" if point.search else load_words(point)
+
+
+def _configured(result: Result) -> str:
+    server = result.server
+    name = server.profile or server.model or "server"
+    return f"{name} ({sets_words(server.sets)})" if server.sets else name
+
+
+def _accept_length(result: Result) -> float | None:
+    value = flat(result)["accept_length"]
+    return value if isinstance(value, float) else None
+
+
+def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
+    """Each configuration against the first one of its setting; and what does not count, with the reason."""
+    said = []
+    by_setting: dict[Setting, list[Group]] = {}
+    for group in groups:
+        by_setting.setdefault(setting(group.results[0]), []).append(group)
+    for first, *others in by_setting.values():
+        asked = [
+            (Side(first.name, first.name, first.results), Side(other.name, other.name, other.results))
+            for other in others
+            if first.launches and other.launches
+        ]
+        try:
+            verdicts = planned.verdicts(asked, metric(default_for(setting(first.results[0]).point)), stored)
+        except UsageError as error:  # a launch is on both sides
+            said.append(f"no verdict: {error.message}")
+            continue
+        for verdict in verdicts:
+            said.append(verdict.text)
+            if verdict.same_text is not None:
+                said.append(f"{verdict.b.ref} against {first.name}, {fact(verdict.same_text, first.name)}")
+        if screened := screened_words(verdicts):
+            said.append(screened)
+    for group in groups:
+        if invalid := [result for result in group.results if not result.valid]:
+            reasons = dict.fromkeys(_why(result) for result in invalid)
+            said.append(f"{group.name}: {count(len(invalid), 'run')} left out: {'; '.join(reasons)}")
+    return said
+
+
+def _why(result: Result) -> str:
+    failed = [guard.text for guard in result.guards if guard.status == "failed"]
+    return "; ".join(failed or result.suspicious) or "invalid"
+
+
+def _launched(group: Group) -> list[str]:
+    server = without_secrets(group.results[0]).server
+    gpus = [f"{len(list(same))} × {name}" for name, same in itertools.groupby(server.gpus)]
+    versions = sorted({result.server.version for result in group.results if result.server.version})
+    tools = sorted({" ".join(filter(None, (r.tool.name, r.tool.version))) for r in group.results})
+    facts = [
+        f"server {', '.join(versions)}" if versions else "",
+        ", ".join(gpus),
+        f"driver {server.driver}" if server.driver else "",
+        f"model {server.model}" if server.model else "",
+        f"on {server.host}",
+        f"measured by {', '.join(tools)}",
+    ]
+    lines = [f"**{group.name}** " + _escaped("; ".join(filter(None, facts)))]
+    if server.argv:
+        words = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
+        command = " ".join([*words, shlex.join(server.argv)])
+        ticks = max((len(run) for run in re.findall(r"`+", command)), default=0)
+        fence = "`" * max(3, ticks + 1)
+        lines += ["", f"{fence}sh", one_line(command, 20_000), fence]
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ENTITIES.get(character, character) for character in one_line(text, 2000))

@@ -1,0 +1,68 @@
+"""A bench of one server that runs already, in the states of an experiment: one arm, one launch, nothing stored but results.
+
+So that screens show either with the same code.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from tui.core.bench import bench_run, target
+from tui.core.bench.collect import Asked
+from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
+from tui.core.model.profile import BenchProfile
+from tui.core.model.result import Result
+from tui.core.runs.control import Run
+from tui.core.server.session import HostSession
+
+
+def about_to(bench: BenchProfile, host: str, server: str | None) -> ExperimentState:
+    """Before the load generator has been started."""
+    arm = ArmState("A", server or "server", status=ArmStatus.LAUNCHING, phase="checking the server")
+    said = "checking the server: does it generate, and what is it?"
+    return ExperimentState("", bench.name, host, bench, (arm,), hypothesis=bench.hypothesis, message=said)
+
+
+async def measure_running(
+    session: HostSession, bench: BenchProfile, measured: target.Target
+) -> AsyncGenerator[ExperimentState, None]:
+    """Measures it. Closing it leaves the measurement running; its results are stored as they come.
+
+    Raises as `bench_run.follow_run`.
+    """
+    generator = await bench_run.start(session, bench, measured)
+    async with aclosing(under_way(session, generator)) as states:
+        async for state in states:
+            yield state
+
+
+async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
+    """States of a measurement that was started here or by another eagletui, from its beginning to its end.
+
+    Raises as `bench_run.follow_run`, and EagletuiError where the run is not a measurement.
+    """
+    asked = Asked.of(generator.run_id, generator.extra)
+    server = asked.server
+    arm = ArmState("A", server.profile or server.url or "", sets=server.sets, status=ArmStatus.RUNNING)
+    state = ExperimentState(
+        experiment_id=generator.run_id,
+        name=asked.bench.name,
+        host=session.entry.name,
+        bench=asked.bench,
+        arms=(arm,),
+        order=("A",),
+        hypothesis=asked.bench.hypothesis,
+        started_at=generator.started_at,
+    )
+    yield state
+    async with aclosing(bench_run.follow_run(session, generator)) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                arm = replace(arm, results=(*arm.results, event), live=None)
+                state = replace(state, arms=(arm,))
+            else:
+                arm = replace(arm, live=event)
+                state = replace(state, arms=(arm,), left_s=event.left_s)
+            yield state
+    arm = replace(arm, status=ArmStatus.MEASURED, launches_done=1, live=None)
+    yield replace(state, arms=(arm,), at=1, left_s=None, finished=True, message="done")

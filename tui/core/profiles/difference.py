@@ -1,0 +1,52 @@
+"""What one launch profile has that another has not."""
+
+from dataclasses import dataclass, fields
+
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.profiles.toml_text import toml_value
+from tui.core.sglang.flags import flag_table, normalise
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """One line of the difference between two profiles; values as TOML, secrets masked."""
+
+    sign: str  # + only in the second, - only in the first, ~ in both with another value
+    key: str  # a flag, env.NAME, requires.NAME, or gpus, cwd, host, wrapper, command
+    old: str | None
+    new: str | None
+
+
+def profile_difference(a: LaunchProfile, b: LaunchProfile) -> tuple[DiffLine, ...]:
+    """What turns `a` into `b`: additions first, then changes, then what is gone; aliases of a flag are one key."""
+    old, new = _comparable(a), _comparable(b)
+    lines = [DiffLine("+", shown, None, value) for key, (shown, value) in new.items() if key not in old]
+    lines += [
+        DiffLine("~", shown, old[key][1], value)
+        for key, (shown, value) in new.items()
+        if key in old and old[key][1] != value
+    ]
+    lines += [DiffLine("-", shown, value, None) for key, (shown, value) in old.items() if key not in new]
+    return tuple(lines)
+
+
+def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
+    """Canonical key -> (key as written, value as TOML)."""
+    table = flag_table()
+    found: dict[str, tuple[str, str]] = {}
+    for name, value in profile.args.items():
+        if value is False:
+            continue
+        canonical = table.canonical(name)
+        found[f"args.{canonical}"] = (normalise(name), MASK if table.is_secret(name) else toml_value(value))
+    for name, text in profile.env.items():
+        found[f"env.{name}"] = (f"env.{name}", MASK if is_secret_env(name, text) else toml_value(text))
+    for name, text in profile.requires.items():
+        found[f"requires.{name}"] = (f"requires.{name}", toml_value(text))
+    defaults = {item.name: item.default for item in fields(LaunchProfile)}
+    for name in ("gpus", "cwd", "host", "wrapper", "command", "startup_timeout_s"):
+        value = getattr(profile, name)
+        if value != defaults[name]:
+            found[name] = (name, toml_value(value))
+    return found

@@ -1,0 +1,117 @@
+"""The files of profiles: where they are, what each holds, and what is wrong with it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tui.core.profiles import checks
+from tui.core.profiles.checks import Problem, did_you_mean
+from tui.core.profiles.errors import ProfileError
+from tui.core.text import one_line
+
+KINDS = ("launch", "bench", "experiment")
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """One file as read; `table` is {} where it could not be."""
+
+    name: str
+    path: Path
+    table: Mapping[str, Any]
+    problems: Sequence[Problem]  # of the file by itself
+
+    @property
+    def kind(self) -> str | None:
+        """launch, bench or experiment; None where it is none of them."""
+        kind = self.table.get("kind")
+        return kind if kind in KINDS else None
+
+    @property
+    def errors(self) -> list[ProfileError]:
+        """What is wrong with the file by itself."""
+        return [ProfileError(self.path, *problem) for problem in self.problems]
+
+
+class Library:
+    """The files of the directories, each read at most once."""
+
+    def __init__(self, dirs: Iterable[Path]) -> None:
+        self.paths: dict[str, list[Path]] = {}
+        self._read: dict[Path, ProfileFile] = {}
+        for directory in dirs:
+            try:
+                files = sorted(directory.glob("*.toml"))
+            except OSError:
+                continue
+            for path in files:
+                self.paths.setdefault(path.stem, []).append(path)
+
+    def file(self, path: Path) -> ProfileFile:
+        """A file, read at most once."""
+        if path not in self._read:
+            self._read[path] = _read(path)
+        return self._read[path]
+
+    def named(self, name: str) -> ProfileFile | None:
+        """The file of a profile: that of the first directory that has one."""
+        return self.file(self.paths[name][0]) if name in self.paths else None
+
+    def kind_of(self, name: str) -> str | None:
+        """The kind of a profile; None where there is none, or it does not say."""
+        entry = self.named(name)
+        return entry.kind if entry else None
+
+    def chain(self, start: ProfileFile) -> tuple[list[ProfileFile], list[ProfileError]]:
+        """The file and those it extends, base last. A file that extends its own name takes the next directory's."""
+        chain, errors = [start], start.errors
+        while isinstance(name := chain[-1].table.get("extends"), str):
+            here = chain[-1]
+            taken = [entry.path for entry in chain]
+            found = self.paths.get(name, [])
+            hidden = name == here.name or not found or found[0] not in taken
+            parent = next((path for path in found if path not in taken), None) if hidden else None
+            base = self.file(parent) if parent else None
+            near = None
+            if not found:
+                wrong, near = f'there is no profile "{one_line(name)}"', did_you_mean(name, self.paths)
+            elif base is None:
+                wrong = f"is circular: {' -> '.join([*(entry.name for entry in chain), name])}"
+            elif base.kind != "launch" and not base.problems:
+                wrong = f"{name} is not a launch profile"
+            else:
+                errors += base.errors
+                chain.append(base)
+                continue
+            errors.append(ProfileError(here.path, "extends", wrong, near))
+            break
+        return chain, errors
+
+
+def _read(path: Path) -> ProfileFile:
+    import tomli
+
+    try:
+        table = tomli.loads(path.read_text(encoding="utf-8-sig"))
+    except tomli.TOMLDecodeError as error:
+        wrong = f"is not valid TOML: {one_line(str(error))}"
+    except UnicodeDecodeError:
+        wrong = "is not UTF-8 text"
+    except OSError as error:
+        wrong = f"cannot be read: {error.strerror or error}"
+    else:
+        return ProfileFile(path.stem, path, table, problems(table, table.get("kind")))
+    return ProfileFile(path.stem, path, {}, [(None, wrong, None)])
+
+
+def problems(table: dict[str, Any], kind: object) -> list[Problem]:
+    """Everything that is wrong with a profile's table by itself."""
+    from tui.core.profiles import schema
+
+    if isinstance(kind, str) and kind in KINDS:
+        return [*schema.check(kind, table), *checks.OF_KIND[kind](table)]
+    kinds = ", ".join(f'"{kind}"' for kind in KINDS)
+    if kind is None:
+        return [("kind", "is missing", f"write one of {kinds}")]
+    return [("kind", f"must be one of {kinds}", did_you_mean(str(kind), KINDS))]

@@ -1,0 +1,258 @@
+"""What stands in front of a server's call in posted commands: sudo, env, nohup, numactl, docker run and the like.
+
+Programs that only take options of their own are data (`tui/data/wrappers.toml`); those that change the environment,
+the directory or the machine are functions here.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Any
+
+from tui.core.text import one_line
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command while its wrappers are taken off."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    line: int = 1
+    wrapper: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    inside: bool = False  # of a container
+
+    @property
+    def program(self) -> str:
+        """The name of the program, without its directory."""
+        return PurePosixPath(self.argv[0]).name if self.argv else ""
+
+    def without(self, count: int, **changes: Any) -> "Call":
+        """The call without its first words."""
+        return replace(self, argv=self.argv[count:], **changes)
+
+    def warn(self, *texts: str) -> "Call":
+        """The call with more to say about it, once each."""
+        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *texts))))
+
+
+def unwrapped(call: Call) -> Call | None:
+    """The call without its outermost wrapper; None where it has none, or nothing is inside."""
+    if take := _SPECIAL.get(call.program):
+        return take(call)
+    form = _forms().get(call.program)
+    return None if form is None else _taken_off(call, form)
+
+
+@cache
+def _forms() -> dict[str, dict[str, Any]]:
+    import tomli
+
+    return tomli.loads(resources.files("tui.data").joinpath("wrappers.toml").read_text(encoding="utf-8"))
+
+
+def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
+    """The call without a wrapper of the table."""
+    subcommands = form.get("subcommands", "").split()
+    at = 1 if subcommands else 0
+    if subcommands and (len(call.argv) < 2 or call.argv[1] not in subcommands):
+        return None
+    at += _options(call.argv[at:], form.get("valued", ""), form.get("long", "")) + form.get("operands", 0)
+    if subcommands:
+        words = one_line(" ".join(call.argv[:at]), 80)
+        return call.without(at).warn(f"{words} was taken off: name that environment's python in the host's entry")
+    kept = call.argv[:at] if form.get("keep") and not call.inside else ()
+    kept = kept[:-1] if kept and kept[-1] == "--" else kept
+    return call.without(at, wrapper=(*call.wrapper, *kept))
+
+
+def _options(argv: Sequence[str], valued: str = "", long: str = "") -> int:
+    """Where the options of a wrapper end: index of its first operand.
+
+    Args:
+        argv: with the wrapper's own name first.
+        valued: short options that take a value.
+        long: long options whose value is a word of its own, separated by blanks.
+    """
+    names = long.split()
+    at = 1
+    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
+        word = argv[at]
+        if word == "--":
+            return at + 1
+        if word.startswith("--") or word[1:] in names:
+            at += 2 if word.lstrip("-") in names else 1
+        else:
+            takes = next((index for index, letter in enumerate(word[1:], 1) if letter in valued), None)
+            at += 2 if takes == len(word) - 1 else 1
+    return at
+
+
+def _with_assignments(call: Call, at: int) -> Call:
+    """NAME=value words in front of the program, as sudo and env take them."""
+    env = dict(call.env)
+    while at < len(call.argv) and (match := re.match(r"([A-Za-z_]\w*)=", call.argv[at])):
+        env[match[1]] = call.argv[at][match.end() :]
+        at += 1
+    return call.without(at, env=env)
+
+
+def _sudo(call: Call) -> Call:
+    at = _options(call.argv, "ugpChrtTUDR", "user group prompt chdir host role type")
+    advice = 'sudo was taken off: where the server needs it, write wrapper = ["sudo", "-n"]'
+    return _with_assignments(call, at).warn(advice)
+
+
+def _env(call: Call) -> Call | None:
+    argv = call.argv
+    if len(argv) > 2 and argv[1] in ("-S", "--split-string"):
+        try:
+            argv = (argv[0], *shlex.split(argv[2]), *argv[3:])
+        except ValueError:
+            return None
+        call = replace(call, argv=argv)
+    at = _options(argv, "uC", "unset chdir")
+    env: dict[str, str] = dict(call.env)
+    cwd = call.cwd
+    for word, following in zip(argv[1:at], [*argv[2:at], ""], strict=False):
+        if word in ("-i", "--ignore-environment", "-"):
+            env.clear()
+        elif word in ("-u", "--unset"):
+            env.pop(following, None)
+        elif word in ("-C", "--chdir"):
+            cwd = following
+    return _with_assignments(replace(call, env=env, cwd=cwd), at)
+
+
+_DOCKER_SWITCHES = frozenset(
+    [
+        "--detach",
+        "--disable-content-trust",
+        "--init",
+        "--interactive",
+        "--no-healthcheck",
+        "--oom-kill-disable",
+        "--privileged",
+        "--publish-all",
+        "--quiet",
+        "--read-only",
+        "--rm",
+        "--sig-proxy",
+        "--tty",
+        "--replace",
+        "--tls-verify",
+        "--no-hosts",
+    ]
+)
+
+
+def _docker_options(argv: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
+    """(name, value) of each option from `at` on, and where the image is."""
+    found = []
+    while at < len(argv) and argv[at].startswith("-"):
+        word = argv[at]
+        name, equals, value = word.partition("=")
+        takes = word.startswith("--") and not equals and word not in _DOCKER_SWITCHES
+        index = None if word.startswith("--") else next((i for i, c in enumerate(word) if c not in "-ditqPT"), None)
+        if index is not None:
+            name, value = f"-{word[index]}", word[index + 1 :].removeprefix("=")
+            takes = not value
+        if takes:
+            value = argv[at + 1] if at + 1 < len(argv) else ""
+        at += 2 if takes else 1
+        found.append((name, value))
+    return found, at
+
+
+def _docker(call: Call) -> Call | None:
+    """docker run, podman run, docker exec: the environment is the container's own."""
+    argv = call.argv
+    at = 1
+    while at < len(argv) and argv[at] not in ("run", "exec", "create"):
+        if argv[at] not in ("container", "compose") and not argv[at].startswith("-"):
+            return None
+        at += 2 if argv[at] in ("-H", "--host", "--context", "-c", "--config", "-f") else 1
+    options, at = _docker_options(argv, at + 1)
+    if at >= len(argv):
+        return None
+    env: dict[str, str] = {}
+    cwd = None
+    entry: list[str] = []
+    warnings: list[str] = []
+    for name, value in options:
+        if name in ("-e", "--env"):
+            variable, given, text = value.partition("=")
+            if given or variable in call.env:
+                env[variable] = text if given else call.env[variable]
+            else:
+                warnings.append(f"{variable} comes from the caller's environment, which is not known here")
+        elif name in ("-w", "--workdir"):
+            cwd = value
+        elif name == "--entrypoint":
+            entry = [value]
+        elif name == "--env-file":
+            warnings.append(f"the variables of {one_line(value, 80)} are not read")
+        elif name == "--gpus" and (devices := re.search(r"device=([\d,]+)", value)):
+            env.setdefault("CUDA_VISIBLE_DEVICES", devices[1])
+    warnings.append(
+        f"the call inside the container {one_line(argv[at], 80)} was taken: paths are the container's, "
+        "and it runs on the host itself"
+    )
+    return replace(call, argv=(*entry, *argv[at + 1 :]), env=env, cwd=cwd, inside=True).warn(*warnings)
+
+
+def _apptainer(call: Call) -> Call | None:
+    at = next((index for index, word in enumerate(call.argv) if word in ("exec", "run")), None)
+    if at is None:
+        return None
+    end = at + _options(call.argv[at:], "BHWSo", "bind env pwd home workdir overlay")
+    env = dict(call.env)
+    for word, following in zip(call.argv[at:end], [*call.argv[at + 1 : end], ""], strict=False):
+        if word == "--env" or word.startswith("--env="):
+            text = following if word == "--env" else word.partition("=")[2]
+            env |= dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    return call.without(end + 1, env=env, inside=True).warn("the container was taken off: paths are the container's")
+
+
+def _tmux(call: Call) -> Call | None:
+    """tmux new -d -s NAME 'command', screen -dmS NAME command."""
+    at = _options(call.argv, "SsTt") if call.program == "screen" else 1 + _options(call.argv[1:], "snxyctFe")
+    rest = call.argv[at:]
+    if len(rest) == 1 and " " in rest[0]:
+        return replace(call, argv=("sh", "-c", rest[0]))
+    return call.without(at) if rest else None
+
+
+def _ssh(call: Call) -> Call | None:
+    at = _options(call.argv, "bcDEeFIiJLlmOopQRSWw") + 1
+    if at >= len(call.argv):
+        return None
+    inner = replace(call, argv=("sh", "-c", " ".join(call.argv[at:])), env={})
+    return inner.warn(f"the command was for the host {one_line(call.argv[at - 1], 60)}")
+
+
+def _kubectl(call: Call) -> Call | None:
+    return call.without(call.argv.index("--") + 1, inside=True) if "--" in call.argv else None
+
+
+def _eval(call: Call) -> Call:
+    return replace(call, argv=("sh", "-c", " ".join(call.argv[1:])))
+
+
+_SPECIAL: dict[str, Callable[[Call], Call | None]] = {
+    "sudo": _sudo,
+    "env": _env,
+    "eval": _eval,
+    "tmux": _tmux,
+    "screen": _tmux,
+    "ssh": _ssh,
+    "kubectl": _kubectl,
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
+    **dict.fromkeys(("apptainer", "singularity"), _apptainer),
+}

@@ -1,0 +1,142 @@
+"""A server's call as a profile's TOML, with whole, present-day flag names and values of the flags' own types."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from tui.core.profiles.command import flag_words
+from tui.core.profiles.importing.wrappers import Call
+from tui.core.profiles.secrets import is_secret_env
+from tui.core.profiles.toml_text import toml_value
+from tui.core.sglang.flags import flag_table, normalise, unabbreviate
+from tui.core.text import one_line, sanitize
+
+# Abbreviations that were unique in the versions people posted from, and are not any more.
+_ABBREVIATED = {
+    "nccl-init": "dist-init-addr",
+    "speculative-draft": "speculative-draft-model-path",
+    "speculative-num-draft": "speculative-num-draft-tokens",
+    "mem-fraction": "mem-fraction-static",
+    "chunked-prefill": "chunked-prefill-size",
+    "served-model": "served-model-name",
+    "tensor-parallel": "tp-size",
+    "data-parallel": "dp-size",
+}
+
+
+def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str]) -> str:
+    """The call as a profile's TOML; its flags begin at word `start`."""
+    args = _flags(call.argv[start:], warnings)
+    lines = ['kind = "launch"', 'description = "imported launch command"']
+    rest = dict(env)
+    devices = rest.get("CUDA_VISIBLE_DEVICES", "")
+    if re.fullmatch(r"\d+(,\d+)*", devices):
+        lines.append(f"gpus = {toml_value([int(number) for number in devices.split(',')])}")
+        rest.pop("CUDA_VISIBLE_DEVICES")
+    if call.cwd and call.cwd.startswith(("/", "~/")):
+        lines.append(f"cwd = {toml_value(call.cwd)}")
+    elif call.cwd:
+        warnings.append(f"it ran in the directory {one_line(call.cwd, 80)}: write its whole path as cwd")
+    if call.wrapper:
+        lines.append(f"wrapper = {toml_value(list(call.wrapper))}")
+    program = call.argv[0]
+    if "/" in program and PurePosixPath(program).name.startswith("python") and not call.inside:
+        warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
+    table = flag_table()
+    secrets = [name for name, value in rest.items() if is_secret_env(name, value)]
+    secrets += [name for name in args if table.is_secret(name)]
+    warnings += [
+        f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
+    ]
+    if rest:
+        lines += ["", "[env]", *(f"{name} = {toml_value(value)}" for name, value in rest.items())]
+    lines += ["", "[args]", *(f"{name} = {toml_value(value)}" for name, value in args.items())]
+    return sanitize("\n".join(lines)) + "\n"
+
+
+def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
+    """Flags of a server call by their whole, present-day names, with values as a profile holds them."""
+    table = flag_table()
+    args: dict[str, object] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not word.startswith("-") or _is_number(word):
+            if word.strip():
+                warnings.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
+            continue
+        typed, equals, attached = word.partition("=")
+        if not re.fullmatch(r"--?[A-Za-z0-9][\w.-]*", typed):
+            warnings.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
+            continue
+        name = _whole_name(typed, warnings)
+        values = [attached] if equals else []
+        kind = table.type_of(name)
+        many = kind is not None and kind.startswith("many_")
+        while not equals and kind != "switch" and at < len(words) and (many or not values):
+            if (
+                words[at].startswith("--")
+                or (words[at].startswith("-") and not _is_number(words[at]))
+                or not words[at].strip()
+            ):
+                break
+            values.append(words[at])
+            at += 1
+        value: object = (
+            True if not values else [_value(kind, text) for text in values] if many else _value(kind, values[0])
+        )
+        if name in args and args[name] != value:
+            warnings.append(f"{name} is given twice; the last value holds")
+        args[name] = value
+    return args
+
+
+def _whole_name(typed: str, warnings: list[str]) -> str:
+    """What a typed flag is called in a profile; says so where the spelling would not pass today."""
+    table = flag_table()
+    name = normalise(typed)
+    if "_" in typed:
+        warnings.append(f"{one_line(typed, 60)} is refused by SGLang: the profile writes {name}")
+    known = table.newest_flags
+    canonical = table.canonical(name)
+    if canonical in table.types:
+        if canonical != name and name not in table.first_names:
+            warnings.append(f"{one_line(typed, 60)} is called --{canonical} now: the profile writes {canonical}")
+        return canonical
+    if table.known(name):
+        return name
+    whole = unabbreviate(name, known) or unabbreviate(name, frozenset(table.gone)) or _ABBREVIATED.get(name)
+    if whole:
+        return table.canonical(whole)
+    near = table.suggest(name)
+    warnings.append(
+        f"{one_line(typed, 60)} is not a flag of SGLang {table.newest}" + (f": did you mean --{near}?" if near else "")
+    )
+    return name
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d*)?([eE][-+]?\d+)?|-?\.\d+", text) is not None
+
+
+def _value(kind: str | None, text: str) -> object:
+    """A word as a profile's value: numbers where the flag takes numbers, JSON objects as tables."""
+    sort = (kind or "").removeprefix("many_")
+    if sort in ("int", "size", "") and re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    if sort in ("float", "") and _is_number(text):
+        return float(text)
+    if text.startswith("{"):
+        try:
+            table = json.loads(text)
+        except ValueError:
+            return text
+        if (
+            isinstance(table, dict)
+            and flag_words("x", table)[1:] == (json.dumps(table, separators=(",", ":"), ensure_ascii=False),)
+            and "null" not in text
+        ):
+            return table
+    return text

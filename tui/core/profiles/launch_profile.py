@@ -1,0 +1,44 @@
+"""A launch profile as it holds for one launch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tui.core.profiles.secrets import MASK
+from tui.core.sglang.flags import flag_table
+
+
+@dataclass(frozen=True)
+class LaunchProfile:
+    """A launch profile after `extends` and `--set`."""
+
+    name: str
+    path: Path
+    description: str | None = None
+    hypothesis: str | None = None
+    known: str | None = None
+    extends: str | None = None
+    gpus: tuple[int, ...] | None = None
+    cwd: str | None = None
+    host: str | None = None
+    wrapper: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # any other server; args are then not mapped
+    startup_timeout_s: float = 3600.0
+    requires: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    args: Mapping[str, object] = field(default_factory=dict)
+
+    def arg(self, name: str) -> object | None:
+        """The value of a flag under any of its names; None where it is not set (false counts as not set)."""
+        canonical = flag_table().canonical
+        wanted = canonical(name)
+        for key, value in self.args.items():
+            if canonical(key) == wanted and value is not False:
+                return value
+        return None
+
+    @property
+    def public_args(self) -> Mapping[str, object]:
+        """The flags as they may be stored and shown: secrets masked."""
+        table = flag_table()
+        return {name: MASK if table.is_secret(name) else value for name, value in self.args.items()}

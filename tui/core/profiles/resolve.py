@@ -1,0 +1,113 @@
+"""A launch profile with what it extends and what `--set` changes: tables merge, everything else is replaced."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tui.core.profiles import checks
+from tui.core.profiles.checks import Problem
+from tui.core.profiles.errors import SETS, ProfileError
+from tui.core.profiles.files import Library, ProfileFile
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.sglang.flags import flag_table, normalise
+
+
+def resolve(
+    library: Library, entry: ProfileFile, sets: Sequence[tuple[str, Any]]
+) -> tuple[LaunchProfile | None, list[ProfileError]]:
+    """A file with what it extends and with overrides, and everything that is wrong with all of them.
+
+    A profile only where nothing is wrong.
+    """
+    chain, errors = library.chain(entry)
+    merged: dict[str, Any] = {}
+    for file in reversed(chain):
+        # Of what is broken, the rest is merged, so that overrides are checked all the same.
+        table = {k: v for k, v in file.table.items() if k not in ("args", "env", "requires") or isinstance(v, dict)}
+        if "gpus" in table and "env" in merged:  # the later word about GPUs holds, in whichever form
+            merged["env"] = {k: v for k, v in merged["env"].items() if k != "CUDA_VISIBLE_DEVICES"}
+        elif "CUDA_VISIBLE_DEVICES" in table.get("env", {}):
+            merged.pop("gpus", None)
+        merged = _merge(merged, table)
+    for key, value in sets:
+        merged, problems = _apply_set(merged, key, value)
+        errors += [ProfileError(SETS, (where or "").removeprefix("args."), what, how) for where, what, how in problems]
+    if errors:
+        return None, errors
+    args = merged.get("args", {})
+    if not merged.get("command") and "model-path" not in {
+        flag_table().canonical(name) for name, value in args.items() if value is not False
+    }:
+        return None, [ProfileError(entry.path, "args.model-path", "is missing", "say which model to serve")]
+    return _profile(entry, merged), []
+
+
+def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
+    """The profile of a merged table that was checked."""
+    # Words about one file are not words about another that extends it.
+    given: dict[str, Any] = {key: entry.table.get(key) for key in ("description", "hypothesis", "known", "extends")}
+    given |= {key: tuple(merged[key]) for key in ("gpus", "wrapper", "command") if key in merged}
+    given |= {key: merged[key] for key in ("cwd", "host") if key in merged}
+    return LaunchProfile(
+        name=entry.name,
+        path=entry.path,
+        startup_timeout_s=float(merged.get("startup_timeout_s", LaunchProfile.startup_timeout_s)),
+        requires={name: v if isinstance(v, str) else f">={v}" for name, v in merged.get("requires", {}).items()},
+        env={name: str(value) for name, value in merged.get("env", {}).items() if value is not False},
+        args=dict(merged.get("args", {})),
+        **given,
+    )
+
+
+def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, Any], list[Problem]]:
+    """One `--set` on top of a merged profile, and what is wrong with it."""
+    head, dot, rest = key.partition(".")
+    if key == "gpus":
+        if not isinstance(value, list) or not value or not all(type(item) is int and item >= 0 for item in value):
+            return merged, [("gpus", "must be a list of GPU numbers", "write gpus=[0,1]")]
+        env = {name: text for name, text in merged.get("env", {}).items() if name != "CUDA_VISIBLE_DEVICES"}
+        return {**merged, "gpus": value, "env": env}, list(checks.launch({"gpus": value}))
+    if not dot:
+        head, rest = "args", key
+    if head == "args":
+        rest = normalise(rest)
+        problems = list(checks.flags({rest: value}, free=bool(merged.get("command"))))
+    elif head == "env":
+        problems = list(checks.variable(rest, value))
+        if rest == "CUDA_VISIBLE_DEVICES":  # the later word about GPUs holds, in whichever form
+            merged = {name: entry for name, entry in merged.items() if name != "gpus"}
+    elif head == "requires":
+        problems = list(checks.requirement(rest, value))
+    else:
+        return merged, [(key, "unknown key", "it takes flags, env.NAME, requires.NAME and gpus")]
+    return (merged if problems else _merge(merged, {head: {rest: value}})), problems
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables merge, everything else is replaced; the names of one flag are one key, and the later spelling holds."""
+    merged = dict(base)
+    for key, value in over.items():
+        if key == "args" and isinstance(value, dict):
+            merged["args"] = _merge_args(merged.get("args", {}), value)
+        else:
+            merged[key] = _merge_value(merged.get(key), value)
+    return merged
+
+
+def _merge_value(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merge_value(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _merge_args(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    canonical = flag_table().canonical
+    spelled = {canonical(key): key for key in over}
+    merged: dict[str, Any] = {}
+    for key, value in base.items():
+        other = spelled.pop(canonical(key), None)
+        if other is None:
+            merged[key] = value
+        else:  # keeps its place in the command
+            merged[other] = _merge_value(value, over[other])
+    merged |= {key: over[key] for key in spelled.values()}
+    return merged

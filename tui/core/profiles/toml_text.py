@@ -1,0 +1,72 @@
+"""Values as TOML text, and new profile files."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import tomli
+
+from tui.core.errors import Slug, UsageError
+from tui.core.profiles.secrets import is_secret_env
+from tui.core.sglang.flags import flag_table
+from tui.core.text import one_line
+
+
+def toml_value(value: object) -> str:
+    """A value as TOML, on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(str(k))} = {toml_value(v)}" for k, v in value.items()) + " }"
+    return _toml_text(str(value))
+
+
+def toml_lines(table: Mapping[str, object]) -> str:
+    """A table's keys and values as TOML, one a line."""
+    return "\n".join(f"{_toml_key(key)} = {toml_value(value)}" for key, value in table.items())
+
+
+def _toml_text(text: str) -> str:
+    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def save_profile(text: str, name: str, directory: Path) -> Path:
+    """Writes a new profile file (0600 where it holds a secret) and returns its path; never replaces a file.
+
+    Raises UsageError where the name is not a file name, the text is not TOML, or the file exists.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}", name):
+        message = f'"{one_line(name)}" is not a name for a profile'
+        raise UsageError(message, "use letters, digits, dots and dashes", slug=Slug.BAD_NAME)
+    try:
+        table = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        message = f"the profile is not valid TOML: {one_line(str(error))}"
+        raise UsageError(message, "fix it", slug=Slug.BAD_PROFILE) from None
+    path = directory / f"{name}.toml"
+    secret = any(is_secret_env(key, str(value)) for key, value in table.get("env", {}).items())
+    secret = secret or any(map(flag_table().is_secret, table.get("args", {})))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666)
+        with os.fdopen(created, "w", encoding="utf-8") as file:
+            file.write(text if text.endswith("\n") else text + "\n")
+    except FileExistsError:
+        hint = "choose another name, or remove the file"
+        raise UsageError(f"{path} exists already", hint, slug=Slug.EXISTS) from None
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise UsageError(message, "choose another directory", slug=Slug.CANNOT_WRITE) from None
+    return path
