@@ -30,8 +30,8 @@ CONTEXT: dict[Phase, list[str]] = {
 
 
 def test_every_shipped_table_has_an_example_that_it_finds() -> None:
-    for path in Path(tui.data.__path__[0]).glob("*.toml"):
-        for tables in tomllib.loads(path.read_text()).values() if path.stem != "flags" else ():
+    for name in ("startup", "failures", "benign"):
+        for tables in tomllib.loads(Path(tui.data.__path__[0], f"{name}.toml").read_text()).values():
             for table in tables if isinstance(tables, list) else ():
                 assert re.search(table["regex"], table["example"]), table
 
