@@ -156,9 +156,15 @@ def plain_loop(path: str) -> tuple[int, int]:
 
 def diagnose(path: str) -> dict[str, object]:
     """What `eagletui diagnose` does with a file."""
-    from tui.core.sglang.diagnosis import read_file_report
+    from tui.core.sglang.report import report_of
+    from tui.core.sglang.tracker import LogTracker
 
-    return read_file_report(path)
+    tracker = LogTracker(records=False)
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 17), b""):
+            tracker.feed(block)
+    tracker.flush()
+    return report_of(tracker)
 
 
 def _peak_mib(path: Path) -> float:

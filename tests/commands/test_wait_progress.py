@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tui.commands.wait import say_progress
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import Run, RunState
 from tui.core.server.server_state import ServerState
 from tui.core.server.watchdog import Slower, Suspicion
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 
 STATE = ServerState(
     Run("kimi-20261006T200103Z-4f9c2a", "server", "kimi", "gpu1", RunState.RUNNING),

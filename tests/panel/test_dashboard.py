@@ -13,7 +13,8 @@ from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import RunState
 from tui.core.server.earlier_starts import LastReady
@@ -22,8 +23,8 @@ from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.phases import Phase
-from tui.core.sglang.tracker import LogTracker, Progress
+from tui.core.sglang.state import Progress
+from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.launcher import Launcher

@@ -4,9 +4,9 @@ from textual import events
 
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 from tui.core.server.server_state import RunUpdate
-from tui.core.sglang.phases import Phase
 from tui.panel.app import EagleApp
 from tui.panel.widgets.log.view import LogView
 

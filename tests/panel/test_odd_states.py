@@ -7,12 +7,12 @@ import pytest
 from tests.support import fakes
 from tests.support.driving import screen_text, until
 from tui.core.host.gpus import GpuSample
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import RunState
 from tui.core.server.finding import Finding, Level
 from tui.core.server.server_state import RunUpdate
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 from tui.panel.app import EagleApp
 
 BARE = StartupState()

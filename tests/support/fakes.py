@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import Run, RunState
@@ -21,8 +22,8 @@ from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import DecodeFigures, LedgerRow, LogTracker, PhaseSpan, Progress, RankState, StartupState
+from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
+from tui.core.sglang.tracker import LogTracker
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile

@@ -12,14 +12,16 @@ from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import Slug, UsageError
 from tui.core.logs.reader import LogReader
+from tui.core.model.phases import Outcome
 from tui.core.runs.control import Run
 from tui.core.server import launch_records
 from tui.core.server.forecast import prefer_worked
 from tui.core.server.run_end import exit_evidence, outcome_of_files
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, report_of, report_text
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.phases import Outcome
-from tui.core.sglang.tracker import LogTracker, StartupState
+from tui.core.sglang.report import report_of, report_text
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
 
 

@@ -9,9 +9,9 @@ from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import session, settled_state, state_json
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, profile_dirs
+from tui.core.model.phases import Outcome
 from tui.core.profiles.load import load_launch
 from tui.core.server.launch import started
-from tui.core.sglang.phases import Outcome
 
 
 @click.command()

@@ -11,8 +11,8 @@ from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import UsageError
 from tui.core.logs.reader import LogReader
-from tui.core.logs.records import LogRecord
 from tui.core.masking import SecretMask, mask_secrets
+from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import sanitize
 

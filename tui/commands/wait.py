@@ -12,6 +12,7 @@ from tui.commands.options import host_option, json_option, timeout_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import LOOK_S, host_of_run, raise_if_refused, session, state_json
 from tui.core.errors import EagletuiError, TimedOut
+from tui.core.model.phases import Outcome
 from tui.core.profiles.secrets import MASK
 from tui.core.profiles.toml_text import toml_value
 from tui.core.runs.control import Run
@@ -19,7 +20,6 @@ from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
-from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import count
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.host_app import HostApp
 
 if TYPE_CHECKING:

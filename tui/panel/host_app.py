@@ -25,7 +25,7 @@ from tui.panel.theme import THEMES, textual_theme
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tui.core.logs.records import LogRecord
+    from tui.core.model.log import LogRecord
     from tui.core.server.session import HostSession
 
 P = ParamSpec("P")

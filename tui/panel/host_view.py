@@ -13,7 +13,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
-from tui.core.sglang.phases import Outcome, Phase
+from tui.core.model.phases import Outcome, Phase
 from tui.core.text import one_line
 
 if TYPE_CHECKING:
@@ -377,9 +377,8 @@ class Board:
         return (ids.index(shown) + 1 if shown in ids else None), len(ids)
 
     def sglang_version(self) -> str | None:
-        """Version of the displayed server, else of the host."""
-        own = self.state.startup.sglang_version if self.state is not None else None
-        return own or (self.facts.sglang if self.facts is not None else None)
+        """Version of SGLang on the host."""
+        return self.facts.sglang if self.facts is not None else None
 
     def economics(self) -> "tuple[Economics, Baseline] | None":
         """Whether speculation pays on the displayed server now; None unless the same model was measured without it.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp
 from tui.panel.host_view import run_name

@@ -18,10 +18,10 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost, Slug, UsageError
 from tui.core.link.retry import try_again
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.series import DecodeSeries
 
 if TYPE_CHECKING:

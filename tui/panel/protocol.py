@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from tui.core.errors import EagletuiError
     from tui.core.experiment.history import Configuration
-    from tui.core.logs.records import LogRecord
     from tui.core.model.experiment import ExperimentState
+    from tui.core.model.log import LogRecord
     from tui.core.model.profile import BenchProfile
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry

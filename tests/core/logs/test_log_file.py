@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tui.core.errors import UsageError
 from tui.core.link.local import LocalTransport
 from tui.core.logs import log_file, parts, stretches
-from tui.core.logs import records as logs
 from tui.core.logs.blocks import Block
 from tui.core.logs.log_file import LogFile
 from tui.core.logs.reader import LogStep
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.rows import LogRows
 from tui.core.logs.search import HostSearch, Needle
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Phase
+from tui.core.sglang import splitter
 from tui.core.sglang.tracker import LogTracker
 
 
@@ -367,7 +367,7 @@ def test_whatever_is_loaded_is_what_the_whole_file_says(pieces, end, block_bytes
         patch.setattr(log_file, "_WHOLE_BYTES", 2 * block_bytes)
         patch.setattr(parts, "_BLOCK_RECORDS", 7)
         patch.setattr(stretches, "LINE_LIMIT", 150)
-        patch.setattr(logs, "LINE_LIMIT", 150)
+        patch.setattr(splitter, "LINE_LIMIT", 150)
         asyncio.run(run())
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tui.core.errors import UsageError
 from tui.core.logs.filters import NO_RANK, LogFilter
 from tui.core.logs.folding import Folds
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 
 PLAIN = Folds(False, False)

@@ -16,7 +16,7 @@ from tui.core.link.local import LocalTransport
 from tui.core.logs import search as log_search
 from tui.core.logs.blocks import line_begin, line_end, read_block
 from tui.core.logs.search import HostSearch, LogMarks, Needle, lines_before, offset_of_line
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 TOOLS = ("dd", "ls", "sleep", "printf", "grep", "awk", "tail", "head", "wc", "tr", "cat")

@@ -7,8 +7,10 @@ import pytest
 from tui.core.server.earlier_starts import last_ready, ledger_of
 from tui.core.server.forecast import findings, forecast, graph_batches, prefer_worked, workable, workable_now
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.sglang.diagnosis import Diagnosis, diagnose
-from tui.core.sglang.tracker import LedgerRow, LogTracker, StartupState
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.state import LedgerRow, StartupState
+from tui.core.sglang.tracker import LogTracker
 
 BASE = {"model-path": "/data/models/Kimi-K2.5", "tp": 8, "cuda-graph-max-bs": 128, "mem-fraction-static": 0.88}
 EAGLE = {

@@ -12,7 +12,7 @@ from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import readiness
 from tui.core.server.readiness import ReadinessProbe
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tui.core.config import shipped_profiles_dir
 from tui.core.errors import UsageError
+from tui.core.model.phases import Outcome, Phase
 from tui.core.profiles.load import load_launch
 from tui.core.runs.control import Run, RunBusy, RunState
 from tui.core.server import launch_records
@@ -15,7 +16,6 @@ from tui.core.server.gpu_claim import claimed_gpus
 from tui.core.server.launch import PreflightFailed, started
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
-from tui.core.sglang.phases import Outcome, Phase
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tui.core.config import shipped_profiles_dir
 from tui.core.link.local import LocalTransport
+from tui.core.model.phases import Outcome
 from tui.core.profiles.load import load_launch
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, RunState
@@ -17,7 +18,6 @@ from tui.core.server.launch import LaunchPlan, started
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
 from tui.core.server.watch import RunWatcher
-from tui.core.sglang.phases import Outcome
 
 pytestmark = pytest.mark.timeout(180)
 

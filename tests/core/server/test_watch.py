@@ -15,6 +15,7 @@ import pytest
 from tui.core.errors import HostError
 from tui.core.link.local import LocalTransport
 from tui.core.logs.log_file import LogFile
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs import control as runs
 from tui.core.runs.control import LaunchRequest, Run, RunState
 from tui.core.server import launch_records
@@ -22,7 +23,6 @@ from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.server_state import RunUpdate
 from tui.core.server.watch import RunWatcher
-from tui.core.sglang.phases import Outcome, Phase
 
 pytestmark = pytest.mark.timeout(120)
 

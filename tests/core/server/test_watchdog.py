@@ -10,12 +10,13 @@ import pytest
 
 from tui.core.host.gpus import Gpu, GpuSample
 from tui.core.link.local import LocalTransport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.server.host_look import HostLook, Process, look, read_look
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.run_end import kernel_words, read_kernel
 from tui.core.server.watchdog import Watchdog, slower_than_ever
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import DecodeFigures, LogTracker, Progress, StartupState
+from tui.core.sglang.state import DecodeFigures, Progress, StartupState
+from tui.core.sglang.tracker import LogTracker
 
 LOADING = StartupState(phase=Phase.LOAD_WEIGHTS, lines=40, progress=Progress("shards", 12, 64))
 SERVING = StartupState(

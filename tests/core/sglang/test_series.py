@@ -6,10 +6,10 @@ import pytest
 
 from tui.core.logs.filters import LogFilter
 from tui.core.logs.folding import Folds
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import LogRows
 from tui.core.logs.timeline import SideBySide
 from tui.core.logs.window import LogWindow
+from tui.core.model.log import LogRecord
 from tui.core.sglang.series import DecodeSeries
 from tui.core.sglang.tracker import LogTracker
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tui.core.sglang.diagnosis import diagnose, read_file_report, report, report_text
-from tui.core.sglang.phases import Outcome, Phase
+from tests.support.log_reports import report
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.report import report_text
 from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
@@ -22,7 +24,7 @@ def _list(value: Any) -> list[Any]:
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_corpus(case: dict[str, Any]) -> None:
     truth = case["truth"]
-    found = read_file_report(DATA / "corpus" / case["file"])
+    found = report(DATA / "corpus" / case["file"])
     phases = {truth["phase_reached"], *_list(truth.get("phase_alt"))}
     assert found["phase"] in phases or (found["phase"] in ("ready", "serving") and phases & {"ready", "serving"})
     # Silence is judged by whoever follows the log live; its text alone says no more than this.
@@ -51,7 +53,7 @@ def test_corpus(case: dict[str, Any]) -> None:
 
 
 def test_report_has_exactly_the_documented_keys() -> None:
-    found = read_file_report(DATA / "corpus" / "log-oom-cuda-graph-h20.log")
+    found = report(DATA / "corpus" / "log-oom-cuda-graph-h20.log")
     assert list(found) == (
         [
             "phase",
@@ -94,7 +96,7 @@ RECORDED: dict[str, tuple[Outcome, Phase, str | None]] = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded(name: str) -> None:
     outcome, phase, cause = RECORDED[name]
-    found = read_file_report(DATA / "recorded" / f"{name}.log")
+    found = report(DATA / "recorded" / f"{name}.log")
     assert (found["outcome"], found["phase"], found["cause"]) == (outcome, phase, cause)
 
 
@@ -129,14 +131,14 @@ def test_recorded_start_goes_through_all_phases_and_is_never_ready_early() -> No
 
 
 def test_bad_flag_is_named_with_its_line() -> None:
-    found = read_file_report(DATA / "recorded" / "fail_unknown_flag.log")
+    found = report(DATA / "recorded" / "fail_unknown_flag.log")
     assert found["evidence"]["line"] == 479
     assert "--no-such-flag" in found["advice"][0]
 
 
 def test_missing_draft_is_told_from_a_missing_model() -> None:
-    assert "draft" in " ".join(read_file_report(DATA / "recorded" / "fail_missing_draft_path.log")["advice"])
-    advice = " ".join(read_file_report(DATA / "recorded" / "fail_bad_model_path.log")["advice"])
+    assert "draft" in " ".join(report(DATA / "recorded" / "fail_missing_draft_path.log")["advice"])
+    advice = " ".join(report(DATA / "recorded" / "fail_bad_model_path.log")["advice"])
     assert "/no/such/model" in advice
     assert "or --speculative-draft-model-path" in advice
 

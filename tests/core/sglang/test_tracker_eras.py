@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import LogTracker, Progress
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.state import Progress
+from tui.core.sglang.tracker import LogTracker
 
 ERAS = ("0.4.6", "0.4.10", "0.5.5", "0.5.10", "0.5.14", "0.5.23")
 LAYOUTS = ("tp1", "tp4", "dp2tp2", "eagle3")

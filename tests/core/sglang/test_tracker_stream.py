@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.logs.records import LINE_LIMIT, LogRecord
+from tests.support.log_reports import report
 from tui.core.logs.rows import LogRows
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.diagnosis import ExitEvidence, diagnose, report
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import LogTracker, StartupState
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import ExitEvidence
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 LOGS = {path.name: path.read_bytes() for path in sorted((DATA / "corpus").glob("*.log"))}
@@ -86,9 +89,9 @@ def same(data: bytes, cuts: list[int]) -> None:
         if records:
             assert buffer2.records == buffer.records
             assert buffer2.warnings == buffer.warnings
-            log_rows, lens2 = LogRows(buffer), LogRows(buffer2)
-            assert [lens2.row(index) for index in lens2.sequence] == [log_rows.row(i) for i in log_rows.sequence]
-            assert (lens2.errors, lens2.phases) == (log_rows.errors, log_rows.phases)
+            rows, rows2 = LogRows(buffer), LogRows(buffer2)
+            assert [rows2.row(index) for index in rows2.sequence] == [rows.row(i) for i in rows.sequence]
+            assert (rows2.errors, rows2.phases) == (rows.errors, rows.phases)
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -360,14 +363,6 @@ def test_a_handled_traceback_is_forgiven_when_the_start_goes_on() -> None:
     tracker.flush()
     assert tracker.state().outcome == Outcome.STARTING
     assert diagnose(tracker) == (None, ())
-
-
-def test_unknown_wording_degrades_to_an_unrecognized_line() -> None:
-    tracker = LogTracker(records=False)
-    tracker.feed(ARGS + b"[2026-10-06 20:01:04 TP0] Load weight begin. avail mem=94.50 GB\n")
-    tracker.feed(b"[2026-10-06 20:01:05 TP0] Frobnicate experts begin. avail mem=20.00 GB\n")
-    assert tracker.state().phase == Phase.LOAD_WEIGHTS
-    assert tracker.state().unrecognized == "Frobnicate experts begin. avail mem=20.00 GB"
 
 
 def test_a_client_bar_is_not_progress() -> None:

@@ -16,10 +16,11 @@ from tui.core.hints import Action, Hint
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse
+from tui.core.model.phases import Outcome
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server.session import HostSession
-from tui.core.sglang.phases import Outcome
+from tui.core.sglang.engine import SGLANG
 from tui.core.text import as_text, as_whole, one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take
@@ -159,13 +160,13 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
                 slug=Slug.NOT_READY,
             )
     server = _Server(session, target, await _api_key(session, target))
-    info = await server.document("/server_info", "/get_server_info")
-    models = await server.document("/v1/models")
+    info = await server.document(*SGLANG.endpoints.info)
+    models = await server.document(SGLANG.endpoints.models)
     model = as_text(info.get("served_model_name")) or _first_model(models)
-    kind = "sglang" if "version" in info else None
+    kind = SGLANG.kind if "version" in info else None
     if kind is None and (version := (await server.document("/version")).get("version")):
         kind, info = "vllm", {"version": version}
-    if data.has_ids and kind != "sglang":
+    if data.has_ids and kind != SGLANG.kind:
         raise UsageError(
             f"{target} is no SGLang server: it takes no token ids",
             'measure it with dataset = "prompts"',
@@ -251,9 +252,9 @@ class _Server:
             "sampling_params": {"max_new_tokens": 8, "temperature": 0},
             "stream": True,
         }
-        ways = [] if data.has_ids else [("chat", "/v1/chat/completions", chat)]
-        if kind == "sglang" and not data.needs_chat:
-            ways.append(("generate", "/generate", plain))
+        ways = [] if data.has_ids else [("chat", SGLANG.endpoints.chat, chat)]
+        if kind == SGLANG.kind and not data.needs_chat:
+            ways.append(("generate", SGLANG.endpoints.generate, plain))
         said = "it has no such endpoint"
         for name, path, body in ways:
             answer = await self.ask("POST", path, body, _GENERATION_S)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.link.retry import Tell, patiently
+from tui.core.model.phases import Outcome
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunBusy, RunState
@@ -14,7 +15,6 @@ from tui.core.server.launch import PreflightFailed, started
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
-from tui.core.sglang.phases import Outcome
 
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tui.core.errors import Slug, UsageError
-from tui.core.logs.records import LogRecord
 from tui.core.logs.window import ACCESS
+from tui.core.model.log import LogRecord
 from tui.core.text import one_line
 
 NO_RANK = ""  # in LogFilter.ranks: lines without stamp

@@ -9,9 +9,9 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from tui.core.logs.filters import LogFilter, Matcher
-from tui.core.logs.records import LogRecord
 from tui.core.logs.window import INSIDE, RAISED, TRACE, LogWindow
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 
 FOLD_WINDOW = 24  # rows looked back: lines of eight ranks and two warnings arrive interleaved
 _NOTHING = 1 << 62  # higher than any index

@@ -17,11 +17,11 @@ from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.follow import Chunk, follow
 from tui.core.logs.parts import BlockStart, Part
 from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LinePlace, LogReader, LogStep
-from tui.core.logs.records import LINE_LIMIT, LogRecord
 from tui.core.logs.search import LogMarks, lines_before, offset_of_line
 from tui.core.logs.stretches import PIECE_BYTES, HostFile, parse
 from tui.core.logs.window import LogWindow
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 
 BLOCK_BYTES = 262_144  # read at once; shown at once

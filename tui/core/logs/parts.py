@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from tui.core.logs.reader import LinePlace
-from tui.core.logs.records import LogRecord
 from tui.core.logs.window import LogWindow
+from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker
 
 _BLOCK_RECORDS = 2_000  # of the growing end

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tui.core.logs.follow import Chunk
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker
 
 ANOTHER_FILE = frozenset(("truncated", "replaced"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from tui.core.logs.filters import LogFilter, Matcher
 from tui.core.logs.folding import FOLD_WINDOW, Folds, Past, RowMaker
-from tui.core.logs.records import LogRecord, rank_label
 from tui.core.logs.window import INSIDE, LogWindow, shape_of
+from tui.core.model.log import LogRecord, rank_label
 
 _NOTHING = 1 << 62  # higher than any index
 

@@ -21,7 +21,7 @@ from tui.core.errors import HostError, Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, line_begin, refused
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
 

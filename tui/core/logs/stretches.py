@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tui.core.link.retry import try_again
 from tui.core.link.transport import Transport
 from tui.core.logs.blocks import Block, first_line, line_begin, line_end, read_block
-from tui.core.logs.records import LINE_LIMIT, LogRecord
+from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.sglang.tracker import LogTracker
 
 PIECE_BYTES = 32_768  # parsed before others get their turn

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tui.core.logs.records import LogRecord
-from tui.core.sglang.phases import Phase
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Phase
 
 # What is known of a record without looking at its text again.
 ACCESS = 1  # an access line of the HTTP server

@@ -14,6 +14,7 @@ from tui.core.config import HostEntry
 from tui.core.profiles.checks import is_number
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, map_args, takes_config
 
 DEFAULT_PORT = 30000
@@ -151,7 +152,7 @@ def _sglang(
     asked = any(flag_table().canonical(name) == "enable-metrics" for name in profile.args)
     metrics = not asked and (host_flags is None or "enable-metrics" in host_flags)
     return _Server(
-        words=["python3" if container else python, "-m", "sglang.launch_server"],
+        words=["python3" if container else python, "-m", SGLANG.launch_module],
         args=mapped.args,
         env=mapped.env,
         last=["--enable-metrics"] if metrics else [],
@@ -183,7 +184,7 @@ def render_command(command: LaunchCommand, width: int = 100) -> str:
         lines.append(" ".join(words) + (" (secret, handed over by file)" if command.secret_env else ""))
     argv = command.argv
     flags = [index for index, word in enumerate(argv) if word.startswith("--") and index > 0]
-    start = argv.index("sglang.launch_server") + 1 if "sglang.launch_server" in argv else min(flags, default=len(argv))
+    start = argv.index(SGLANG.launch_module) + 1 if SGLANG.launch_module in argv else min(flags, default=len(argv))
     groups: list[str] = []
     for word in argv[start:]:
         if word.startswith("--") or not groups:

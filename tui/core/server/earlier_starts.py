@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.flags import flag_table
-from tui.core.sglang.tracker import LedgerRow
+from tui.core.sglang.state import LedgerRow
 from tui.core.text import one_line
 
 FRACTION = "mem-fraction-static"

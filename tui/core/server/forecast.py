@@ -29,7 +29,7 @@ from tui.core.server.finding import Finding, Level
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.memory import fraction_window
-from tui.core.sglang.tracker import LedgerRow, StartupState
+from tui.core.sglang.state import LedgerRow, StartupState
 from tui.core.text import one_line
 
 _MARGIN_SHARE, _MARGIN_LIMIT_GIB = (0.06, 6.0)  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB

@@ -22,6 +22,7 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.control import PortHolder, Run, listener
 from tui.core.server.finding import Finding, Findings, ordered
 from tui.core.server.gpu_claim import GpuClaim
+from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json
 
@@ -344,7 +345,7 @@ class _Look:
 
     def flags(self, host_flags: frozenset[str] | None) -> None:
         argv = self.command.argv
-        start = argv.index("sglang.launch_server") + 1 if "sglang.launch_server" in argv else 0
+        start = argv.index(SGLANG.launch_module) + 1 if SGLANG.launch_module in argv else 0
         names = [word.partition("=")[0] for word in argv[start:] if word.startswith("--")]
         names += [f"--{name}" for name in (*self.command.secret_args, *self.command.open_args)]
         unknown = unknown_flags(names, self.facts.sglang, host_flags)

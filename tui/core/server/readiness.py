@@ -13,7 +13,8 @@ from tui.core.errors import EagletuiError
 from tui.core.link.http import request
 from tui.core.link.transport import Transport
 from tui.core.runs.control import Run, RunState, port_belongs_to
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.engine import SGLANG
+from tui.core.sglang.state import StartupState
 
 HTTP_PROBE_PERIOD_S = 2.0
 _TALKING_LOG_PERIOD_S = 15.0
@@ -79,13 +80,16 @@ class ReadinessProbe:
 
     async def _http_ready(self) -> bool:
         port = self.run.port or 0
-        answer = await request(self.transport, "GET", port, "/ready", timeout_s=5)
-        if answer.status == 404:  # before 0.5.20; since 0.4.10 /health is 503 until the warm-up is over
-            answer = await request(self.transport, "GET", port, "/health", timeout_s=25)
+        newer, older = SGLANG.endpoints.ready
+        answer = await request(self.transport, "GET", port, newer, timeout_s=5)
+        if answer.status == 404:
+            answer = await request(self.transport, "GET", port, older, timeout_s=25)
         return answer.status == 200
 
     async def _canary_in_log(self) -> bool:
         if not self.canary:
             self.canary = "eagletui-" + secrets.token_hex(6)
-            await request(self.transport, "GET", self.run.port or 0, f"/model_info?from={self.canary}", timeout_s=5)
+            await request(
+                self.transport, "GET", self.run.port or 0, f"{SGLANG.endpoints.model}?from={self.canary}", timeout_s=5
+            )
         return self.canary_seen

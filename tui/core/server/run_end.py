@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tui.core.link.transport import Transport
+from tui.core.model.phases import Outcome
 from tui.core.runs.control import Run, RunState
 from tui.core.sglang.diagnosis import ExitEvidence
-from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
 
 _SLACK_S = 60.0  # of the kernel's stamps against ours

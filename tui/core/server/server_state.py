@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tui.core.logs.reader import LogStep
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import Run
 from tui.core.server.earlier_starts import LastReady
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from tui.core.model.phases import Phase
 from tui.core.runs.control import Run
 from tui.core.server import forecast, launch_records
 from tui.core.server.earlier_starts import LastReady, last_ready
 from tui.core.server.launch_records import LaunchRecord, PhaseHistory
 from tui.core.server.server_state import ServerState
-from tui.core.sglang.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ def record_start(state: ServerState) -> None:
                 phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
                 exit_code=state.run.exit_code,
                 ended_at=state.run.ended_at,
-                sglang=startup.sglang_version or known.sglang,
                 ledger=tuple(asdict(row) for row in startup.ledger) or known.ledger,
                 mem_fraction=forecast.mem_fraction(startup) or known.mem_fraction,
                 graph_batch=forecast.graph_batch(startup) or known.graph_batch,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tui.core.link.transport import Transport
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs.control import Run
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.run_end import epoch_of
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import Progress, StartupState
+from tui.core.sglang.state import Progress, StartupState
 
 
 @dataclass(frozen=True)

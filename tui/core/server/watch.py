@@ -17,8 +17,9 @@ from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import read_block
 from tui.core.logs.follow import Chunk
 from tui.core.logs.reader import LogReader, LogStep
-from tui.core.logs.records import LogRecord
 from tui.core.model.conflict import in_use
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Outcome, Phase
 from tui.core.runs import control as runs
 from tui.core.runs.control import Run, RunState
 from tui.core.server import forecast
@@ -30,9 +31,10 @@ from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
 from tui.core.server.watchdog import LOOK_PERIOD_S, Assessment, Slower, Watchdog, slower_than_ever
-from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence, diagnose
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import LogTracker, StartupState
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
 
 _TICK_S = 1.0
 _REST_S = 0.001

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.host.gpus import GpuSample
+from tui.core.model.phases import Outcome, Phase
 from tui.core.server.host_look import HostLook
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
-from tui.core.sglang.phases import Outcome, Phase
-from tui.core.sglang.tracker import StartupState
+from tui.core.sglang.state import StartupState
 
 LOOK_PERIOD_S = 15.0
 _LOOK_AFTER_S = 30.0  # of silence: before that nobody asks the host

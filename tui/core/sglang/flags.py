@@ -21,6 +21,7 @@ from tui.core.config import HostEntry, private_dir, state_dir
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.transport import Transport
 
+LAUNCH_MODULE = "sglang.launch_server"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
 _COMPARE = {

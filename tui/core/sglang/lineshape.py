@@ -35,10 +35,18 @@ _BAR_REST = re.compile(
     r"%(?: Completed \| |\|[^|\r\n]{0,400}\| {0,8})(?P<n>\d{1,9})/(?P<t>\d{1,9}) \[[^\]\r\n]{0,80}\]?"
 )
 _BAR_HEAD = re.compile(r"(?P<desc>[^|%\]]{0,160}?):?\s{0,8}\d{1,3}$")
+# Trouble that no pattern needs to name.
+EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
+)
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
+FRAME = re.compile(r'^  File "')
+ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
+TROUBLE = (EXCEPTION, TRACEBACK, FRAME, ERROR_LEVEL)
 _BARS_TRIED = 8  # per cent signs of a line that are looked at
 
 
-class Bar(NamedTuple):
+class BarFrame(NamedTuple):
     """One frame of a progress bar."""
 
     desc: str
@@ -53,7 +61,7 @@ class Segment(NamedTuple):
     time: str | None  # "20:01:03"
     rank: str | None  # "TP3"; "" for a stamped line without tags, None for a line without stamp
     body: str  # sanitised
-    bar: Bar | None
+    bar: BarFrame | None
     at: int  # characters from the beginning of the line
 
 
@@ -61,7 +69,7 @@ _DATED = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d) )?(\d\d):(\d\d):(\d\d)(?:[.,](\d{
 
 
 @lru_cache(maxsize=4)  # lines of one second have one stamp, whatever tags follow it
-def _second(text: str) -> float | None:
+def _seconds_of(text: str) -> float | None:
     match = _DATED.search(text)
     if match is None:
         return None
@@ -79,22 +87,22 @@ def _second(text: str) -> float | None:
 
 def stamp_seconds(stamp: str | None) -> float | None:
     """A stamp read as UTC, seconds since the epoch; since midnight where it has no date (always below 86,460)."""
-    return _second(stamp[:25]) if stamp else None
+    return _seconds_of(stamp[:25]) if stamp else None
 
 
 def segments(raw: bytes) -> list[Segment]:
     """A line as its records; at least one."""
     text = raw.decode("utf-8", "replace")
     if text.startswith('{"') and text.rstrip().endswith("}"):
-        inner = _inner(text)
+        inner = _inside_json(text)
         if inner is not None:
-            found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _split(sanitize(line))]
+            found = [part for line in re.split(r"[\r\n]+", inner) if line for part in _records_of(sanitize(line))]
             return found or [Segment(None, None, None, "", None, 0)]
     # Whatever sanitize would change is not printable; asking that first costs a tenth.
-    return _split(text if text.isprintable() else sanitize(text))
+    return _records_of(text if text.isprintable() else sanitize(text))
 
 
-def _inner(text: str) -> str | None:
+def _inside_json(text: str) -> str | None:
     """The line inside a JSON object of Docker or of a log shipper."""
     try:
         table = json.loads(text)
@@ -107,7 +115,7 @@ def _inner(text: str) -> str | None:
     return None
 
 
-def _split(text: str) -> list[Segment]:
+def _records_of(text: str) -> list[Segment]:
     found: list[Segment] = []
     end = 0  # where the body of the record being read begins
     stamp: str | None = None
@@ -127,33 +135,35 @@ def _split(text: str) -> list[Segment]:
         elif start != 0:  # "[" is lost only where somebody cut the line there
             look = mark.end()
             continue
-        _close(found, stamp, time, rank, text[end:start], begin)
+        _add_record(found, stamp, time, rank, text[end:start], begin)
         stamp, time, rank = text[start : mark.end()], mark["time"], mark["tags"].strip()
         begin, end = start, mark.end()
         look = end
         if text.find("[", end) < 0:
             break
     if stamp is None:
-        body, cut = _unwrapped(text)
+        body, cut = _without_wrapper(text)
         old = _OLD_RANK.match(body)
         if old is not None:
             return [Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)]
-        _unstamped(found, body, cut, True)
+        _add_unstamped(found, body, cut, True)
         return found
-    _close(found, stamp, time, rank, text[end:], begin)
+    _add_record(found, stamp, time, rank, text[end:], begin)
     return found
 
 
-def _close(found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int) -> None:
+def _add_record(
+    found: list[Segment], stamp: str | None, time: str | None, rank: str | None, text: str, begin: int
+) -> None:
     if stamp is not None:
         found.append(Segment(stamp, time, rank, text.rstrip(), None, begin))
     elif text:
         # What stands before the first stamp is a wrapper's own, unless something is left of it.
-        body, cut = _unwrapped(text)
-        _unstamped(found, body, cut, False)
+        body, cut = _without_wrapper(text)
+        _add_unstamped(found, body, cut, False)
 
 
-def _unwrapped(text: str) -> tuple[str, int]:
+def _without_wrapper(text: str) -> tuple[str, int]:
     cut = 0
     for _ in range(4):
         match = _WRAPPER.match(text, cut)
@@ -163,7 +173,7 @@ def _unwrapped(text: str) -> tuple[str, int]:
     return text[cut:], cut
 
 
-def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
+def _add_unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
     body = body.rstrip()
     found_bar = _find_bar(body) if "%" in body else None
     if found_bar is not None:
@@ -177,7 +187,7 @@ def _unstamped(found: list[Segment], body: str, at: int, alone: bool) -> None:
         found.append(Segment(None, None, None, body, None, at))
 
 
-def _find_bar(body: str) -> tuple[Bar, int] | None:
+def _find_bar(body: str) -> tuple[BarFrame, int] | None:
     """The first progress bar of a line and where it ends. Looks around per cent signs only: linear in hostile lines."""
     at = -1
     for _ in range(_BARS_TRIED):
@@ -190,5 +200,5 @@ def _find_bar(body: str) -> tuple[Bar, int] | None:
         before = body[max(0, at - 170) : at]
         head = _BAR_HEAD.search(before[max(before.rfind(sign) for sign in "|%]") + 1 :])
         if head is not None:
-            return Bar(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
+            return BarFrame(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
     return None

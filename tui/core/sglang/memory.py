@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tui.core.sglang.tracker import LedgerRow
+from tui.core.sglang.state import LedgerRow
 
 POOL_SHARE = 0.06  # of the memory before the load: a KV pool below this starts but serves next to nothing
 OUTSIDE_SHARE = 0.05  # and at least OUTSIDE_GIB must stay outside the budget for graphs and activations
@@ -26,7 +26,7 @@ class FractionWindow:
     loaded_gib: float  # weights and draft of the tightest rank
 
 
-def _up(value: float) -> float:
+def _rounded_up(value: float) -> float:
     return math.ceil(round(value * 100, 6)) / 100
 
 
@@ -45,9 +45,9 @@ def fraction_window(ledger: Iterable[LedgerRow], above: float | None = None) -> 
     if not rows:
         return None
     before, loaded = max(rows, key=lambda row: row[1] / row[0])
-    least = _up(loaded / before)
+    least = _rounded_up(loaded / before)
     most = math.floor(100 * (1 - max(OUTSIDE_GIB / before, OUTSIDE_SHARE)) + 1e-9) / 100
-    wanted = _up(loaded / before + POOL_SHARE)
+    wanted = _rounded_up(loaded / before + POOL_SHARE)
     if above is not None:
         wanted = max(wanted, round(above + 0.02, 2))
         least = max(least, round(above + 0.01, 2))

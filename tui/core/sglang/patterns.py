@@ -6,36 +6,38 @@ that is wrong is left out and named in `Patterns.problems`; it never stops the t
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property, partial
 from importlib import resources
-from pathlib import Path
+from typing import Any, NamedTuple
 
 from tui.core.config import config_dir
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
+from tui.core.sglang.lineshape import TROUBLE
+from tui.core.sglang.shortlist import Shortlist
 
-EVENTS = frozenset(
-    (
-        "dist_begin",
-        "dist_mark",
-        "dist_end",
-        "load_begin",
-        "load_end",
-        "pool",
-        "pool_mark",
-        "pool_end",
-        "capture_begin",
-        "capture_list",
-        "capture_end",
-        "sched_ready",
-        "http",
-        "http_up",
-        "fired_up",
-        "working",
-    )
-)
-LEVELS = ("root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation")
+EVENTS = [
+    "capture_begin",
+    "capture_end",
+    "capture_list",
+    "dist_begin",
+    "dist_end",
+    "dist_mark",
+    "fired_up",
+    "http",
+    "http_up",
+    "load_begin",
+    "load_end",
+    "pool",
+    "pool_end",
+    "pool_mark",
+    "sched_ready",
+    "working",
+]
+LEVELS = tuple(["root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation"])
+_OURS = ("startup.toml", "failures.toml", "benign.toml")
+_NOTES = ("note", "warning", "benign")  # tables of a regex alone
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Milestone:
     id: str
     regex: re.Pattern[str]
     event: str  # one of EVENTS
-    scope: str = "rank"  # rank: each rank says it; r0: rank 0 only; main: the main process
+    example: str | None = None  # a line that it finds, without stamp and tags
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,20 @@ class Failure:
 
     id: str
     regex: re.Pattern[str]
-    level: str  # one of LEVELS
+    level: str = "root"  # one of LEVELS
     cause: str | None = None
-    phases: frozenset[Phase] | None = None  # only while one of these is in force
+    phases: frozenset[Phase] | None = None  # only in one of these phases
     phase: Phase | None = None  # the phase that this line proves to have begun
     fatal: bool = False  # proves by itself that the server is dying
     title: str | None = None
     advice: tuple[str, ...] = ()
     set: Mapping[str, object] = field(default_factory=dict)  # flags to change, without dashes
+    example: str | None = None  # a line that it finds, without stamp and tags
+
+
+class Words(NamedTuple):
+    title: str
+    advice: tuple[str, ...]
 
 
 class AnyOf:
@@ -94,153 +102,174 @@ class Patterns:
     notes: AnyOf
     warnings: AnyOf
     benign: AnyOf
-    causes: Mapping[str, tuple[str, tuple[str, ...]]]  # cause -> (title, advice)
+    frames: tuple[tuple[re.Pattern[str], Phase], ...]  # in a traceback: the phase that a rank had come to
+    causes: Mapping[str, Words]
+    words: Mapping[str, Words]  # of what no line says: exits, and figures of a living server
     problems: tuple[str, ...]
-    user_milestones: tuple[Milestone, ...] = ()
-    user_failures: tuple[Failure, ...] = ()
+
+    @cached_property
+    def milestones_for(self) -> Shortlist[Milestone]:
+        """The milestones that a line may be."""
+        return Shortlist((item.regex, item) for item in self.milestones)
+
+    @cached_property
+    def failures_for(self) -> Shortlist[Failure | None]:
+        """The failures that a line may be; None stands for a shape of trouble that needs no pattern."""
+        return Shortlist([*((item.regex, item) for item in self.failures), *((shape, None) for shape in TROUBLE)])
+
+    def kind_of(self, body: str) -> str:
+        """What a line is that says nothing of a start or a failure: note, warning or plain."""
+        return "note" if self.notes.search(body) else "warning" if self.warnings.search(body) else "plain"
+
+    def failure(self, id_: str) -> Failure | None:
+        """The pattern with this id; the user's before ours."""
+        return next((item for item in self.failures if item.id == id_), None)
 
 
-class _Wrong(Exception):
+class _Wrong(ValueError):
     pass
 
 
-def _text(table: Mapping[str, object], key: str, *, needed: bool = False) -> str | None:
-    value = table.get(key)
-    if value is None and not needed:
-        return None
+def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise _Wrong(f"{key} must be a text")
+        raise _Wrong("must be a text")
     return value
 
 
-def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
-    value = table.get(key, [])
+def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _Wrong(f"{key} must be a list of texts")
+        raise _Wrong("must be a list of texts")
     return tuple(value)
 
 
-def _regex(table: Mapping[str, object]) -> re.Pattern[str]:
-    source = _text(table, "regex", needed=True)
-    assert source is not None
+def _regex(value: object) -> re.Pattern[str]:
     try:
-        return re.compile(source)
+        return re.compile(_text(value))
     except re.error as error:
-        raise _Wrong(f"regex: {error}") from None
+        raise _Wrong(str(error)) from None
 
 
-def _phase(value: str | None, key: str) -> Phase | None:
-    if value is None:
-        return None
-    try:
-        return Phase(value)
-    except ValueError:
-        raise _Wrong(f"{key}: no phase {value!r} (known: {', '.join(Phase)})") from None
+def _named(what: str, names: Sequence[str], value: object) -> str:
+    if value not in names:
+        raise _Wrong(f"no {what} {value!r} (known: {', '.join(names)})")
+    return str(value)
 
 
-def _known(table: Mapping[str, object], *keys: str) -> None:
-    unknown = set(table) - set(keys)
-    if unknown:
+def _phase(value: object) -> Phase:
+    return Phase(_named("phase", list(Phase), value))
+
+
+def _of_type(kind: type, what: str, value: object) -> object:
+    if not isinstance(value, kind):
+        raise _Wrong(f"must be {what}")
+    return value
+
+
+_CHECKS: dict[str, Callable[[object], object]] = {
+    **dict.fromkeys(("id", "example", "since", "until", "cause", "title"), _text),
+    "regex": _regex,
+    "event": partial(_named, "event", EVENTS),
+    "scope": partial(_named, "scope", ["rank", "r0", "main"]),
+    "level": partial(_named, "level", LEVELS),
+    "phase": _phase,
+    "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
+    "fatal": partial(_of_type, bool, "true or false"),
+    "advice": _texts,
+    "set": partial(_of_type, dict, "a table of flags"),
+}
+_KEYS = {
+    "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
+    "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
+    "frame": ["regex", "phase", "example"],
+    **{kind: ["regex", "example"] for kind in _NOTES},
+}
+_NEEDED = {"milestone": ("id", "regex", "event"), "failure": ("id", "regex"), "frame": ("regex", "phase")}
+
+
+def _checked(kind: str, table: object) -> dict[str, Any]:
+    """The values of a table. Raises _Wrong."""
+    if not isinstance(table, dict):
+        raise _Wrong("must be a table")
+    keys = _KEYS[kind]
+    if unknown := set(table) - set(keys):
         raise _Wrong(f"unknown key {min(unknown)} (known: {', '.join(keys)})")
+    if missing := [key for key in _NEEDED.get(kind, ("regex",)) if key not in table]:
+        raise _Wrong(f"{missing[0]} is missing")
+    values = {}
+    for key, value in table.items():
+        try:
+            values[key] = _CHECKS[key](value)
+        except _Wrong as error:
+            raise _Wrong(f"{key}: {error}") from None
+    return values
 
 
-def _milestone(table: Mapping[str, object]) -> Milestone:
-    _known(table, "id", "regex", "event", "scope", "since", "until")
-    event = _text(table, "event", needed=True)
-    if event not in EVENTS:
-        raise _Wrong(f"event: no event {event!r} (known: {', '.join(sorted(EVENTS))})")
-    scope = _text(table, "scope") or "rank"
-    if scope not in ("rank", "r0", "main"):
-        raise _Wrong("scope must be rank, r0 or main")
-    return Milestone(_text(table, "id", needed=True) or "", _regex(table), event, scope)
+@dataclass
+class _Reading:
+    """What the files read so far hold."""
 
+    milestones: list[Milestone] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    notes: dict[str, list[re.Pattern[str]]] = field(default_factory=lambda: {kind: [] for kind in _NOTES})
+    frames: list[tuple[re.Pattern[str], Phase]] = field(default_factory=list)
+    words: dict[str, dict[str, Words]] = field(default_factory=lambda: {"cause": {}, "words": {}})
+    problems: list[str] = field(default_factory=list)
 
-def _failure(table: Mapping[str, object]) -> Failure:
-    _known(table, "id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set")
-    level = _text(table, "level") or "root"
-    if level not in LEVELS:
-        raise _Wrong(f"level: no level {level!r} (known: {', '.join(LEVELS)})")
-    phases = [_phase(name, "phases") for name in _texts(table, "phases")]
-    fatal = table.get("fatal", False)
-    if not isinstance(fatal, bool):
-        raise _Wrong("fatal must be true or false")
-    change = table.get("set", {})
-    if not isinstance(change, dict):
-        raise _Wrong("set must be a table of flags")
-    return Failure(
-        id=_text(table, "id", needed=True) or "",
-        regex=_regex(table),
-        level=level,
-        cause=_text(table, "cause"),
-        phases=frozenset(phase for phase in phases if phase) or None,
-        phase=_phase(_text(table, "phase"), "phase"),
-        fatal=fatal,
-        title=_text(table, "title"),
-        advice=_texts(table, "advice"),
-        set=change,
-    )
+    def file(self, text: str, name: str) -> None:
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            self.problems.append(f"{name}: {error}")
+            return
+        for kind, tables in raw.items():
+            if kind in self.words and isinstance(tables, dict):
+                for slug, table in tables.items():
+                    words = Words(str(table.get("title", slug)), tuple(table.get("advice", ())))
+                    self.words[kind].setdefault(slug, words)
+            elif kind not in _KEYS or not isinstance(tables, list):
+                known = "milestone, failure, note, warning, benign"
+                self.problems.append(f"{name}: unknown table {kind} (known: {known})")
+            else:
+                for at, table in enumerate(tables, 1):
+                    try:
+                        self._table(kind, table)
+                    except _Wrong as error:
+                        label = table.get("id") if isinstance(table, dict) else None
+                        label = f" ({label})" if isinstance(label, str) else ""
+                        self.problems.append(f"{name}: {kind} {at}{label}: {error}")
 
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    def _table(self, kind: str, table: object) -> None:
+        values = _checked(kind, table)
+        if kind == "milestone":
+            self.milestones.append(Milestone(values["id"], values["regex"], values["event"], values.get("example")))
+        elif kind == "failure":
+            self.failures.append(Failure(**values))
+        elif kind == "frame":
+            self.frames.append((values["regex"], values["phase"]))
+        else:
+            self.notes[kind].append(values["regex"])
 
 
 @cache
 def patterns() -> Patterns:
     """Our tables and the user's. Never raises for a user's file."""
-    problems: list[str] = []
-    milestones: list[Milestone] = []
-    failures: list[Failure] = []
-    lists: dict[str, list[re.Pattern[str]]] = {"note": [], "warning": [], "benign": []}
-    causes: dict[str, tuple[str, tuple[str, ...]]] = {}
-
-    def take(text: str, name: str) -> None:
-        try:
-            raw = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            problems.append(f"{name}: {error}")
-            return
-        for kind, tables in raw.items():
-            if kind == "cause" and isinstance(tables, dict):
-                for slug, table in tables.items():
-                    causes.setdefault(slug, (str(table.get("title", slug)), tuple(table.get("advice", ()))))
-                continue
-            if kind not in ("milestone", "failure", *lists) or not isinstance(tables, list):
-                problems.append(f"{name}: unknown table {kind} (known: milestone, failure, note, warning, benign)")
-                continue
-            for at, table in enumerate(tables, 1):
-                where = f"{name}: {kind} {at}"
-                try:
-                    if not isinstance(table, dict):
-                        raise _Wrong("must be a table")
-                    if kind == "milestone":
-                        milestones.append(_milestone(table))
-                    elif kind == "failure":
-                        failures.append(_failure(table))
-                    else:
-                        _known(table, "regex")
-                        lists[kind].append(_regex(table))
-                except _Wrong as error:
-                    label = table.get("id") if isinstance(table, dict) else None
-                    problems.append(f"{where}{f' ({label})' if isinstance(label, str) else ''}: {error}")
-
+    found = _Reading()
     directory = config_dir() / "patterns"
     for path in sorted(directory.glob("*.toml")) if directory.is_dir() else ():
         try:
-            take(_read(path), str(path))
+            found.file(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{path}: cannot be read: {error}")
-    theirs = len(milestones), len(failures)
-    for file in ("startup.toml", "failures.toml", "benign.toml"):
-        take(resources.files("tui.data").joinpath(file).read_text(encoding="utf-8"), file)
+            found.problems.append(f"{path}: cannot be read: {error}")
+    for name in _OURS:
+        found.file(resources.files("tui.data").joinpath(name).read_text(encoding="utf-8"), name)
     return Patterns(
-        tuple(milestones),
-        tuple(failures),
-        AnyOf(lists["note"]),
-        AnyOf(lists["warning"]),
-        AnyOf(lists["benign"]),
-        causes,
-        tuple(problems),
-        tuple(milestones[: theirs[0]]),
-        tuple(failures[: theirs[1]]),
+        milestones=tuple(found.milestones),
+        failures=tuple(found.failures),
+        notes=AnyOf(found.notes["note"]),
+        warnings=AnyOf(found.notes["warning"]),
+        benign=AnyOf(found.notes["benign"]),
+        frames=tuple(found.frames),
+        causes=found.words["cause"],
+        words=found.words["words"],
+        problems=tuple(found.problems),
     )

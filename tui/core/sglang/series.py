@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tui.core.logs.records import LogRecord
+from tui.core.model.log import LogRecord
 from tui.core.sglang.batch_lines import BATCH, SPEED, decimal, pairs, whole
 
 _DAY_S = 86_400.0
@@ -31,31 +31,16 @@ class DecodePoint:
 
 
 @dataclass
-class _Mean:
-    total: float = 0.0
-    count: int = 0
-
-    def add(self, value: float | None) -> None:
-        if value is not None:
-            self.total += value
-            self.count += 1
-
-    @property
-    def value(self) -> float:
-        return self.total / self.count
-
-
-@dataclass
 class _Share:
-    """What one DP rank said."""
+    """What one DP rank reported."""
 
     active_s: float | None = None  # of its newest batch line
     line_s: float | None = None  # of its newest decode line
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_RHYTHM))  # between decode lines
     fresh: bool = True  # the next decode line counts time in which nothing was asked for
     second: float | None = None
-    tok_s: _Mean = field(default_factory=_Mean)  # of the lines of `second`
-    accept_len: _Mean = field(default_factory=_Mean)
+    tok_s: list[float] = field(default_factory=list)  # of the lines of `second`
+    accept_len: list[float] = field(default_factory=list)
     running: int | None = None
     queued: int | None = None
     idle_s: float = _UNKNOWN_IDLE_S  # silence from which on it was idle
@@ -102,7 +87,7 @@ class DecodeSeries:
         if batch is None or record.provisional:
             return False
         now = self._time(stamp_s)
-        share = self._shares.setdefault(_dp(record.rank), _Share())
+        share = self._shares.setdefault(_dp_tag(record.rank), _Share())
         if share.active_s is not None and now - share.active_s >= share.idle_s:
             share.fresh = True
         if self._newest_s is not None and now - self._newest_s >= share.idle_s:
@@ -115,8 +100,8 @@ class DecodeSeries:
             share.fresh = False
             share.second = None
             return False
-        self._take(share, now, pairs(record.text))
-        return self._sum(now)
+        self._add_line(share, now, pairs(record.text))
+        return self._add_point(now)
 
     def _time(self, stamp_s: float) -> float:
         """A stamp on an axis that never goes back: clocks without date pass midnight, ranks write a little out of order."""
@@ -129,15 +114,16 @@ class DecodeSeries:
             now += _DAY_S
         return max(now, newest) if newest - now < 60 else now
 
-    def _take(self, share: _Share, now: float, line: dict[str, str]) -> None:
+    def _add_line(self, share: _Share, now: float, line: dict[str, str]) -> None:
         if share.second != float(int(now)):
             share.second = float(int(now))
-            share.tok_s, share.accept_len = _Mean(), _Mean()
-        share.tok_s.add(decimal(line.get(SPEED)))
-        share.accept_len.add(decimal(line.get("accept len")))
+            share.tok_s, share.accept_len = [], []
+        for name, values in ((SPEED, share.tok_s), ("accept len", share.accept_len)):
+            if (value := decimal(line.get(name))) is not None:
+                values.append(value)
         share.running, share.queued = whole(line.get("#running-req")), whole(line.get("#queue-req"))
 
-    def _sum(self, now: float) -> bool:
+    def _add_point(self, now: float) -> bool:
         active = [
             share
             for share in self._shares.values()
@@ -145,8 +131,10 @@ class DecodeSeries:
         ]
         if any(share.second is None for share in active):
             return False  # a sum over a part of the ranks would look like a fall
-        speeds = [share.tok_s.value for share in active if share.tok_s.count]
-        accepts = [(share.accept_len.value, max(1, share.running or 1)) for share in active if share.accept_len.count]
+        speeds = [statistics.fmean(share.tok_s) for share in active if share.tok_s]
+        accepts = [
+            (statistics.fmean(share.accept_len), max(1, share.running or 1)) for share in active if share.accept_len
+        ]
         running = [share.running for share in active if share.running is not None]
         queued = [share.queued for share in active if share.queued is not None]
         weight = sum(count for _, count in accepts)
@@ -166,7 +154,7 @@ class DecodeSeries:
         return True
 
 
-def _dp(rank: str | None) -> str:
-    """The DP tag of a rank, "" where it has none: then one rank speaks for all."""
+def _dp_tag(rank: str | None) -> str:
+    """The DP tag of a rank, "" where it has none: then one rank reports for all."""
     first = (rank or "").partition(" ")[0]
     return first if first.startswith("DP") else ""

@@ -11,8 +11,8 @@ from textual.containers import Container, VerticalScroll
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
+from tui.core.model.phases import Outcome
 from tui.core.model.profile import ARM_LETTERS, BenchProfile
-from tui.core.sglang.phases import Outcome
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.hints import in_panel

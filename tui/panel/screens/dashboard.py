@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board
 from tui.panel.keys import keys
 from tui.panel.screens.base import Mode

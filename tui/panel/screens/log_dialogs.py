@@ -13,8 +13,8 @@ from textual.widgets import Input
 
 from tui import format as fmt
 from tui.core.logs.folding import Folds
-from tui.core.logs.records import LogRecord
 from tui.core.logs.rows import LogRows, Row
+from tui.core.model.log import LogRecord
 from tui.core.text import one_line
 from tui.panel.open_log import OpenLog
 from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines

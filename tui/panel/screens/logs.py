@@ -27,8 +27,8 @@ from tui.panel.widgets.log.view import LogView
 from tui.panel.widgets.paint import Run
 
 if TYPE_CHECKING:
-    from tui.core.logs.records import LogRecord
     from tui.core.logs.rows import Row
+    from tui.core.model.log import LogRecord
 
 _TYPED_S = 0.06  # what is typed faster is looked for once
 _ASKED_S = 0.3  # and the host is asked when typing pauses

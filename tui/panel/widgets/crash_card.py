@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tui.core.logs.rows import Row
     from tui.core.logs.window import LogWindow
     from tui.core.server.server_state import ServerState
-    from tui.core.sglang.tracker import LedgerRow
+    from tui.core.sglang.state import LedgerRow
 
 _LOOK_BACK = 1200  # records before the evidence: tracebacks of eight ranks
 _FRAME = re.compile(r'\s+File ".{1,400}", line \d+')

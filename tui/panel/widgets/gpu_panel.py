@@ -4,7 +4,7 @@ import time
 
 from tui import format as fmt
 from tui.core.host.gpus import Gpu
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.host_view import HISTORY_S, Board, GpuPoint, gpu_key
 from tui.panel.widgets.paint import Canvas, Painted, Run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.sglang.phases import Outcome, Phase
+from tui.core.model.phases import Outcome, Phase
 from tui.core.text import one_line
 from tui.panel.host_view import Board, argument, overrides_of, run_name
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap

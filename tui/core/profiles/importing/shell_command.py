@@ -17,11 +17,12 @@ from tui.core.profiles.importing.bash_tree import MAX_BYTES, unreadable
 from tui.core.profiles.importing.shell import Command, Shell
 from tui.core.profiles.importing.wrappers import Call, unwrapped
 from tui.core.profiles.importing.written import profile_text
+from tui.core.sglang.engine import SGLANG
 from tui.core.text import one_line
 
 MAX_FLAGS = 500
 
-_MODULE = "sglang.launch_server"
+_MODULE = SGLANG.launch_module
 _SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "})

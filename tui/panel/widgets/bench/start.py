@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board, run_name
 from tui.panel.widgets.paint import Canvas, Painted, Run, words
 

@@ -15,9 +15,9 @@ from tui.panel.widgets.log.text import flat, width_of
 if TYPE_CHECKING:
     from tui.core.logs.filters import LogFilter
     from tui.core.logs.folding import Folds
-    from tui.core.logs.records import LogRecord
     from tui.core.logs.rows import LogRows, Row
     from tui.core.logs.window import LogWindow
+    from tui.core.model.log import LogRecord
     from tui.panel.open_log import OpenLog
 
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
 from tui.panel.widgets.log.text import flat
 from tui.panel.widgets.paint import Run, width_of
 from tui.panel.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
-    from tui.core.logs.records import LogRecord
     from tui.core.logs.rows import Row
+    from tui.core.model.log import LogRecord
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tui import format as fmt
-from tui.core.sglang.phases import Phase
+from tui.core.model.phases import Phase
 from tui.panel.widgets.log.browse import LogBrowser
 from tui.panel.widgets.log.lines import GUTTER, LONG, LogLine, line_of, note_width, since
 from tui.panel.widgets.log.overview import draw_overview

@@ -1,0 +1,162 @@
+"""Who is to blame for a death, and what a living server should be looked at for."""
+
+from collections.abc import Iterable
+
+from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.advice import args_of, evidence_of, explain
+from tui.core.sglang.diagnosis import Diagnosis, Evidence, ExitEvidence, advice_for, title_of
+from tui.core.sglang.patterns import patterns
+from tui.core.sglang.state import Clue, StartupState
+from tui.core.sglang.tracker import LogTracker
+from tui.core.text import one_line
+
+_WINDOW = 50  # lines before the first fatal one in which a line outside any traceback counts as a cause
+_NATIVE_SIGNALS = (4, 6, 7, 8, 11)
+_LAST_TIER = 10
+
+
+def diagnose(
+    source: LogTracker | StartupState, *, exit: ExitEvidence | None = None
+) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
+    """The root cause of a death, and observations about a server that lives.
+
+    Args:
+        source: what the log says.
+        exit: what the host says; without it the log alone decides.
+
+    Returns:
+        (None, observations) where nothing failed.
+    """
+    state = source.state() if isinstance(source, LogTracker) else source
+    if _died(state, exit):
+        return _cause(state, exit), ()
+    found = (_accepts_nothing(state), _unhealthy(state), _slow_tokenizer(state))
+    return None, tuple(item for item in found if item is not None)
+
+
+def _died(state: StartupState, exit: ExitEvidence | None) -> bool:
+    if state.outcome == Outcome.STOPPED or (exit is not None and exit.stopped_by_us):
+        return False
+    if state.outcome == Outcome.CRASHED:
+        return True
+    if exit is None or exit.alive:
+        return False
+    return exit.exit_code is None or exit.exit_code not in (0, 130, -2)
+
+
+# ---- the root cause -------------------------------------------------------------------------------------------------
+
+
+def _tier(clue: Clue, near: bool) -> int:
+    """How good a clue is at naming the cause, the best first: communication trouble gives way to a root on any rank."""
+    inside = clue.marked or clue.fatal
+    match clue.level:
+        case "root" if clue.id == "import":
+            return 2 if clue.traceback else 9  # often handled by a fallback: any other root comes before it
+        case "root":
+            return 0 if inside else 1 if clue.traceback else 3 if near else 9
+        case "comm":
+            return 4 if inside or clue.traceback else 5 if near else 9
+        case level:
+            return {"exception": 6, "wrapper": 7, "exit": 8}.get(level, _LAST_TIER)
+
+
+def _blamed(clues: Iterable[Clue]) -> Clue | None:
+    """The clue that names the cause; of equals the first."""
+    clues = [clue for clue in clues if clue.level != "observation"]
+    fatal = min((clue.line for clue in clues if clue.fatal), default=0)
+    return min(clues, key=lambda clue: (_tier(clue, clue.line >= fatal - _WINDOW), clue.line), default=None)
+
+
+def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
+    clue = _blamed(state.clues)
+    if clue is None or clue.level not in ("root", "comm", "exception", "wrapper"):
+        from_host = _from_exit(state, exit, clue) if exit is not None else None
+        if from_host is not None:
+            return from_host
+    if clue is None:
+        title, advice = patterns().words["silent"]
+        return Diagnosis("unknown", title, state.phase, None, None, advice)
+    alone = all(item.level in ("end", "observation") for item in state.clues)
+    if clue.level == "end" and "Killed" in clue.text and alone:
+        # A shell's "Killed" and nothing else: signal 9 came from outside.
+        return Diagnosis("host_oom", title_of("host_oom"), state.phase, None, evidence_of(clue), advice_for("host_oom"))
+    return explain(clue, state)
+
+
+def _from_exit(state: StartupState, exit: ExitEvidence, clue: Clue | None) -> Diagnosis | None:
+    """What the host knows where the log names no cause."""
+    code, words = exit.exit_code, patterns().words
+    evidence = f"exit code {code}"
+
+    def died(cause: str, title: str, advice: tuple[str, ...]) -> Diagnosis:
+        rank = clue.rank if clue is not None else None
+        return Diagnosis(cause, title, state.phase, rank, Evidence(0, one_line(evidence)), advice or advice_for(cause))
+
+    if exit.dmesg_oom is not None:
+        evidence = exit.dmesg_oom
+        return died("host_oom", *words["kernel_oom"])
+    if clue is not None and clue.level == "exit":
+        return None
+    if exit.dmesg_xid is not None:
+        evidence = exit.dmesg_xid
+        return died("cuda_error", *words["xid"])
+    match -code if code is not None and code < 0 else code - 128 if code is not None and code > 128 else None:
+        # SGLang's main process kills itself with signal 9 whenever a child fails, so 137 says nothing where the log does.
+        case 9 if any(item.fatal for item in state.clues):
+            return None
+        case 9:
+            return died("host_oom", *(words["killed"] if exit.kernel_silent else patterns().causes["host_oom"]))
+        case 3:
+            return died("unknown", *words["sigquit"])
+        case 15:
+            return died("unknown", *words["sigterm"])
+        case signal if signal in _NATIVE_SIGNALS:
+            native = patterns().failure("exit_native")
+            return died("unknown", native.title or "", native.advice) if native is not None else None
+    if code == 2 and state.phase == Phase.LAUNCH:
+        return died("bad_flag", *patterns().causes["bad_flag"])
+    return None
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _accepts_nothing(state: StartupState) -> Diagnosis | None:
+    if state.accept_one < 2:
+        return None
+    args = args_of(state)
+    draft = str(args.get("speculative_draft_model_path") or "").lower()
+    change = args.get("speculative_algorithm") == "EAGLE" and "eagle3" in draft
+    title, advice = patterns().words["accepts_nothing"]
+    return Diagnosis(
+        "draft_config",
+        title.format(count=state.accept_one),
+        state.phase,
+        None,
+        Evidence(state.accept_one_line or 0, "accept len: 1.00"),
+        advice,
+        {"speculative-algorithm": "EAGLE3"} if change else {},
+        observation=True,
+    )
+
+
+def _unhealthy(state: StartupState) -> Diagnosis | None:
+    clue = next((clue for clue in reversed(state.clues) if clue.level == "observation"), None)
+    failure = patterns().failure(clue.id) if clue is not None and state.outcome == Outcome.READY else None
+    if clue is None or failure is None:
+        return None
+    cause = clue.cause or "unknown"
+    title, advice = failure.title or title_of(cause), failure.advice or advice_for(cause)
+    return Diagnosis(cause, title, state.phase, clue.rank, evidence_of(clue), advice, observation=True)
+
+
+def _slow_tokenizer(state: StartupState) -> Diagnosis | None:
+    count = state.slow_tokenizer
+    if not count:
+        return None
+    title, advice = patterns().words["slow_tokenizer"]
+    title = title.format(count=f"{count:,} times" if count > 1 else "once")
+    text = "Using a slow tokenizer. This might cause a significant slowdown."
+    evidence = Evidence(state.slow_tokenizer_line or 0, text)
+    return Diagnosis("tokenizer", title, state.phase, None, evidence, advice, observation=True)

@@ -1,0 +1,90 @@
+"""The answer of `eagletui diagnose`: as a JSON object, and as text."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tui.core.model.phases import Outcome
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.state import StartupState
+from tui.core.sglang.tracker import LogTracker
+
+_LEDGER_NAMES = {
+    "before_gib": "before",
+    "weights_gib": "weights",
+    "draft_gib": "draft",
+    "kv_pool_gib": "KV pool",
+    "graphs_gib": "graphs",
+    "free_gib": "free",
+}
+
+
+class Report(dict[str, Any]):
+    """The JSON object of `eagletui diagnose`; `title` is for people and not a part of it."""
+
+    title: str | None = None
+
+
+def report_of(
+    tracker: LogTracker,
+    *,
+    exit: ExitEvidence | None = None,
+    prefer: Callable[[Diagnosis, StartupState], Diagnosis] | None = None,
+) -> Report:
+    """The JSON object of `eagletui diagnose` for what a tracker has read.
+
+    Args:
+        exit: what the host says about the process.
+        prefer: knows better advice, from earlier starts on that host (`forecast.prefer_worked`).
+    """
+    state = tracker.state()
+    found, observations = diagnose(state, exit=exit)
+    if found is not None and prefer is not None:
+        found = prefer(found, state)
+    named = found or next((item for item in observations if state.outcome == Outcome.READY), None)
+    decode = state.last_decode
+    made = Report(
+        phase=state.phase.value,
+        outcome=state.outcome.value,
+        cause=named.cause if named else None,
+        rank=named.rank if named else None,
+        evidence=asdict(named.evidence) if named and named.evidence else None,
+        advice=list(named.advice) if named else [],
+        set=dict(named.set) if named else {},
+        progress=asdict(state.progress) if state.progress else None,
+        ranks_seen=state.ranks_seen,
+        last_decode={name: getattr(decode, name) for name in ("running", "gen_tok_s", "accept_len")}
+        if decode
+        else None,
+        ledger=[asdict(row) for row in state.ledger],
+    )
+    made.title = named.title if named else None
+    return made
+
+
+def report_text(found: Mapping[str, Any]) -> str:
+    """The same for people: outcome, cause, evidence, advice, change, ledger."""
+    title = getattr(found, "title", None)
+    phase = str(found["phase"]).replace("_", " ")
+    lines = [f"{str(found['outcome']).upper()} in {phase}" + (f": {title}" if title else "")]
+    progress, evidence, decode = found.get("progress"), found.get("evidence"), found.get("last_decode")
+    if progress:
+        lines.append(f"  progress  {progress['what']} {progress['done']}/{progress['total']}")
+    if found.get("cause"):
+        lines.append(f"  cause     {found['cause']}" + (f", first on {found['rank']}" if found.get("rank") else ""))
+    if evidence:
+        where = f"line {evidence['line']}: " if evidence["line"] else ""
+        lines.append(f"  evidence  {where}{evidence['text']}")
+    lines += [f"  advice    {text}" for text in found.get("advice", ())]
+    lines += [f"  set       {key} = {value}" for key, value in found.get("set", {}).items()]
+    if decode:
+        formats = {"running": "{} running", "gen_tok_s": "{:g} tok/s", "accept_len": "accept length {:.2f}"}
+        parts = [text.format(decode[name]) for name, text in formats.items() if decode[name] is not None]
+        lines.append("  decode    " + ", ".join(parts))
+    if found.get("ranks_seen"):
+        lines.append(f"  ranks     {found['ranks_seen']} seen")
+    for row in found.get("ledger", ()):
+        figures = [f"{name} {row[key]:.2f}" for key, name in _LEDGER_NAMES.items() if row[key] is not None]
+        lines.append(f"  memory    {row['rank'] or 'GPU'}: {', '.join(figures)} GiB")
+    return "\n".join(lines)

@@ -1,0 +1,344 @@
+"""How far a start is: each rank's position in its own order, and the phase of the one that is furthest.
+
+The order of phases differs by version (0.5.14 loads the draft before the pools, earlier versions after the graphs), so
+nothing here is a linear machine. Formats: docs/diagnosis.md.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from tui.core.model.phases import Phase
+from tui.core.sglang.bars import Bar, Bars, kind_of_bar, measures
+from tui.core.sglang.batch_lines import decimal, whole
+from tui.core.sglang.lineshape import BarFrame, Segment, stamp_seconds
+from tui.core.sglang.patterns import Milestone
+from tui.core.sglang.state import LedgerRow, PhaseSpan, Progress, RankState
+
+_DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
+_DAY_S = 86_400.0
+
+
+class Step(IntEnum):
+    """The phases as steps of one round, in order; the last three are the whole server's."""
+
+    LAUNCH, DISTRIBUTED_INIT, LOAD_WEIGHTS, DRAFT_MODEL, MEMORY_POOL, CUDA_GRAPH, WARMUP, READY, SERVING = range(9)
+
+
+class Position(NamedTuple):
+    """A place in the order of a start; positions compare as far as they are."""
+
+    round: int  # up to 0.5.13 each further model runner (a draft) takes all steps in a round of its own
+    step: Step
+    runner: int = 0  # of several drafts loaded in one round
+
+    @property
+    def phase(self) -> Phase:
+        """What the step is for: whatever loads in a later round is a draft model."""
+        if self.round and self.step in (Step.DISTRIBUTED_INIT, Step.LOAD_WEIGHTS):
+            return Phase.DRAFT_MODEL
+        return Phase[self.step.name]
+
+
+_AFTER_ALL_ROUNDS = sys.maxsize
+BEGIN = Position(0, Step.LAUNCH)
+_DIST, LOAD, _POOL = (Position(0, step) for step in (Step.DISTRIBUTED_INIT, Step.LOAD_WEIGHTS, Step.MEMORY_POOL))
+WARMUP, READY, SERVING = (Position(_AFTER_ALL_ROUNDS, step) for step in (Step.WARMUP, Step.READY, Step.SERVING))
+
+
+class Clock:
+    """The log's own clock: the newest stamp, and seconds since the first one that was asked for."""
+
+    def __init__(self, time: str | None = None, stamp: str | None = None) -> None:
+        self.time = time  # "20:01:03"
+        self.stamp = stamp  # as it stands there
+        self.first_s: float | None = None
+        self._day_s = 0.0
+
+    def seconds(self) -> float | None:
+        """The newest stamp; None where there is none."""
+        value = stamp_seconds(self.stamp)
+        if value is None:
+            return None
+        if value <= _DAY_S + 60:  # no date: it may pass midnight
+            value += self._day_s
+            if self.first_s is not None and value < self.first_s - _DAY_S / 2:
+                self._day_s += _DAY_S
+                value += _DAY_S
+        if self.first_s is None:
+            self.first_s = value
+        return value - self.first_s
+
+
+@dataclass
+class Rank:
+    """One scheduler process; figures in GiB."""
+
+    tag: str
+    memory: LedgerRow
+    position: Position = BEGIN
+    since: str | None = None
+    loads: int = 0  # runners whose load began
+    loading: bool = False
+    round: int = 0
+
+    @property
+    def phase(self) -> Phase:
+        return self.position.phase
+
+    def remember(self, **figures: float | None) -> None:
+        """Figures of its memory."""
+        self.memory = replace(self.memory, **figures)  # type: ignore[arg-type]
+
+    def at(self, step: Step) -> Position:
+        """The step in the round that the rank is in."""
+        return Position(self.round, step)
+
+
+class Start:
+    """One start, from its milestones and bars."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.phase = Phase.LAUNCH
+        self.position = BEGIN
+        self.ranks: dict[str, Rank] = {}
+        self.frozen = False  # a process died: what others still say does not undo that
+        self.went_on = False  # something advanced since this was last set to False
+        self.fired_up = False
+        self.port: int | None = None
+        self.tokens: int | None = None
+        self.capturing: str | None = None
+        self.working: str | None = None
+        self._answered = 0  # generation requests answered before "fired up"; the warm-up makes one
+        self._bars = Bars()
+        self._bar: tuple[Bar, Position] | None = None  # what measures, and where the start was then
+        self._marks: list[tuple[Phase, float | None]] = []
+        self._marked = 0  # so many of them have a record of kind "phase"
+
+    def rank(self, tag: str | None) -> Rank:
+        """The rank with this tag, made where it is new."""
+        tag = tag or ""
+        return self.ranks.setdefault(tag, Rank(tag, LedgerRow(tag)))
+
+    # ---- moving -----------------------------------------------------------------------------------------------------
+
+    def advance(self, rank: Rank | None, position: Position) -> bool:
+        """Moves a rank, and the log with it where it is the furthest; True if the rank began a phase."""
+        if self.frozen:
+            return False
+        self.went_on = True
+        return self._move(rank, position)
+
+    def _move(self, rank: Rank | None, position: Position) -> bool:
+        began = False
+        if rank is not None and position > rank.position:
+            began = rank.phase != position.phase or position.round != rank.position.round
+            rank.position, rank.since = position, self.clock.time
+        if position > self.position:
+            self.position = position
+            if position.phase != self.phase or not self._marks:
+                self.phase = position.phase
+                self._marks.append((self.phase, self.clock.seconds()))
+                self.working = None
+        return began
+
+    def begins(self, phase: Phase) -> bool:
+        """Whether the newest phase is this one and no record was marked with it yet."""
+        if self.phase != phase or self._marked == len(self._marks):
+            return False
+        self._marked = len(self._marks)
+        return True
+
+    def prove(self, rank: Rank, phase: Phase) -> None:
+        """Trouble shows that a rank had come to this phase, whatever its log says."""
+        if phase == Phase.SERVING and not (self.fired_up or self.position < LOAD):
+            phase = Phase.WARMUP  # the event loop runs from the warm-up on
+        match phase:
+            case Phase.DISTRIBUTED_INIT | Phase.LOAD_WEIGHTS:
+                self._move(rank, Position(0, Step[phase.name]))
+            case Phase.MEMORY_POOL | Phase.CUDA_GRAPH:
+                self._move(rank, rank.at(Step[phase.name]))
+            case Phase.WARMUP | Phase.SERVING:
+                self._move(None, Position(_AFTER_ALL_ROUNDS, Step[phase.name]))
+            case _:
+                pass
+
+    def answered(self) -> None:
+        """A generation request was answered: several of them prove that it serves, where the ready line is missing."""
+        if self.position >= READY:
+            return
+        self._answered += 1
+        if self._answered >= (3 if self.position > BEGIN else 1) and self.position in (BEGIN, WARMUP):
+            self.advance(None, SERVING)
+
+    # ---- milestones -------------------------------------------------------------------------------------------------
+
+    def milestone(self, milestone: Milestone, match: re.Match[str], segment: Segment) -> bool:
+        """Takes a milestone in; True where the line begins a phase."""
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        rank = self.rank(segment.rank)
+        avail = decimal(groups.get("avail"))
+        if avail is not None:
+            rank.remember(free_gib=avail)
+        match milestone.event:
+            case "dist_begin" if rank.position >= _POOL:  # up to 0.5.13 a draft runner initialises again
+                return self.advance(rank, Position(max(1, rank.loads), Step.DISTRIBUTED_INIT))
+            case "dist_begin":
+                return self.advance(rank, _DIST)
+            case "dist_mark":
+                return self.advance(rank if segment.rank is not None else None, _DIST)
+            case "dist_end":
+                self.advance(rank, _DIST)
+            case "load_begin":
+                return self._load_begins(rank, avail)
+            case "load_end":
+                self._load_ends(rank, groups, avail)
+            case "pool" | "pool_mark" | "pool_end":
+                _take_pool(rank, groups)
+                return self.advance(rank, rank.at(Step.MEMORY_POOL))
+            case "capture_begin" | "capture_list":
+                self._capture(groups.get("what"))
+                return self.advance(rank, rank.at(Step.CUDA_GRAPH))
+            case "capture_end":
+                used = decimal(groups.get("used"))
+                if used is not None:
+                    rank.remember(graphs_gib=(rank.memory.graphs_gib or 0.0) + used)
+                return self.advance(rank, rank.at(Step.CUDA_GRAPH))
+            case "sched_ready":
+                self.tokens = whole(groups.get("tokens")) or self.tokens
+            case "http" | "http_up":
+                if self.port is None:
+                    self.port = whole(groups.get("port") or groups.get("port2"))
+                self.advance(None, WARMUP)
+                return self.begins(Phase.WARMUP)
+            case "fired_up":
+                self.fired_up = True
+                self.advance(None, READY)
+                return self.begins(Phase.READY)
+            case "working":
+                self.working = segment.body[:300]
+        return False
+
+    def _load_begins(self, rank: Rank, avail: float | None) -> bool:
+        runner = rank.loads
+        rank.loads += 1
+        rank.loading = True
+        self._bars.clear()
+        if runner == 0:
+            rank.remember(before_gib=avail)
+            return self.advance(rank, LOAD)
+        if rank.position >= _POOL:
+            rank.round = runner
+            return self.advance(rank, rank.at(Step.LOAD_WEIGHTS))
+        return self.advance(rank, Position(0, Step.DRAFT_MODEL, runner))
+
+    def _load_ends(self, rank: Rank, groups: Mapping[str, str], avail: float | None) -> None:
+        used = decimal(groups.get("used"))
+        if not rank.loading:  # the log does not begin at the beginning
+            if rank.loads == 0 and _DRAFT_TYPE.search(groups.get("type", "")):
+                rank.loads = 1
+            self._load_begins(rank, None)
+        rank.loading = False
+        before = rank.memory.before_gib
+        if rank.loads > 1:
+            if used is not None:
+                rank.remember(draft_gib=(rank.memory.draft_gib or 0.0) + used)
+            return
+        if avail is not None and used is None and before is not None:
+            used = round(before - avail, 2)
+        elif avail is not None and used is not None and before is None:
+            before = round(avail + used, 2)
+        rank.remember(before_gib=before, weights_gib=used)
+
+    def _capture(self, what: str | None) -> None:
+        if what is not None and what.lower() != self.capturing:
+            self.capturing = what.lower()
+            self._bar = None
+            self._bars.clear()
+
+    # ---- bars -------------------------------------------------------------------------------------------------------
+
+    def _kind_of_bar(self, frame: BarFrame) -> str:
+        return kind_of_bar(frame, self.phase == Phase.CUDA_GRAPH and self.capturing is not None)
+
+    def same_bar(self, frame: BarFrame) -> Bar | None:
+        """The bar that a frame would belong to; None where it would begin one."""
+        return self._bars.same(self._kind_of_bar(frame), frame)
+
+    def bar(self, frame: BarFrame, number: int, offset: int) -> Bar:
+        """Takes a frame in."""
+        what = self._kind_of_bar(frame)
+        rank = self.rank("TP0" if "TP0" in self.ranks else "")
+        if what == "capture" and self.phase != Phase.CUDA_GRAPH and self.position < WARMUP:
+            self.advance(rank, rank.at(Step.CUDA_GRAPH))
+        elif what == "shards" and self.position < LOAD:
+            self.advance(rank, LOAD)
+        bar = self._bars.take(what, frame, number, offset)
+        if measures(what, self.phase):
+            self._bar = (bar, self.position)
+        return bar
+
+    def progress(self, newest: list[BarFrame]) -> Progress | None:
+        """Of the current phase.
+
+        Args:
+            newest: frames that have no terminator until the next one comes.
+        """
+        found = None
+        if self._bar is not None and self._bar[1] == self.position:
+            bar = self._bar[0]
+            found = Progress(bar.what, bar.done, bar.total)
+        for frame in newest:
+            what = self._kind_of_bar(frame)
+            if measures(what, self.phase):
+                found = Progress(what, frame.done, frame.total)
+        return found
+
+    # ---- what is known ----------------------------------------------------------------------------------------------
+
+    def spans(self, launched: bool) -> tuple[PhaseSpan, ...]:
+        """The phases in this log's own order, begun ones only.
+
+        Args:
+            launched: the log begins with the launch.
+        """
+        marks = list(self._marks)
+        if marks and marks[0][0] != Phase.LAUNCH and (launched or marks[0][0] == Phase.DISTRIBUTED_INIT):
+            marks.insert(0, (Phase.LAUNCH, 0.0))
+        ends = [began for _, began in marks[1:]]
+        return tuple(PhaseSpan(phase, began, end) for (phase, began), end in zip(marks, [*ends, None], strict=False))
+
+    def _known_ranks(self) -> list[Rank]:
+        begun = [rank for rank in self.ranks.values() if rank.position > BEGIN]
+        return sorted([rank for rank in begun if rank.tag] or begun, key=_order_of_rank)
+
+    def rank_states(self) -> tuple[RankState, ...]:
+        """How far each rank is."""
+        served = self.phase if self.position >= WARMUP else None
+        return tuple(
+            RankState(rank.tag, served or rank.phase, rank.since, rank.memory.weights_gib, rank.memory.free_gib)
+            for rank in self._known_ranks()
+        )
+
+    def ledger(self) -> tuple[LedgerRow, ...]:
+        """Memory of the ranks that named any."""
+        rows = [rank.memory for rank in self._known_ranks()]
+        return tuple(row for row in rows if (row.weights_gib, row.before_gib, row.kv_pool_gib) != (None, None, None))
+
+
+def _take_pool(rank: Rank, groups: Mapping[str, str]) -> None:
+    size = decimal(groups.get("kv"))
+    if size is None and "k" in groups and "v" in groups:
+        size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
+    if size is not None:
+        rank.remember(kv_pool_gib=round((rank.memory.kv_pool_gib or 0.0) + size, 2))
+    if "tokens" in groups and rank.memory.kv_tokens is None:
+        rank.remember(kv_tokens=whole(groups["tokens"]))
+
+
+def _order_of_rank(rank: Rank) -> list[tuple[str, int]]:
+    return [(part.rstrip("0123456789"), int(re.sub(r"\D", "", part) or 0)) for part in rank.tag.split()]

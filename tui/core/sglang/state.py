@@ -1,0 +1,108 @@
+"""What a log says, at one moment: frozen, and all that other rooms see of the tracker."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tui.core.model.phases import Outcome, Phase
+
+
+@dataclass(frozen=True)
+class Progress:
+    what: str  # shards, capture
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class DecodeFigures:
+    """The last `Decode batch` line of any rank, and the sum over DP ranks."""
+
+    running: int | None = None
+    queued: int | None = None
+    gen_tok_s: float | None = None
+    accept_len: float | None = None
+    token_usage: float | None = None
+    cuda_graph: bool | None = None
+    total_gen_tok_s: float | None = None  # of the last lines of all DP ranks
+
+
+@dataclass(frozen=True)
+class RankState:
+    """How far one scheduler process is."""
+
+    tag: str  # "TP3", "DP1 TP0"; "" for a server without tags
+    phase: Phase
+    since: str | None  # time stamp of the log line that began it
+    weights_gib: float | None = None
+    available_gib: float | None = None
+
+
+@dataclass(frozen=True)
+class PhaseSpan:
+    """One phase of the furthest rank: when it began and ended, in the log's own clock (seconds from the first stamp)."""
+
+    phase: Phase
+    began_s: float | None
+    ended_s: float | None
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """Memory of one rank in GiB, from its own log lines; None = not in the log."""
+
+    rank: str
+    before_gib: float | None = None  # free before the load
+    weights_gib: float | None = None
+    draft_gib: float | None = None
+    kv_pool_gib: float | None = None
+    graphs_gib: float | None = None
+    free_gib: float | None = None
+    kv_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Clue:
+    """A line that a failure pattern matched, with what was known at that line."""
+
+    id: str  # of the pattern; "exception" for an exception that none matches
+    cause: str | None
+    level: str  # see tui/data/failures.toml
+    line: int
+    text: str
+    rank: str | None
+    phase: Phase
+    marked: bool  # in the traceback that a fatal marker opened
+    traceback: bool  # in a traceback at all
+    fatal: bool
+    groups: Mapping[str, str] = field(default_factory=dict)
+    frames: tuple[str, ...] = ()  # names of the functions and files of the traceback so far
+
+
+@dataclass(frozen=True)
+class StartupState:
+    """Everything the log alone says, at one moment."""
+
+    phase: Phase = Phase.LAUNCH
+    outcome: Outcome = Outcome.STARTING
+    progress: Progress | None = None
+    ranks: tuple[RankState, ...] = ()
+    spans: tuple[PhaseSpan, ...] = ()  # in this log's own order, begun phases only
+    last_decode: DecodeFigures | None = None
+    ledger: tuple[LedgerRow, ...] = ()
+    lines: int = 0
+    fired_up: bool = False
+    uvicorn_port: int | None = None
+    server_args: dict[str, object] | None = None
+    max_total_num_tokens: int | None = None
+    restarts: int = 0  # a second run in the same file resets all of the above
+    clues: tuple[Clue, ...] = ()
+    ranks_seen: int = 0  # distinct rank tags of any line
+    slow_tokenizer: int = 0  # warnings about a slow tokenizer
+    slow_tokenizer_line: int | None = None  # of the first
+    accept_one: int = 0  # newest decode lines in a row with an accept length of exactly 1.00
+    accept_one_line: int | None = None  # the newest of them
+    decode_lines: int = 0
+    batch_line: int | None = None  # the newest prefill or decode line
+    capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about
+    working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
+    first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
