@@ -49,3 +49,25 @@ def test_the_places_that_the_docs_name_exist(document: str) -> None:
     places = re.findall(r"(?:^|[`( ])((?:tui|tests|benchmarks|profiles|docs)/[\w./{},*-]*\w[/\w]*)", text, re.MULTILINE)
     missing = [place for place in places if "{" not in place and not list(ROOT.glob(place.rstrip("/")))]
     assert missing == []
+
+
+def _imports() -> dict[str, set[str]]:
+    """Every module of the product with those that it imports, wherever the import stands."""
+    paths = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.glob("tui/**/*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in modules:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys()
+                found[name] |= inner or {node.module}
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    imports = _imports()
+    # What imports nothing that is left cannot be in a circle; what no longer shrinks is one, with what leads there.
+    while leaves := {name for name, used in imports.items() if not used & imports.keys()}:
+        imports = {name: used for name, used in imports.items() if name not in leaves}
+    assert {name: sorted(used & imports.keys()) for name, used in imports.items()} == {}
