@@ -28,11 +28,12 @@ from tui.commands.terminal import TerminalAsker
 from tui.core.config import HostEntry
 from tui.core.link.hosts import open_transport
 from tui.core.link.scripts import Input, wrap
-from tui.core.runs import control as runs
+from tui.core.runs import control
+from tui.core.runs.request import LaunchRequest, new_run_id
 
 
 def launch_bytes(log: Path) -> bytes:
-    """What one launch sends, as runs.launch builds it, of a run that writes a line into `log`."""
+    """What one launch sends, as control.launch builds it, of a run that writes a line into `log`."""
     sent: list[str] = []
 
     class Recorder:
@@ -43,16 +44,13 @@ def launch_bytes(log: Path) -> bytes:
             raise SystemExit
 
     with contextlib.suppress(SystemExit):
-        asyncio.run(runs.launch(Recorder(), request("cut", log)))
+        asyncio.run(control.launch(Recorder(), request("cut", log)))
     return wrap(sent[0], "et0123", Input.LINE_ENDS)
 
 
-def request(name: str, log: Path) -> runs.LaunchRequest:
-    return runs.LaunchRequest(
-        run_id=runs.new_run_id(name),
-        kind="bench",
-        profile=name,
-        argv=("/bin/sh", "-c", f'echo {name} >> "$0"', str(log)),
+def request(name: str, log: Path) -> LaunchRequest:
+    return LaunchRequest(
+        run_id=new_run_id(name), kind="bench", profile=name, argv=("/bin/sh", "-c", f'echo {name} >> "$0"', str(log))
     )
 
 
@@ -147,7 +145,7 @@ async def launches_under_resets(count: int, seed: int) -> None:
         for number in range(count):
             proxy.resets_left = rng.randint(0, 5)
             began = time.monotonic()
-            run = await runs.launch(transport, request(f"launch{number}", log))
+            run = await control.launch(transport, request(f"launch{number}", log))
             seconds.append(time.monotonic() - began)
             reported[run.profile or ""] += 1
             proxy.resets_left = 0

@@ -18,6 +18,7 @@ import pytest
 from tui.core.link.reconnect import Timing
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import HostKeyQuestion, Prompt
+from tui.demo.client import register
 
 NO_SSHD = "no sshd: apt-get install openssh-server"
 
@@ -28,6 +29,10 @@ def _find_sshd() -> str | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "has_sshd: needs a real sshd (the fixtures that start one skip by themselves)")
+    register()
+    register()
+    register()
+    register()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tui.commands.wait import say_progress
 from tui.core.model.phases import Outcome, Phase
-from tui.core.runs.control import Run, RunState
+from tui.core.model.run import Run, RunState
 from tui.core.server.server_state import ServerState
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.state import StartupState

@@ -42,9 +42,9 @@ def test_a_host_entry_is_read(home):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("default_host = 3", "default_host must be a text"),
+        ("default_host = 3", "default_host must be a string"),
         ("[hosts.gpu1]\npyton = 'x'", "unknown key hosts.gpu1.pyton"),
-        ("[hosts.gpu1]\nenv = { A = 1 }", "hosts.gpu1.env must be a table of texts"),
+        ("[hosts.gpu1]\nenv = { A = 1 }", "hosts.gpu1.env must be a table of strings"),
         ("[hosts.demo]\nssh = 'x'", "hosts.demo is reserved"),
         ("colour = 'x'", "unknown key colour"),
         ("theme = 'pink'", 'theme must be "dark" or "light"'),

@@ -15,8 +15,8 @@ from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Phase
+from tui.core.model.run import RunState
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.control import RunState
 from tui.core.server.earlier_starts import LastReady
 from tui.core.server.finding import Finding, Level
 from tui.core.server.server_state import RunUpdate, ServerState

@@ -8,7 +8,7 @@ from tests.support import fakes
 from tests.support.driving import screen_text, until
 from tui.core.host.gpus import GpuSample
 from tui.core.model.phases import Outcome, Phase
-from tui.core.runs.control import RunState
+from tui.core.model.run import RunState
 from tui.core.server.finding import Finding, Level
 from tui.core.server.server_state import RunUpdate
 from tui.core.sglang.diagnosis import Diagnosis

@@ -12,9 +12,9 @@ from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.model.phases import Outcome, Phase
+from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.control import Run, RunState
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, LaunchProgress

@@ -8,8 +8,9 @@ import socket
 import time
 from pathlib import Path
 
-from tui.core.runs import control as runs
-from tui.core.runs.control import LaunchRequest, Run, RunState, new_run_id
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
+from tui.core.runs.request import LaunchRequest, new_run_id
 
 
 async def until(condition, what: str, deadline_s: float = 60):
@@ -26,7 +27,7 @@ async def until(condition, what: str, deadline_s: float = 60):
 
 
 async def seen(host, run: Run) -> Run:
-    found = await runs.refresh(host, run)
+    found = await control.refresh(host, run)
     assert found is not None
     return found
 
@@ -53,7 +54,7 @@ def free_port() -> int:
 
 
 async def stop_over(host, run):
-    found = await runs.stop_state(host, run.run_id)
+    found = await control.stop_state(host, run.run_id)
     return found if found.step in ("done", "stuck") else None
 
 

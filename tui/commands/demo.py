@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 from tui.commands.panel import open_panel
+from tui.core.config import DEMO_HOST
 
 
 @click.command()
 @click.pass_obj
 def command(directory: Path | None) -> int:
     """Open the panel on a simulated host with eight GPUs."""
-    return open_panel("demo", directory)
+    return open_panel(DEMO_HOST, directory)

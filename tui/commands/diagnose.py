@@ -10,10 +10,11 @@ import click
 from tui.commands.named_logs import NamedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
+from tui.core.config import LOCAL_HOST
 from tui.core.errors import Slug, UsageError
 from tui.core.logs.reader import LogReader
 from tui.core.model.phases import Outcome
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.forecast import prefer_worked
 from tui.core.server.run_end import exit_evidence, outcome_of_files
@@ -38,7 +39,7 @@ def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     if what == "-":
         return _read(sys.stdin.buffer, reports, follow)
     named = named_log(what, host)
-    if named.path is not None and named.host == "local" and not follow:
+    if named.path is not None and named.host == LOCAL_HOST and not follow:
         try:
             with open(named.path, "rb") as file:
                 return _read(file, reports, follow)

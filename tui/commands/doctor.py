@@ -7,6 +7,7 @@ from tui.commands.output import emit, run_async
 from tui.commands.terminal import TerminalAsker
 from tui.core.config import default_host
 from tui.core.server.doctor import examine
+from tui.demo.client import register
 
 _MARKS = {"ok": "✓", "warn": "▲", "block": "✗"}
 
@@ -17,6 +18,10 @@ _MARKS = {"ok": "✓", "warn": "▲", "block": "✗"}
 def command(host: str | None, as_json: bool) -> int:
     """What works, what is missing, and how to fix it."""
     name = host or default_host()
+    register()
+    register()
+    register()
+    register()
     findings = run_async(examine(name, TerminalAsker()))
     failed = any(finding.level == "block" for finding in findings)
     if as_json:

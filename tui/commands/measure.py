@@ -21,10 +21,10 @@ from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, Limits
 from tui.core.model.result import Guard, GuardStatus, Result
+from tui.core.model.run import Run
 from tui.core.profiles.load import load_bench
 from tui.core.records import to_json
 from tui.core.results.flat import flat
-from tui.core.runs.control import Run
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import answer_words, limits_words

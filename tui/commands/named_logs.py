@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tui.commands.sessions import host_of_run, session
+from tui.core.config import LOCAL_HOST
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.link.retry import until
 from tui.core.logs.follow import Chunk, read_log
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
+from tui.core.runs import control
 from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
@@ -36,7 +37,7 @@ def named_log(what: str, host: str | None) -> NamedLog:
     if not ("/" in what or ":" in what or os.path.isfile(what)):
         return NamedLog(host_of_run(what, host), None, what)
     where, path = _split_host(what)
-    return NamedLog(where or "local", path if where else os.path.abspath(path), None)
+    return NamedLog(where or LOCAL_HOST, path if where else os.path.abspath(path), None)
 
 
 def _split_host(what: str) -> tuple[str | None, str]:
@@ -70,7 +71,7 @@ class OpenedLog:
         run, transport = self.run, self.session.transport
         end = None
         if run is not None and follow:
-            end = until(_over, partial(runs.refresh, transport, run), every_s=_LOOK_EVERY_S, transport=transport)
+            end = until(_over, partial(control.refresh, transport, run), every_s=_LOOK_EVERY_S, transport=transport)
         async with aclosing(read_log(transport, self.path, grows=follow, end=end)) as chunks:
             async for chunk in chunks:
                 yield chunk

@@ -6,7 +6,7 @@ from tui.commands.options import json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, settled_state
 from tui.core.config import default_host
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.session import HostSession

@@ -9,12 +9,13 @@ from tui.commands.terminal import TerminalAsker
 from tui.core.config import default_host
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.transport import LinkState
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession, open_session
 from tui.core.sglang.diagnosis import Diagnosis
+from tui.demo.client import register
 
 _DROPPED_WAIT_S = 15.0
 LOOK_S = 10.0  # how long a look at a run may take
@@ -23,6 +24,10 @@ LOOK_S = 10.0  # how long a look at a run may take
 @asynccontextmanager
 async def session(host: str) -> AsyncIterator[HostSession]:
     """A connected session, closed at the end."""
+    register()
+    register()
+    register()
+    register()
     opened = await open_session(host, TerminalAsker())
     try:
         try:

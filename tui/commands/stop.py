@@ -8,7 +8,7 @@ from tui.commands.sessions import host_of_run, run_json, session
 from tui.commands.terminal import interactive, read_line
 from tui.core.errors import EagletuiError, Slug
 from tui.core.model.phases import Outcome
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over, outcome_of_files
 

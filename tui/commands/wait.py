@@ -13,9 +13,9 @@ from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import LOOK_S, host_of_run, raise_if_refused, session, state_json
 from tui.core.errors import EagletuiError, TimedOut
 from tui.core.model.phases import Outcome
+from tui.core.model.run import Run
 from tui.core.profiles.secrets import MASK
 from tui.core.profiles.toml_text import toml_value
-from tui.core.runs.control import Run
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState

@@ -7,15 +7,18 @@ and the simulated host under the state directory.
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tui.core.errors import Slug, UsageError
 from tui.core.text import one_line
 
 APP = "eagletui"
-RESERVED_HOSTS = ("local", "demo")
+LOCAL_HOST, DEMO_HOST = "local", "demo"  # names that no entry and no alias may have
 
 
 def _base(kind: str) -> Path:
@@ -26,7 +29,7 @@ def _base(kind: str) -> Path:
             return Path(home).expanduser().absolute() / kind
         except RuntimeError:
             raise UsageError(
-                f"EAGLETUI_HOME: {one_line(home, 60)} is no directory: there is no such user",
+                f"EAGLETUI_HOME: {one_line(home, 60)} is not a directory: there is no such user",
                 "give a path without ~",
                 slug=Slug.BAD_CONFIG,
             ) from None
@@ -110,6 +113,19 @@ def profile_dirs(extra: Path | None) -> list[Path]:
     return list(unique.values())
 
 
+class HostKind(StrEnum):
+    """How a host is reached."""
+
+    LOCAL = LOCAL_HOST  # this machine
+    DEMO = DEMO_HOST  # the simulated host
+    SSH = "ssh"
+
+    @classmethod
+    def of(cls, name: str) -> "HostKind":
+        """By the name of a host."""
+        return cls(name) if name in (LOCAL_HOST, DEMO_HOST) else cls.SSH
+
+
 @dataclass(frozen=True)
 class HostEntry:
     """One `[hosts.NAME]` of config.toml, or the defaults for a name without an entry."""
@@ -119,12 +135,17 @@ class HostEntry:
     python: str = "python3"
     env: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> HostKind:
+        """How it is reached."""
+        return HostKind.of(self.name)
+
 
 @dataclass(frozen=True)
 class Settings:
     """config.toml."""
 
-    default_host: str = "local"
+    default_host: str = LOCAL_HOST
     hosts: dict[str, HostEntry] = field(default_factory=dict)
     theme: str = "dark"
     bell: bool = True  # terminal bell on ready and on crash
@@ -134,75 +155,85 @@ class Settings:
         return self.hosts.get(name) or HostEntry(name=name, ssh=name)
 
 
+# What a value must be. Not by pydantic: the first frame waits for these few keys, and pydantic takes a third of it.
+_Rules = dict[str, tuple[Callable[[Any], bool], str]]
+
+
+def _is_string(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_environment(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+_SETTINGS: _Rules = {
+    "default_host": (_is_string, "a string"),
+    "hosts": (lambda value: isinstance(value, dict), "a table of tables"),
+    "theme": (lambda value: value in ("dark", "light"), '"dark" or "light"'),
+    "bell": (lambda value: isinstance(value, bool), "true or false"),
+}
+_HOST: _Rules = {
+    "ssh": (_is_string, "a string"),
+    "python": (_is_string, "a string"),
+    "env": (_is_environment, "a table of strings"),
+}
+
+
+def _bad(path: Path, message: str, hint: str) -> UsageError:
+    return UsageError(f"{path}{message}", hint, slug=Slug.BAD_CONFIG)
+
+
+def _checked(path: Path, prefix: str, table: object, rules: _Rules) -> dict[str, Any]:
+    """A table whose keys are known and whose values are right. Raises UsageError with file and key."""
+    if not isinstance(table, dict):
+        key = one_line(prefix.rstrip("."), 80)
+        raise _bad(path, f": {key} must be a table", f"correct {key}")
+    if unknown := set(table) - set(rules):
+        key = one_line(prefix + min(unknown), 80)
+        raise _bad(path, f": unknown key {key}", f"known keys: {', '.join(rules)}")
+    for name, value in table.items():
+        right, wanted = rules[name]
+        if not right(value):
+            key = one_line(prefix + name, 80)
+            raise _bad(path, f": {key} must be {wanted}", f"correct {key}")
+    return table
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file, {} where it is missing. Raises UsageError."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise _bad(path, " is not a file", "fix or remove it")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _bad(path, f" cannot be read: {error.strerror}", "fix or remove it") from None
+    except UnicodeDecodeError as error:
+        raise _bad(path, f" is not UTF-8 from byte {error.start} on", "save it as UTF-8") from None
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise _bad(path, f": {one_line(str(error))}", "fix that line") from None
+    except RecursionError:
+        raise _bad(path, ": nested too deeply", "simplify the file") from None
+
+
 @cache
 def load_settings() -> Settings:
     """Reads config.toml; a missing file is the defaults. Raises UsageError with file, key and what is wrong."""
     path = config_dir() / "config.toml"
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(f"{path} is no file", "mend or remove it", slug=Slug.BAD_CONFIG)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Settings()
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", "mend or remove it", slug=Slug.BAD_CONFIG
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not UTF-8 from byte {error.start} on", "save it as UTF-8", slug=Slug.BAD_CONFIG
-        ) from None
-    import tomli
-
-    try:
-        raw = tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {one_line(str(error))}", "mend that line", slug=Slug.BAD_CONFIG) from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply", "mend the file", slug=Slug.BAD_CONFIG) from None
-
-    def wrong(key: str, wanted: str) -> UsageError:
-        key = one_line(key, 80)
-        return UsageError(f"{path}: {key} must be {wanted}", f"correct {key}", slug=Slug.BAD_CONFIG)
-
-    unknown = set(raw) - {"default_host", "hosts", "theme", "bell"}
-    if unknown:
-        raise UsageError(
-            f"{path}: unknown key {one_line(min(unknown), 80)}",
-            "known keys: default_host, hosts, theme, bell",
-            slug=Slug.BAD_CONFIG,
-        )
+    raw = _checked(path, "", _read_toml(path), _SETTINGS)
     hosts: dict[str, HostEntry] = {}
-    tables = raw.get("hosts", {})
-    if not isinstance(tables, dict):
-        raise wrong("hosts", "a table of tables")
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise wrong(f"hosts.{name}", "a table")
-        if name in RESERVED_HOSTS and set(table) - {"python", "env"}:
-            raise UsageError(f"{path}: hosts.{name} is reserved", "give the host another name", slug=Slug.BAD_CONFIG)
-        extra = set(table) - {"ssh", "python", "env"}
-        if extra:
-            raise UsageError(
-                f"{path}: unknown key {one_line(f'hosts.{name}.{min(extra)}', 80)}",
-                "known keys: ssh, python, env",
-                slug=Slug.BAD_CONFIG,
-            )
-        for key in ("ssh", "python"):
-            if key in table and (not isinstance(table[key], str) or not table[key]):
-                raise wrong(f"hosts.{name}.{key}", "a text")
-        env = table.get("env", {})
-        if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
-            raise wrong(f"hosts.{name}.env", "a table of texts")
-        hosts[name] = HostEntry(name, str(table.get("ssh", name)), str(table.get("python", "python3")), dict(env))
-    default_host = raw.get("default_host", "local")
-    if not isinstance(default_host, str) or not default_host:
-        raise wrong("default_host", "a text")
-    if raw.get("theme", "dark") not in ("dark", "light"):
-        raise wrong("theme", '"dark" or "light"')
-    if not isinstance(raw.get("bell", True), bool):
-        raise wrong("bell", "true or false")
-    return Settings(default_host, hosts, raw.get("theme", "dark"), raw.get("bell", True))
+    for name, table in raw.get("hosts", {}).items():
+        if HostKind.of(name) is not HostKind.SSH and isinstance(table, dict) and set(table) - {"python", "env"}:
+            raise _bad(path, f": hosts.{name} is reserved", "give the host another name")
+        checked = _checked(path, f"hosts.{name}.", table, _HOST)
+        hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})
+    return Settings(**{**raw, "hosts": hosts})
 
 
 def default_host() -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tui import __version__
-from tui.core.config import state_dir
+from tui.core.config import DEMO_HOST, HostKind, state_dir
 from tui.core.errors import HostError, Slug
+from tui.core.link import hosts
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
 from tui.core.text import one_line
 
@@ -33,6 +34,11 @@ def demo_label(env: Mapping[str, str]) -> str:
     """What every view of the simulated host says: `SIMULATED, loading x20, seed 1`."""
     values = demo_env(env)
     return f"SIMULATED, loading ×{one_line(values[SPEED], 12)}, seed {one_line(values[SEED], 12)}"
+
+
+def register() -> None:
+    """Makes the simulated host known to the core."""
+    hosts.register(HostKind.DEMO, hosts.Simulated(ensure_demo, demo_env))
 
 
 async def ensure_demo() -> SshTarget:
@@ -65,7 +71,7 @@ async def _found_or_started() -> SshTarget:
         address="127.0.0.1",
         port=int(facts["port"]),
         user=str(facts["user"]),
-        name="demo",
+        name=DEMO_HOST,
         identity_files=(directory / "key",),
         identities_only=True,
         pinned_host_key=str(facts["host_key"]),

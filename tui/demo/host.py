@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 
 from tui import __version__
-from tui.core.link.ssh import generate_key, serve
+from tui.core.link.ssh_keys import generate_key
 from tui.demo import place
 from tui.demo.gpus import process_start
+from tui.demo.sshd import serve
 
 LINGER_S = 600.0
 LINGER = "EAGLETUI_DEMO_LINGER_S"  # for tests

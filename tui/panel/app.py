@@ -21,9 +21,9 @@ from tui.panel.screens.base import Mode
 
 if TYPE_CHECKING:
     from tui.core.model.profile import BenchProfile
+    from tui.core.model.run import Run
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.runs.control import Run
     from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import PhaseHistory
     from tui.panel.open_log import Beside, LogSource

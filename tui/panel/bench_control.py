@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.core.experiment.runner import ExperimentRunner
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.profile import BenchProfile
-    from tui.core.runs.control import Run
+    from tui.core.model.run import Run
     from tui.panel.bench_view import Preview
 
 _GROUP = "measure"

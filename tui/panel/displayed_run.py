@@ -6,7 +6,7 @@ from tui.core.model.phases import Outcome
 from tui.panel.host_app import HostApp
 
 if TYPE_CHECKING:
-    from tui.core.runs.control import Run
+    from tui.core.model.run import Run
     from tui.core.server.session import HostSession
 
 _ALIVE = (Outcome.STARTING, Outcome.READY, Outcome.HUNG)

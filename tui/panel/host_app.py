@@ -42,7 +42,9 @@ _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carrie
 async def open_real_session(host: str, asker: Asker) -> "HostSession":
     """`open_session`, imported not before the first frame: SSH alone costs as much as the rest of the start."""
     from tui.core.server.session import open_session
+    from tui.demo.client import register
 
+    register()
     return await open_session(host, asker)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
+from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
@@ -19,7 +20,7 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
     from tui.core.model.experiment import ExperimentState
-    from tui.core.runs.control import Run
+    from tui.core.model.run import Run
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
     from tui.core.speculation.economics import Economics
@@ -185,12 +186,12 @@ class Board:
     @property
     def local(self) -> bool:
         """Whether it is this machine."""
-        return self.host == "local"
+        return HostKind.of(self.host) is HostKind.LOCAL
 
     @property
     def simulated(self) -> bool:
         """Whether it is the demo."""
-        return self.host == "demo"
+        return HostKind.of(self.host) is HostKind.DEMO
 
     @property
     def connected(self) -> bool:

@@ -11,8 +11,8 @@ from tui.panel.host_app import HostApp
 from tui.panel.host_view import run_name
 
 if TYPE_CHECKING:
+    from tui.core.model.run import Run
     from tui.core.profiles.launch_profile import LaunchProfile
-    from tui.core.runs.control import Run
     from tui.core.server.launch import LaunchPlan
     from tui.core.server.stop import StopProgress
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
+from tui.core.config import HostKind
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
@@ -16,7 +17,7 @@ from tui.panel.open_log import Beside, LogSource
 from tui.panel.screens.logs import Logs
 
 if TYPE_CHECKING:
-    from tui.core.runs.control import Run
+    from tui.core.model.run import Run
     from tui.core.server.session import HostSession
 
 _LOOK_S = 2.0  # how often the host is asked whether a run has ended
@@ -33,7 +34,7 @@ class Target:
     @property
     def label(self) -> str:
         """What it is called in titles."""
-        where = "" if self.host == "local" else f"{self.host}:"
+        where = "" if HostKind.of(self.host) is HostKind.LOCAL else f"{self.host}:"
         return f"{where}{self.path}" if self.path is not None else f"run {self.run} on {self.host}"
 
 

@@ -1,9 +1,11 @@
 """GPU probe: runs on the GPU host, in the Python that has SGLang, and prints one JSON object a line.
 
-Sent as `python -u - PERIOD_S PROCESS_PERIOD_S`; needs Python 3.8 and the module `pynvml` (nvidia-ml-py, which SGLang and
+Sent as `python -u - PERIOD_S PROCESS_PERIOD_S FIGURES`, the figures as JSON: [name, functions of which the first that the
+library has is called with the handle, further arguments, part of the result that is meant, whether the code of a refusal
+is reported]; needs Python 3.8 and the module `pynvml` (nvidia-ml-py, which SGLang and
 torch bring along). Units are NVML's own: bytes, milliwatts, KiB/s; `tui.core.host.gpu_sampler` turns them into ours.
 
-Lines: {"t": host time, "gpus": [...]}; {"fatal": NVML code, "text": words}; {"stalled": seconds, "in": function} while
+Lines, each behind `N `: {"t": host time, "gpus": [...]}; {"fatal": NVML code, "text": words}; {"stalled": seconds, "in": function} while
 the driver does not return from a call. A GPU has only the keys that the driver reported; `na` holds the NVML code of
 each that it refused. Exit status 3: no pynvml or no NVML here, try nvidia-smi.
 """
@@ -33,7 +35,7 @@ _writing = threading.Lock()
 def say(document: dict[str, Any]) -> None:
     """Prints a line; a leading newline keeps it apart from whatever a library printed."""
     with _writing:
-        sys.stdout.write("\n" + json.dumps(document, separators=(",", ":")) + "\n")
+        sys.stdout.write("\nN " + json.dumps(document, separators=(",", ":")) + "\n")
         sys.stdout.flush()
 
 
@@ -71,6 +73,14 @@ class Driver:
             return None, int(getattr(error, "value", -1))
         except Exception:
             return None, -1
+
+    def ask_first(self, functions: list[str], *arguments: Any) -> tuple[Any, int]:
+        """The same of the first of several functions that the library has."""
+        for function in functions:
+            result, code = self.ask(function, *arguments)
+            if code != FUNCTION_NOT_FOUND:
+                break
+        return result, code
 
 
 def text(value: Any) -> str | None:
@@ -118,9 +128,8 @@ def processes(driver: Driver, handle: Any) -> tuple[list[list[Any]] | None, int]
     code = 0
     for kind in ("Compute", "Graphics"):
         # Version 2 first: the struct of version 3 differed in bindings and drivers of the 535 series (scrambled pids).
-        found, code = driver.ask(f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
-        if code == FUNCTION_NOT_FOUND:
-            found, code = driver.ask(f"nvmlDeviceGet{kind}RunningProcesses", handle)
+        name = f"nvmlDeviceGet{kind}RunningProcesses"
+        found, code = driver.ask_first([f"{name}_v2", name], handle)
         if kind == "Compute" and code:
             return None, code
         for process in found or ():
@@ -172,7 +181,7 @@ class Traffic(threading.Thread):
             self.figures.pop(index, None)
 
     def run(self) -> None:
-        """Goes round for ever."""
+        """Measures forever."""
         while True:
             time.sleep(self.period_s)
             for index, handle in list(self.handles.items()):
@@ -182,8 +191,8 @@ class Traffic(threading.Thread):
 class Probe:
     """The GPUs of this host."""
 
-    def __init__(self, driver: Driver, period_s: float) -> None:
-        self.driver = driver
+    def __init__(self, driver: Driver, period_s: float, figures: list[Any]) -> None:
+        self.driver, self.figures = driver, figures
         self.seen: dict[int, dict[str, Any]] = {}  # who was at an index: told again when its handle is gone
         self.traffic = Traffic(driver, period_s)
         self.traffic.start()
@@ -198,47 +207,24 @@ class Probe:
         gpu: dict[str, Any] = {"i": index}
         refused: dict[str, int] = {}
 
-        def keep(key: str, function: str, *arguments: Any) -> Any:
-            value, code = driver.ask(function, handle, *arguments)
-            if code:
-                refused[key] = code
-            else:
-                gpu[key] = text(value) if isinstance(value, (bytes, str)) else value
-            return value
-
-        keep("uuid", "nvmlDeviceGetUUID")
-        keep("name", "nvmlDeviceGetName")
-        pci, code = driver.ask("nvmlDeviceGetPciInfo", handle)
-        if code == 0:
-            gpu["bus"] = text(pci.busId)
-        self.seen[index] = {key: gpu[key] for key in ("uuid", "name", "bus") if key in gpu}
-        keep("util", "nvmlDeviceGetUtilizationRates")
-        if "util" in gpu:
-            gpu["util"] = gpu["util"].gpu
-        keep("temp", "nvmlDeviceGetTemperature", 0)
-        keep("power_mw", "nvmlDeviceGetPowerUsage")
-        keep("limit_mw", "nvmlDeviceGetEnforcedPowerLimit")
-        keep("sm_mhz", "nvmlDeviceGetClockInfo", 1)
-        keep("mem_mhz", "nvmlDeviceGetClockInfo", 2)
-        keep("gen", "nvmlDeviceGetCurrPcieLinkGeneration")
-        keep("width", "nvmlDeviceGetCurrPcieLinkWidth")
-        reasons, code = driver.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if code == FUNCTION_NOT_FOUND:
-            reasons, code = driver.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        if code == 0:
-            gpu["reasons"] = reasons
-        modes, code = driver.ask("nvmlDeviceGetMigMode", handle)
-        if code == 0:
-            gpu["mig"] = bool(modes[0])
+        for name, functions, arguments, part, vital in self.figures:
+            value, code = driver.ask_first(functions, handle, *arguments)
+            if code == 0:
+                if part is not None:
+                    value = value[part] if isinstance(part, int) else getattr(value, part)
+                gpu[name] = text(value) if isinstance(value, (bytes, str)) else value
+            elif vital:
+                refused[name] = code
+        self.seen[index] = {key: gpu[key] for key in ("uuid", "name", "bus_id") if key in gpu}
         code = memory(driver, handle, gpu)
         if code:
             refused["memory"] = code
-            if code == NOT_SUPPORTED and not gpu.get("mig"):
+            if code == NOT_SUPPORTED and not gpu.get("mig_mode"):
                 gpu["host_memory"] = host_memory()
         self.traffic.add(index, handle)
         if index in self.traffic.figures:
             gpu["rx_tx"] = self.traffic.figures[index]
-        instances = self._instances(index, handle, gpu, with_processes) if gpu.get("mig") else []
+        instances = self._instances(index, handle, gpu, with_processes) if gpu.get("mig_mode") else []
         if with_processes:
             found, code = processes(driver, handle)
             if code:
@@ -261,7 +247,7 @@ class Probe:
             handle, code = driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, number)
             if code:
                 continue
-            instance: dict[str, Any] = {"i": index, "parent": gpu.get("uuid") or "", "mig": True}
+            instance: dict[str, Any] = {"i": index, "parent": gpu.get("uuid") or "", "mig_mode": True}
             for key, function in (("uuid", "nvmlDeviceGetUUID"), ("name", "nvmlDeviceGetName")):
                 value, code = driver.ask(function, handle)
                 if code == 0:
@@ -277,7 +263,7 @@ class Probe:
         return found
 
 
-def main(period_s: float, process_period_s: float) -> int:
+def main(period_s: float, process_period_s: float, figures: list[Any]) -> int:
     """Prints samples until nobody reads them. Never catches up after a stall."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
@@ -292,7 +278,7 @@ def main(period_s: float, process_period_s: float) -> int:
         words, _ = driver.ask("nvmlErrorString", code)
         say({"fatal": code, "text": text(words) or ""})
         return 0
-    probe = Probe(driver, period_s)
+    probe = Probe(driver, period_s, figures)
     tick = time.monotonic()
     processes_at = float("-inf")
     while True:
@@ -315,4 +301,4 @@ def main(period_s: float, process_period_s: float) -> int:
 if __name__ == "__main__":
     # The caller's directory is no place to import from.
     sys.path = [path for path in sys.path if path]
-    sys.exit(main(float(sys.argv[1]), float(sys.argv[2])))
+    sys.exit(main(float(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])))

@@ -1,5 +1,6 @@
-# GPU figures by nvidia-smi, for hosts whose Python has no NVML. Set before: period_ms, process_ms, without (fields that
-# this nvidia-smi refused although it lists them, each between commas). Everything is started once; lines:
+# GPU figures by nvidia-smi, for hosts whose Python has no NVML. Set before: period_ms, process_ms; wanted
+# (fields, those that mean the same joined by |); without (fields that this nvidia-smi refused although it lists them,
+# each between commas). Everything is started once; lines:
 #   E words           no nvidia-smi
 #   F field,field     the columns of G
 #   M total available KiB of the host, before the row of a GPU that has no memory of its own
@@ -19,13 +20,12 @@ add() {
   case $without in *",$1,"*) return 1 ;; esac
   case $known in *"\"$1\""*) fields=$fields${fields:+,}$1 ;; *) return 1 ;; esac
 }
-add memory.total # first: the loop below looks at it
-for field in count index uuid name pci.bus_id memory.used memory.reserved utilization.gpu temperature.gpu power.draw \
-  enforced.power.limit clocks.sm clocks.mem pcie.link.width.current mig.mode.current reset_status.reset_required; do
-  add "$field"
+separators=$IFS
+for names in $wanted; do
+  IFS='|'
+  for name in $names; do add "$name" && break; done
+  IFS=$separators
 done
-add pcie.link.gen.gpucurrent || add pcie.link.gen.current
-add clocks_event_reasons.active || add clocks_throttle_reasons.active
 [ -n "$fields" ] || fields=memory.total,index,uuid,name,memory.used,utilization.gpu,temperature.gpu,power.draw
 printf 'F %s\n' "$fields"
 

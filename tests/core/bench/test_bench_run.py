@@ -17,9 +17,10 @@ from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import GuardStatus, Result
+from tui.core.model.run import RunState
 from tui.core.results import store
-from tui.core.runs import control as runs
-from tui.core.runs.control import RunState
+from tui.core.runs import control
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
 from tui.core.server.session import TransportSession, open_session
@@ -36,9 +37,9 @@ async def local():
     session = await open_session("local", SilentAsker())
     await session.open()
     yield session
-    for run in await runs.list_runs(session.transport):
+    for run in await control.list_runs(session.transport):
         if run.active:
-            await runs.stop(session.transport, run.run_id, 0)
+            await control.stop(session.transport, run.run_id, 0)
     await session.close()
 
 
@@ -236,7 +237,7 @@ async def test_simulated_acceptance_is_seen_in_the_server_s_environment(local):
 async def test_an_address_of_a_run_of_ours_is_that_run(local, until):
     program = str(Path(__file__).parents[2] / "support" / "truth_server.py")
     argv = (shutil.which("python3"), program, '{"tokens": 20}', "--tp", "4")
-    run = await runs.launch(local.transport, runs.LaunchRequest(runs.new_run_id("tiny"), "server", "tiny", argv))
+    run = await control.launch(local.transport, LaunchRequest(new_run_id("tiny"), "server", "tiny", argv))
     await until(lambda: Path(run.log_path).read_text().strip())
     found = await target.of_url(local, f"localhost:{Path(run.log_path).read_text().strip()}/")
     assert found.run is not None
@@ -267,7 +268,7 @@ async def test_what_cannot_be_measured_is_said_before_anything_is_started(local,
         monkeypatch.setenv("EAGLETUI_API_KEY", "wrong")
         wrong = await refusal(local, QUICK, port)
         assert "not this one" in wrong.message
-        assert await runs.list_runs(local.transport) == ()
+        assert await control.list_runs(local.transport) == ()
         monkeypatch.setenv("EAGLETUI_API_KEY", "hush")
         run, _, (result,) = await measured(local, QUICK, port)
     assert result.counts.ok
@@ -346,7 +347,7 @@ async def test_the_link_is_cut_again_and_again_and_nothing_is_lost(
     stored = {path.name: path.read_bytes() for path in store.FILES.directory.iterdir()}
     # Another machine, with nothing stored, collects the very same files.
     shutil.rmtree(data_dir())
-    (found,) = await runs.list_runs(transport)
+    (found,) = await control.list_runs(transport)
     collected = await bench_run.collect(session, replace(found, host="gpu1"))
     assert {path.name: path.read_bytes() for path in store.FILES.directory.iterdir()} == stored
     assert collected == tuple(results)
@@ -361,7 +362,7 @@ async def test_a_measurement_that_nobody_follows_goes_on_and_can_be_followed_lat
         first = await anext(news)
         assert isinstance(first, LiveRun)
         await news.aclose()
-        (run,) = await runs.list_runs(local.transport)
+        (run,) = await control.list_runs(local.transport)
         assert run.state is RunState.RUNNING
         results = [n async for n in bench_run.follow_run(local, run) if isinstance(n, Result)]
     assert len(results) == 2
@@ -383,7 +384,7 @@ async def test_a_stop_ends_the_generator_and_keeps_what_was_measured(local):
         with pytest.raises(EagletuiError) as caught:
             await follow()
         count = len(server.events)
-        (ended,) = await runs.list_runs(local.transport)
+        (ended,) = await control.list_runs(local.transport)
         assert is_over(ended)
         assert not ended.orphans
         assert len(server.events) == count
@@ -420,7 +421,7 @@ async def test_what_the_generator_cannot_do_is_told_in_its_own_words(local):
     with truth_server(tokens=20) as (port, _):
         run, _, _ = await measured(local, QUICK, port)
     (Path(run.directory) / "log").write_text("Traceback (most recent call last):\nMemoryError: no more\n")
-    (found,) = await runs.list_runs(local.transport)
+    (found,) = await control.list_runs(local.transport)
     crashed = replace(found, exit_code=1)
     with pytest.raises(EagletuiError, match="exit code 1: MemoryError: no more") as caught:
         [news async for news in bench_run.follow_run(local, crashed)]
@@ -433,7 +434,7 @@ async def test_damaged_files_are_never_taken_for_results(local):
     shutil.rmtree(data_dir())
     rows = Path(run.directory) / "c2-1.rows.jsonl.gz"
     whole = rows.read_bytes()
-    (ended,) = await runs.list_runs(local.transport)
+    (ended,) = await control.list_runs(local.transport)
     for damaged in (whole[:-5], b"", whole[::-1]):
         rows.write_bytes(damaged)
         with pytest.raises(EagletuiError) as caught:
@@ -445,7 +446,7 @@ async def test_damaged_files_are_never_taken_for_results(local):
 
 
 async def test_other_runs_are_no_measurements(local):
-    other = await runs.launch(local.transport, runs.LaunchRequest(runs.new_run_id("x"), "bench", "x", ("true",)))
+    other = await control.launch(local.transport, LaunchRequest(new_run_id("x"), "bench", "x", ("true",)))
     with pytest.raises(EagletuiError) as caught:
         await bench_run.collect(local, other)
     assert caught.value.slug == "not_collectable"

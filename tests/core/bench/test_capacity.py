@@ -36,7 +36,7 @@ from tui.core.profiles.load import load_bench, load_launch
 from tui.core.records import from_json, to_json
 from tui.core.results import store
 from tui.core.results.flat import flat
-from tui.core.runs import control as runs
+from tui.core.runs import control
 from tui.core.server.session import open_session
 from tui.core.verdicts.pairing import Side, matched
 from tui.core.verdicts.sentences import answer_words
@@ -334,9 +334,9 @@ async def local():
     session = await open_session("local", SilentAsker())
     await session.open()
     yield session
-    for run in await runs.list_runs(session.transport):
+    for run in await control.list_runs(session.transport):
         if run.active:
-            await runs.stop(session.transport, run.run_id, 0)
+            await control.stop(session.transport, run.run_id, 0)
     await session.close()
 
 

@@ -27,10 +27,10 @@ from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
+from tui.core.model.run import Run, RunState
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_launch
 from tui.core.results import store
-from tui.core.runs.control import Run, RunState
 from tui.core.server.launch import started
 from tui.core.server.session import HostSession, TransportSession, open_session
 from tui.demo.client import ensure_demo, stop_demo

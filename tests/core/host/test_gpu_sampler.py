@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.core.errors import LinkLost
-from tui.core.host.gpu_sampler import Feed, SamplerTiming, one_sample, sample_gpus, sampler_script
+from tui.core.host.gpu_sampler import SamplerTiming, one_sample, sample_gpus
+from tui.core.host.gpu_sources import SOURCES, Feed, sampler_script
+from tui.core.host.gpus import FIGURES
 from tui.core.host.host_facts import host_facts
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import LinkState, LinkStatus
@@ -460,7 +462,8 @@ class Replay(LocalTransport):
 async def test_a_slow_reader_gets_the_newest_only():
     host = Replay()
     host.text = b"".join(
-        b'\n{"t": %d, "gpus": [{"i": 0, "uuid": "GPU-1", "util": %d}]}\n' % (tick, tick) for tick in range(1, 50)
+        b'\nN {"t": %d, "gpus": [{"i": 0, "uuid": "GPU-1", "utilization_pct": %d}]}\n' % (tick, tick)
+        for tick in range(1, 50)
     )
     seen = []
     async with samples(host) as stream:
@@ -478,24 +481,8 @@ _json = st.recursive(
     max_leaves=8,
 )
 _keys = [
-    "i",
-    "uuid",
-    "name",
-    "bus",
-    "util",
-    "temp",
-    "reasons",
-    "mig",
-    "total",
-    "used",
-    "reserved",
-    "host_memory",
-    "rx_tx",
-    "processes",
-    "na",
-    "failed",
-    "parent",
-    "gen",
+    *(figure.name for figure in FIGURES if figure.nvml),
+    *["i", "total", "used", "reserved", "host_memory", "rx_tx", "processes", "na", "failed", "parent"],
 ]
 _smi_line = st.builds(
     lambda kind, cells: f"{kind} {', '.join(cells)}",
@@ -505,7 +492,7 @@ _smi_line = st.builds(
     ),
 )
 _nvml_line = st.builds(
-    lambda gpus, rest: json.dumps({"gpus": gpus, **rest}),
+    lambda gpus, rest: "N " + json.dumps({"gpus": gpus, **rest}),
     st.lists(st.dictionaries(st.sampled_from(_keys), _json, max_size=8), max_size=3) | _json,
     st.dictionaries(st.sampled_from(["t", "fatal", "text", "stalled", "in"]), _json, max_size=2),
 )
@@ -517,6 +504,11 @@ def test_no_line_of_a_host_raises(lines):
     feed.line("F index,uuid,memory.used,name")
     for line in lines:
         feed.line(line)
+
+
+def test_no_two_sources_share_a_line():
+    kinds = [kind for source in SOURCES for kind in source.kinds]
+    assert len(kinds) == len(set(kinds))
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------

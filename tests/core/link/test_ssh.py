@@ -10,9 +10,10 @@ import pytest
 from tui.core.errors import HostError, LinkLost, TimedOut
 from tui.core.link import http
 from tui.core.link.reconnect import Timing
-from tui.core.link.ssh import generate_key, serve
+from tui.core.link.ssh_keys import generate_key
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import LinkState
+from tui.demo.sshd import serve
 
 
 async def test_status_and_outputs(ssh_transport):

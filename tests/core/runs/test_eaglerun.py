@@ -18,8 +18,11 @@ import pytest
 from tests.support.run_lab import exited, free_port, record, request, seen, sh, stop_over, until, write_record
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.link import scripts
-from tui.core.runs import control as runs
-from tui.core.runs.control import InRunDir, LaunchRequest, Run, RunBusy, RunState, launch, new_run_id
+from tui.core.link.programs import shell_program
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
+from tui.core.runs.control import RunBusy, launch
+from tui.core.runs.request import InRunDir, LaunchRequest, new_run_id, valid_run_id
 
 HOSTILE = [
     "",
@@ -212,7 +215,7 @@ async def test_of_simultaneous_launches_on_one_gpu_one_starts(make_host, shell):
     assert len(refused) == 5
     assert all(busy.run_id == started[0].run_id for busy in refused if busy.what == "gpus")
     # What was refused leaves nothing behind.
-    assert [run.run_id for run in await runs.list_runs(host)] == [started[0].run_id]
+    assert [run.run_id for run in await control.list_runs(host)] == [started[0].run_id]
 
 
 async def test_a_taken_port_is_refused_and_the_holder_named(make_host, shell):
@@ -223,7 +226,7 @@ async def test_a_taken_port_is_refused_and_the_holder_named(make_host, shell):
             await launch(host, request(sh("exit 0"), port=port))
     assert caught.value.what == "listener"
     assert caught.value.holder.pid == os.getpid()
-    assert await runs.list_runs(host) == ()
+    assert await control.list_runs(host) == ()
 
 
 async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_host):
@@ -232,8 +235,6 @@ async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_h
     first = await launch(host, request(sh("exec sleep 300"), port=port))
     with pytest.raises(RunBusy, match=first.run_id):
         await launch(host, request(sh("exit 0"), port=port))
-    found = await runs.list_runs(host)
-    assert [run.run_id for run in runs.conflicts(found, port=port, gpus=())] == [first.run_id]
 
 
 @pytest.mark.parametrize(
@@ -241,25 +242,25 @@ async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_h
     [
         (
             {"argv": ("a", "--model-path", "x\0y")},
-            r"argument 2 \(after --model-path\) holds the control character 0x00",
+            r"Argument 2 \(after --model-path\) holds the control character 0x00",
         ),
-        ({"argv": ("a",), "env": {"NCCL": "x\x1b[2J"}}, "environment variable NCCL holds the control character 0x1b"),
-        ({"argv": ("a",), "env": {"A B": "x"}}, "bad environment variable name 'A B'"),
-        ({"argv": ("a",), "env": {"UID": "x"}}, "environment variable UID cannot be set"),
-        ({"argv": ("a",), "secret_env": {"T": "\r"}}, "secret variable T holds"),
-        ({"argv": ("a",), "secret_args": {"api-key": "\x07"}}, "secret flag --api-key holds"),
-        ({"argv": ("a", "\udcff")}, "argument 1 is not valid text"),
-        ({"argv": ("a", "x" * 131_072)}, "argument 1 is 131072 bytes long"),
+        ({"argv": ("a",), "env": {"NCCL": "x\x1b[2J"}}, "Environment variable NCCL holds the control character 0x1b"),
+        ({"argv": ("a",), "env": {"A B": "x"}}, "Environment variable 'A B' has a bad name"),
+        ({"argv": ("a",), "env": {"UID": "x"}}, "Environment variable UID cannot be set"),
+        ({"argv": ("a",), "secret_env": {"T": "\r"}}, "Secret variable T holds"),
+        ({"argv": ("a",), "secret_args": {"api-key": "\x07"}}, "Secret flag --api-key holds"),
+        ({"argv": ("a", "\udcff")}, "Argument 1 is not valid text"),
+        ({"argv": ("a", "x" * 131_072)}, "Argument 1 is 131072 bytes long"),
         ({"argv": ("a", *["x" * 100_000] * 10)}, "at most 1000000 can be passed"),
-        ({"argv": ()}, "the command is empty"),
-        ({"argv": ("a",), "cwd": "relative"}, "cwd 'relative' is no absolute path"),
-        ({"argv": ("a",), "port": 65536}, "port 65536"),
-        ({"argv": (InRunDir("../x"),)}, "bad file name"),
-        ({"argv": ("a",), "files": {"../x": b""}}, "bad file name '../x'"),
-        ({"argv": ("a",), "files": {"cmd.json": b""}}, "bad file name 'cmd.json'"),
-        ({"argv": ("a",), "files": {"stop.grace": b""}}, "bad file name 'stop.grace'"),
-        ({"argv": ("a",), "files": {"x": b"\xff"}}, "the file x is no UTF-8 text"),
-        ({"argv": ("a",), "files": {"x": b"a\0b"}}, "the file x is no UTF-8 text"),
+        ({"argv": ()}, "The command is empty"),
+        ({"argv": ("a",), "cwd": "relative"}, "'relative' is not an absolute path"),
+        ({"argv": ("a",), "port": 65536}, "Port 65536"),
+        ({"argv": (InRunDir("../x"),)}, "Bad file name"),
+        ({"argv": ("a",), "files": {"../x": b""}}, "Bad file name '../x'"),
+        ({"argv": ("a",), "files": {"cmd.json": b""}}, "Bad file name 'cmd.json'"),
+        ({"argv": ("a",), "files": {"stop.grace": b""}}, "Bad file name 'stop.grace'"),
+        ({"argv": ("a",), "files": {"x": b"\xff"}}, "The file x is not UTF-8 text"),
+        ({"argv": ("a",), "files": {"x": b"a\0b"}}, "The file x is not UTF-8 text"),
         ({"argv": ("a",), "files": {"x": b"x" * (4 << 20), "y": b"y"}}, "at most 4194304 are sent"),
     ],
 )
@@ -276,20 +277,20 @@ async def test_the_largest_value_that_is_let_through_really_passes(make_host, sh
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ".hidden", "x" * 101, "-x", "a b", "ü"])
 async def test_ids_that_are_no_file_names_are_refused(make_host, bad):
-    assert not runs.valid_run_id(bad)
-    with pytest.raises(EagletuiError, match="bad run id"):
-        await runs.status(make_host(), [bad])
+    assert not valid_run_id(bad)
+    with pytest.raises(EagletuiError, match="Bad run id"):
+        await control.status(make_host(), [bad])
 
 
 def test_run_ids_are_short_and_tell_profile_and_time():
     run_id = new_run_id("kimi k2.5/eagle3!" + "x" * 80, 1_700_000_000)
-    assert runs.valid_run_id(run_id)
+    assert valid_run_id(run_id)
     name, stamp, digits = run_id.rsplit("-", 2)
     assert len(name) <= 50
     assert name.startswith("kimi-k2.5-eagle3-xxx")
     assert stamp == "20231114T221320Z"
     assert len(digits) == 6
-    assert runs.valid_run_id(new_run_id("..."))
+    assert valid_run_id(new_run_id("..."))
 
 
 async def test_a_later_client_finds_the_run_with_all_that_was_said_at_its_launch(make_host, shell, tmp_path):
@@ -298,11 +299,11 @@ async def test_a_later_client_finds_the_run_with_all_that_was_said_at_its_launch
         make_host(shell), request(sh("exec sleep 300"), port=port, gpus=(3, 1), env={"A": "b c"}), who="anna@laptop"
     )
     other = make_host(shell)
-    (found,) = await runs.list_runs(other)
+    (found,) = await control.list_runs(other)
     assert found == await seen(other, run) == run
     assert (found.state, found.port, found.gpus, found.env) == (RunState.RUNNING, port, (1, 3), {"A": "b c"})
     assert found.supervised is True
-    assert await runs.status(other, ["absent-id"]) == ()
+    assert await control.status(other, ["absent-id"]) == ()
 
 
 # -- what may go wrong on the host --------------------------------------------------------------------------------
@@ -373,7 +374,7 @@ async def test_a_full_disk_at_launch_starts_nothing(make_host, tmpfs, shell):
         await launch(host, request(sh(f"touch {marker}"), files={"big": b"x" * 30_000}))
     assert caught.value.slug in ("disk_full", "no_state_dir")
     assert not marker.exists()
-    assert await runs.list_runs(host) == ()
+    assert await control.list_runs(host) == ()
     (disk / "filler").unlink()
     run = await exited(host, await launch(host, request(("true",))))
     assert run.exit_code == 0
@@ -395,7 +396,7 @@ async def test_a_full_disk_does_not_keep_a_run_from_being_stopped(make_host, tmp
     with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
         while True:
             filler.write(b"x" * 4096)
-    await runs.stop(host, run.run_id, 1)
+    await control.stop(host, run.run_id, 1)
 
     async def gone():
         now = await seen(host, run)
@@ -413,7 +414,7 @@ async def test_a_read_only_or_noexec_home(make_host, tmpfs, shell, tmp_path):
     host = make_host(shell, EAGLETUI_STATE="", XDG_STATE_HOME=str(disk))
     run = await exited(host, await launch(host, request(("true",))))
     assert run.directory.startswith(str(tmp_path / "home" / ".local" / "state" / "eagletui"))
-    assert [r.run_id for r in await runs.list_runs(host)] == [run.run_id]
+    assert [r.run_id for r in await control.list_runs(host)] == [run.run_id]
     noexec = tmpfs("size=1m,noexec")
     host = make_host(shell, EAGLETUI_STATE=str(noexec / "state"))
     assert (await exited(host, await launch(host, request(sh("exit 3"))))).exit_code == 3
@@ -450,7 +451,7 @@ async def test_busybox_alone_is_enough(make_host, busybox_path):
     assert run.state is RunState.RUNNING
     with pytest.raises(RunBusy):
         await launch(host, request(("true",), gpus=(0,)))
-    await runs.stop(host, run.run_id, 1)
+    await control.stop(host, run.run_id, 1)
     over = await exited(host, run)
     await until(lambda: stop_over(host, run), "the stop")
     assert over.stopped_by_us
@@ -472,7 +473,7 @@ async def test_states_that_only_the_files_tell(make_host, shell):
     found = await seen(host, run)
     assert (found.state, found.why) == (RunState.UNKNOWN, "other pid namespace")
     with pytest.raises(EagletuiError, match="another PID namespace"):
-        await runs.stop(host, run.run_id)
+        await control.stop(host, run.run_id)
     write_record(run, words)
     assert (await seen(host, run)).state is RunState.RUNNING
     os.kill(int(words[4]), signal.SIGKILL)  # the supervisor
@@ -499,7 +500,7 @@ async def test_staged_is_no_start_and_a_repeated_launch_starts_it(make_host, she
     staged = Path(first.directory).with_name(new_run_id("staged"))
     staged.mkdir(mode=0o700)
     (staged / "spec").write_text("set -- false\n")
-    (found,) = await runs.status(host, [staged.name])
+    (found,) = await control.status(host, [staged.name])
     assert found.state is RunState.STAGED
     run = await launch(host, LaunchRequest(staged.name, "server", "test", sh("exec sleep 300")))
     assert run.state is RunState.RUNNING
@@ -507,7 +508,7 @@ async def test_staged_is_no_start_and_a_repeated_launch_starts_it(make_host, she
     (claimed / "claim").mkdir(parents=True)
     claimed.chmod(0o700)
     (claimed / "claim" / "who").write_text(f"{record(first)[2]} {record(first)[3]} {2**22 - 1} 1\n")
-    (found,) = await runs.status(host, [claimed.name])
+    (found,) = await control.status(host, [claimed.name])
     assert (found.state, found.why) == (RunState.LOST, "died before start")
 
 
@@ -522,9 +523,9 @@ async def test_a_newer_version_s_files_are_read_and_its_run_is_stopped(make_host
     (directory / "cmd.json").write_text(json.dumps(document | {"version": 99, "unheard": {"of": 1}}, indent=1))
     (directory / "unheard").write_text("of\n")
     other = make_host()
-    (found,) = await runs.list_runs(other)
+    (found,) = await control.list_runs(other)
     assert (found.state, found.argv, found.kind) == (RunState.RUNNING, run.argv, "server")
-    await runs.stop(other, run.run_id, 1)
+    await control.stop(other, run.run_id, 1)
     await until(lambda: stop_over(other, run), "the stop")
     assert json.loads((directory / "cmd.json").read_text())["unheard"] == {"of": 1}
 
@@ -536,7 +537,7 @@ async def test_damaged_files_hide_no_other_run(make_host):
     directory = Path(bad.directory)
     for name in ("meta", "cmd.json", "pid", "exit", "stop"):
         (directory / name).write_bytes(b"\xff\xfe\t\0junk\n.\nend\n")
-    found = {run.run_id: run for run in await runs.list_runs(make_host())}
+    found = {run.run_id: run for run in await control.list_runs(make_host())}
     assert found[good.run_id].state is RunState.RUNNING
     assert bad.run_id in found
 
@@ -557,7 +558,7 @@ async def test_of_the_runs_that_are_over_the_newest_200_stay(make_host):
     newest = await launch(host, request(("true",)))
 
     async def pruned():
-        found = await runs.list_runs(host)
+        found = await control.list_runs(host)
         return found if len(found) <= 201 else None
 
     found = {run.run_id for run in await until(pruned, "the old runs to go")}
@@ -569,7 +570,7 @@ async def test_of_the_runs_that_are_over_the_newest_200_stay(make_host):
 
 
 def _helper(shell: str, script: str, state: Path, **popen) -> subprocess.Popen:
-    text = f"ER_SELF=x\n{runs.helper_text()}\ner_init\nER_ROOT={shlex.quote(str(state))}\n{script}"
+    text = f"ER_SELF=x\n{shell_program('eaglerun.sh')}\ner_init\nER_ROOT={shlex.quote(str(state))}\n{script}"
     process = subprocess.Popen(
         [shell, "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen
     )

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.run_lab import free_port, request, until
-from tui.core.runs import control as runs
-from tui.core.runs.control import RunState, launch
+from tui.core.model.run import RunState
+from tui.core.runs import control
+from tui.core.runs.control import launch
+from tui.core.runs.foreign import foreign_servers, is_server, listener, port_belongs_to
 
 # A server by its command line: `python .../sglang serve --port N`, with a rank under a title as setproctitle makes it.
 SERVER = """
@@ -67,7 +69,7 @@ async def test_a_server_started_by_hand_is_found_and_only_watched(make_host, she
     log, port = tmp_path / "by hand.log", free_port()
     pid = server(port, log)
     await until(lambda: log.exists() and log.read_text() == "fired up\n" and _title_is_there(pid), "the server")
-    found = {run.pid: run for run in await runs.foreign(host)}
+    found = {run.pid: run for run in await foreign_servers(host)}
     run = found[pid]
     assert (run.run_id, run.state, run.kind, run.port) == (f"foreign-{pid}", RunState.FOREIGN, "server", port)
     assert run.log_path == str(log)
@@ -77,13 +79,13 @@ async def test_a_server_started_by_hand_is_found_and_only_watched(make_host, she
     assert "\x1b" not in "".join(run.argv)
     # The rank is part of it, not a server of its own.
     assert not any(other.argv[0].startswith("sglang::") for other in found.values() if other.port == port)
-    assert await runs.port_belongs_to(host, run) is True
-    assert await runs.refresh(host, run) == run
+    assert await port_belongs_to(host, run) is True
+    assert await control.refresh(host, run) == run
     os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)  # noqa: ASYNC222
 
     async def gone():
-        return (await runs.refresh(host, run)).state is RunState.EXITED
+        return (await control.refresh(host, run)).state is RunState.EXITED
 
     await until(gone, "its end to be seen")
 
@@ -103,7 +105,7 @@ echo $!
     try:
 
         async def one():
-            found = [run for run in await runs.foreign(host) if run.argv[0].startswith("sglang::")]
+            found = [run for run in await foreign_servers(host) if run.argv[0].startswith("sglang::")]
             return found if len(found) == 1 else None
 
         (run,) = await until(one, "the ranks")
@@ -117,9 +119,9 @@ async def test_our_runs_are_not_foreign(make_host, shell, server):
     port = free_port()
     run = await launch(host, request((sys.executable, str(server.program), "serve", "--port", str(port)), port=port))
     await until(lambda: Path(run.log_path).read_text(), "the server")
-    assert run.pid not in {other.pid for other in await runs.foreign(host)}
-    assert await runs.port_belongs_to(host, run) is True
-    holder = await runs.listener(host, port)
+    assert run.pid not in {other.pid for other in await foreign_servers(host)}
+    assert await port_belongs_to(host, run) is True
+    holder = await listener(host, port)
     assert (holder.port, holder.pid, holder.run_id) == (port, run.pid, run.run_id)
     assert str(holder) == f"run {run.run_id}"
 
@@ -129,11 +131,11 @@ async def test_another_server_on_our_port_is_never_ours(make_host, shell, server
     host = make_host(shell)
     port = free_port()
     run = await launch(host, request(("sleep", "300"), port=port))
-    assert await runs.port_belongs_to(host, run) is False  # nobody listens yet
-    assert await runs.listener(host, port) is None
+    assert await port_belongs_to(host, run) is False  # nobody listens yet
+    assert await listener(host, port) is None
     with socket.create_server(("127.0.0.1", port)):
-        assert await runs.port_belongs_to(host, run) is False
-        holder = await runs.listener(host, port)
+        assert await port_belongs_to(host, run) is False
+        holder = await listener(host, port)
         assert (holder.pid, holder.run_id) == (os.getpid(), None)
         assert "pytest" in holder.command or "python" in holder.command
 
@@ -147,8 +149,8 @@ async def test_a_listener_on_all_addresses_and_on_ipv6(make_host):
         except OSError:
             continue  # no IPv6 here
         with server:
-            assert (await runs.listener(host, run.port)).pid == os.getpid()
-            assert await runs.port_belongs_to(host, run) is False
+            assert (await listener(host, run.port)).pid == os.getpid()
+            assert await port_belongs_to(host, run) is False
 
 
 async def test_behind_a_container_runtime_it_cannot_be_told(make_host, tmp_path):
@@ -158,7 +160,7 @@ async def test_behind_a_container_runtime_it_cannot_be_told(make_host, tmp_path)
     host = make_host()
     run = await launch(host, request((str(docker), "run", "image"), port=free_port()))
     with socket.create_server(("127.0.0.1", run.port)):
-        assert await runs.port_belongs_to(host, run) is None
+        assert await port_belongs_to(host, run) is None
 
 
 @pytest.mark.parametrize(
@@ -183,4 +185,4 @@ async def test_behind_a_container_runtime_it_cannot_be_told(make_host, tmp_path)
     ],
 )
 def test_what_is_a_server(argv, expected):
-    assert runs._is_server(argv.split(" ")) is expected
+    assert is_server(argv.split(" ")) is expected

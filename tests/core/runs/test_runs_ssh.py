@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.run_lab import exited, free_port, kill_all, request, seen, sh, stop_over, until
 from tui.core.logs.follow import follow
-from tui.core.runs import control as runs
-from tui.core.runs.control import RunState, launch
+from tui.core.model.run import RunState
+from tui.core.runs import control
+from tui.core.runs.control import launch
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_a_run_outlives_every_link_and_all_clients_see_the_same(lab, tmp_p
     run = await launch(one, request(sh("echo up; exec sleep 300"), gpus=(1,)))
     server.kill_sessions()
     _, _, two = await lab()
-    assert await runs.list_runs(two) == await runs.list_runs(one) == (run,)
+    assert await control.list_runs(two) == await control.list_runs(one) == (run,)
     await one.close()
     data = b""
     over = False
@@ -84,7 +85,7 @@ async def test_a_run_outlives_every_link_and_all_clients_see_the_same(lab, tmp_p
 
     reader = asyncio.create_task(read())
     await until(lambda: data, "the log")
-    await runs.stop(two, run.run_id, 5)
+    await control.stop(two, run.run_id, 5)
     await until(lambda: stop_over(two, run), "the stop")
     over = True
     await asyncio.wait_for(reader, 60)
@@ -110,7 +111,7 @@ async def test_a_stop_goes_on_when_the_link_dies_right_after_it_was_asked_for(la
     )
     run = await launch(host, request((sys.executable, "-c", stubborn)))
     await until(lambda: up.exists() and len(up.read_text()) == 2, "the server")
-    assert (await runs.stop(host, run.run_id, 1)).step in ("requested", "term")
+    assert (await control.stop(host, run.run_id, 1)).step in ("requested", "term")
     await proxy.stop()
     server.kill_sessions()
     # Seen without any link: the tree goes by itself.
@@ -118,6 +119,6 @@ async def test_a_stop_goes_on_when_the_link_dies_right_after_it_was_asked_for(la
 
     await until(lambda: words().startswith("done"), "the stop")
     await proxy.start()
-    state = await runs.stop_state(host, run.run_id)
+    state = await control.stop_state(host, run.run_id)
     assert (state.step, state.run.state, state.run.exit_code) == ("done", RunState.EXITED, 137)
     assert (await seen(host, run)).orphans == ()

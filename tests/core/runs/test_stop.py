@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.run_lab import exited, record, request, seen, sh, stop_over, until, write_record
 from tui.core.errors import UsageError
-from tui.core.runs import control as runs
-from tui.core.runs.control import RunState, launch
+from tui.core.model.run import RunState
+from tui.core.runs import control
+from tui.core.runs.control import launch
+from tui.core.runs.request import LaunchRequest, new_run_id
 
 # A tree as a server's can become: a child that ignores SIGTERM, one in a session of its own, one that was forked twice
 # and belongs to nobody, one with a name made to confuse a parser of /proc, and one that cleared its environment.
@@ -87,7 +90,7 @@ while True: time.sleep(300)
     host = make_host(shell)
     run = await launch(host, request((sys.executable, "-c", script)))
     await until(told.exists, "the server")
-    asked = await runs.stop(host, run.run_id, 60, who="anna@laptop")
+    asked = await control.stop(host, run.run_id, 60, who="anna@laptop")
     assert asked.step in ("requested", "term", "done")
     over = await until(lambda: stop_over(host, run), "the stop")
     assert told.read_text().split("\n") == ["up", "main was told", "child drained", "main drained", ""]
@@ -102,7 +105,7 @@ async def test_the_whole_tree_goes_and_other_runs_stay(make_host, shell, tmp_pat
     host = make_host(shell)
     other = await launch(host, request(sh("exec sleep 300")))
     run, pids = await tree(host, tmp_path)
-    await runs.stop(host, run.run_id, 1)
+    await control.stop(host, run.run_id, 1)
     over = await until(lambda: stop_over(host, run), "the stop")
     assert over.step == "done"
     assert {name for name, pid in pids.items() if _alive(pid)} == set()
@@ -119,10 +122,9 @@ async def test_orphans_of_a_killed_main_process_are_listed_and_removed(make_host
     survivors = set(pids.values()) - {run.pid}
     assert (dead.exit_code, set(dead.orphans)) == (137, survivors)
     assert dead.active
-    assert [r.run_id for r in runs.conflicts([dead], port=None, gpus=())] == []
-    listed = {r.run_id: r for r in await runs.list_runs(host)}
+    listed = {r.run_id: r for r in await control.list_runs(host)}
     assert set(listed[run.run_id].orphans) == survivors
-    await runs.stop(host, run.run_id, 1)
+    await control.stop(host, run.run_id, 1)
     over = await until(lambda: stop_over(host, run), "the stop")
     assert (over.step, over.run.orphans) == ("done", ())
     assert not over.run.stopped_by_us  # it had died by itself
@@ -134,9 +136,9 @@ async def test_orphans_block_a_launch_on_their_gpus(make_host):
     run = await launch(host, request(sh("sleep 300 & exit 3"), gpus=(4,)))
     dead = await exited(host, run)
     assert len(dead.orphans) == 1
-    with pytest.raises(runs.RunBusy, match=run.run_id):
+    with pytest.raises(control.RunBusy, match=run.run_id):
         await launch(host, request(("true",), gpus=(4,)))
-    await runs.stop(host, run.run_id, 0)
+    await control.stop(host, run.run_id, 0)
     await until(lambda: stop_over(host, run), "the stop")
     await launch(host, request(("true",), gpus=(4,)))
 
@@ -155,7 +157,7 @@ async def test_a_process_that_has_the_number_of_one_of_ours_is_untouched(make_ho
             write_record(run, [str(victim), "12345", *words[2:]])
             found = await seen(host, run)
             assert (found.state, found.orphans) == (RunState.LOST, ())
-            await runs.stop(host, run.run_id, 0)
+            await control.stop(host, run.run_id, 0)
             (Path(run.directory) / "stop").unlink(missing_ok=True)
         assert all(_alive(p.pid) for p in [*victims, child])
     finally:
@@ -179,35 +181,35 @@ while True: time.sleep(300)
     run = await launch(one, request((sys.executable, "-c", script)))
     await until(out.exists, "the server")
     await asyncio.gather(
-        runs.stop(one, run.run_id, 600, who="anna@a"),
-        runs.stop(two, run.run_id, 600, who="ben@b"),
-        runs.stop(two, run.run_id, 600, who="ben@b"),
+        control.stop(one, run.run_id, 600, who="anna@a"),
+        control.stop(two, run.run_id, 600, who="ben@b"),
+        control.stop(two, run.run_id, 600, who="ben@b"),
     )
     await until(out.read_text, "SIGTERM")
-    state = await runs.stop_state(two, run.run_id)
+    state = await control.stop_state(two, run.run_id)
     assert (state.step, state.over) == ("term", False)
     assert state.by in ("anna@a", "ben@b")
     # A shorter patience is heard.
-    hurried = await runs.stop(two, run.run_id, 0)
+    hurried = await control.stop(two, run.run_id, 0)
     assert hurried.by == state.by
     over = await until(lambda: stop_over(one, run), "the stop")
     assert (over.step, over.by) == ("done", state.by)
     assert out.read_text() in ("x", "xx")  # main alone, then all: once each
-    again = await runs.stop(one, run.run_id, 5, who="cleo@c")
+    again = await control.stop(one, run.run_id, 5, who="cleo@c")
     assert (again.step, again.by, again.run.exit_code) == ("done", state.by, over.run.exit_code)
 
 
 async def test_stop_of_what_is_over_unknown_or_not_ours(make_host):
     host = make_host()
     run = await exited(host, await launch(host, request(sh("exit 4"))))
-    state = await runs.stop(host, run.run_id)
+    state = await control.stop(host, run.run_id)
     assert (state.step, state.over, state.run.exit_code, state.run.stopped_by_us) == (None, True, 4, False)
-    state = await runs.stop(host, "no-such-run")
+    state = await control.stop(host, "no-such-run")
     assert (state.run, state.step, state.over) == (None, None, True)
     other = subprocess.Popen(["sleep", "300"])
     try:
         with pytest.raises(UsageError, match="was not started by eagletui"):
-            await runs.stop(host, f"foreign-{other.pid}")
+            await control.stop(host, f"foreign-{other.pid}")
         assert other.poll() is None
     finally:
         other.kill()
@@ -217,13 +219,13 @@ async def test_stop_of_what_is_over_unknown_or_not_ours(make_host):
 async def test_a_staged_run_that_is_stopped_never_starts(make_host, shell):
     host = make_host(shell)
     first = await launch(host, request(("true",)))
-    staged = Path(first.directory).with_name(runs.new_run_id("staged"))
+    staged = Path(first.directory).with_name(new_run_id("staged"))
     staged.mkdir(mode=0o700)
     (staged / "spec").write_text("set -- false\n")
-    await runs.stop(host, staged.name, 1)
-    found = await until(lambda: stop_over(host, runs.replace(first, run_id=staged.name)), "the stop")
+    await control.stop(host, staged.name, 1)
+    found = await until(lambda: stop_over(host, replace(first, run_id=staged.name)), "the stop")
     assert found.run.state is RunState.EXITED
-    again = await launch(host, runs.LaunchRequest(staged.name, "server", "test", ("true",)))
+    again = await launch(host, LaunchRequest(staged.name, "server", "test", ("true",)))
     assert (again.state, again.stopped_by_us) == (RunState.EXITED, True)
     assert not (staged / "pid").exists()
 
@@ -234,11 +236,11 @@ async def test_a_launch_while_another_stops_is_told_who(make_host, shell, tmp_pa
     host = make_host(shell)
     run = await launch(host, request((sys.executable, "-c", script), gpus=(0, 1)))
     await until(ready.exists, "the server")
-    await runs.stop(host, run.run_id, 600, who="anna@laptop")
-    with pytest.raises(runs.RunBusy, match=f"{run.run_id}, which anna@laptop is stopping") as caught:
+    await control.stop(host, run.run_id, 600, who="anna@laptop")
+    with pytest.raises(control.RunBusy, match=f"{run.run_id}, which anna@laptop is stopping") as caught:
         await launch(host, request(("true",), gpus=(1,)), who="ben@b")
     assert (caught.value.run_id, caught.value.by) == (run.run_id, "anna@laptop")
-    await runs.stop(host, run.run_id, 0)
+    await control.stop(host, run.run_id, 0)
     await until(lambda: stop_over(host, run), "the stop")
     await launch(host, request(("true",), gpus=(1,)))
 
@@ -247,7 +249,7 @@ async def test_a_run_without_its_supervisor_is_stopped_too(make_host, shell, tmp
     host = make_host(shell)
     run, pids = await tree(host, tmp_path)
     os.kill(int(record(run)[4]), signal.SIGKILL)
-    await runs.stop(host, run.run_id, 1)
+    await control.stop(host, run.run_id, 1)
     over = await until(lambda: stop_over(host, run), "the stop")
     assert (over.step, over.run.state, over.run.exit_code) == ("done", RunState.LOST, None)
     assert not any(_alive(pid) for pid in pids.values())
@@ -260,8 +262,8 @@ async def test_a_stop_that_was_cut_off_is_taken_up_by_the_next(make_host, shell,
     words = record(run)
     (Path(run.directory) / "stop").write_text("term 5 5 1 anna@laptop\n")
     (Path(run.directory) / "stopper.1").symlink_to(f"{words[2]}/{words[3]}/{2**22 - 1}/1/5/anna@laptop")
-    assert (await runs.stop_state(host, run.run_id)).step == "term"
-    await runs.stop(host, run.run_id, 1, who="ben@b")
+    assert (await control.stop_state(host, run.run_id)).step == "term"
+    await control.stop(host, run.run_id, 1, who="ben@b")
     over = await until(lambda: stop_over(host, run), "the stop")
     assert over.step == "done"
     assert not any(_alive(pid) for pid in pids.values())

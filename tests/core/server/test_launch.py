@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import fakes
+from tui.core.model.run import Run
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.control import Run
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, PreflightFailed

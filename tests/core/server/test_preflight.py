@@ -18,9 +18,9 @@ from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import Completed
+from tui.core.model.run import PortHolder, Run, RunState
 from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.control import PortHolder, Run, RunState
 from tui.core.server.finding import Finding, Level
 from tui.core.server.preflight import preflight
 from tui.core.sglang.flags import flags_of

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tui.core.link.local import LocalTransport
-from tui.core.runs import control as runs
-from tui.core.runs.control import LaunchRequest, Run, RunState
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
+from tui.core.runs.foreign import listener
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import readiness
 from tui.core.server.readiness import ReadinessProbe
 from tui.core.sglang.state import StartupState
@@ -41,20 +43,20 @@ async def host() -> AsyncIterator[LocalTransport]:
     transport = LocalTransport()
     await transport.connect()
     yield transport
-    for run in await runs.list_runs(transport):
-        await runs.stop(transport, run.run_id, 0)
+    for run in await control.list_runs(transport):
+        await control.stop(transport, run.run_id, 0)
     await transport.close()
 
 
 async def started(host: LocalTransport, code: str, port: int, declared: int | None = None) -> Run:
     request = LaunchRequest(
-        run_id=runs.new_run_id("probe", time.time()),
+        run_id=new_run_id("probe", time.time()),
         kind="server",
         profile="probe",
         argv=(sys.executable, "-u", "-c", code, str(port)),
         port=declared,
     )
-    return replace(await runs.launch(host, request), port=port)
+    return replace(await control.launch(host, request), port=port)
 
 
 @pytest.fixture
@@ -62,10 +64,10 @@ async def server(host: LocalTransport, free_port: int, until) -> Run:
     run = await started(host, SERVER, free_port, free_port)
 
     async def listening() -> bool:
-        return await runs.listener(host, free_port) is not None
+        return await listener(host, free_port) is not None
 
     while not await listening():
-        assert (await runs.refresh(host, run)).state is RunState.RUNNING  # type: ignore[union-attr]
+        assert (await control.refresh(host, run)).state is RunState.RUNNING  # type: ignore[union-attr]
     return run
 
 

@@ -9,8 +9,9 @@ import pytest
 from tui.core.config import shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.model.phases import Outcome, Phase
+from tui.core.model.run import Run, RunState
 from tui.core.profiles.load import load_launch
-from tui.core.runs.control import Run, RunBusy, RunState
+from tui.core.runs.control import RunBusy
 from tui.core.server import launch_records
 from tui.core.server.gpu_claim import claimed_gpus
 from tui.core.server.launch import PreflightFailed, started

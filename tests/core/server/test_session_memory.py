@@ -10,9 +10,10 @@ import pytest
 from tui.core.config import shipped_profiles_dir
 from tui.core.link.local import LocalTransport
 from tui.core.model.phases import Outcome
+from tui.core.model.run import RunState
 from tui.core.profiles.load import load_launch
-from tui.core.runs import control as runs
-from tui.core.runs.control import LaunchRequest, RunState
+from tui.core.runs import control
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records, watch, watchdog
 from tui.core.server.launch import LaunchPlan, started
 from tui.core.server.server_state import ServerState
@@ -101,9 +102,9 @@ async def test_a_server_that_is_healthy_but_stuck(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(watch, "_WATCHDOG_TICK_S", 0.2)
     transport = LocalTransport()
     await transport.connect()
-    run_id = runs.new_run_id("hangs")
+    run_id = new_run_id("hangs")
     argv = (sys.executable, "-c", HANGING_SERVER, str(port))
-    run = await runs.launch(transport, LaunchRequest(run_id, "server", "hangs", argv, port=port))
+    run = await control.launch(transport, LaunchRequest(run_id, "server", "hangs", argv, port=port))
     try:
         async with asyncio.timeout(60), aclosing(RunWatcher(transport, run).updates()) as updates:
             client = None
@@ -119,7 +120,7 @@ async def test_a_server_that_is_healthy_but_stuck(monkeypatch: pytest.MonkeyPatc
         assert update.state.suspected.kind == "stuck"
         assert "waiting and no batch line came" in str(update.state.suspicion)
         assert "the last decode line had 1 running" in update.state.suspected.evidence
-        assert (await runs.refresh(transport, run)).state is RunState.RUNNING  # type: ignore[union-attr]
+        assert (await control.refresh(transport, run)).state is RunState.RUNNING  # type: ignore[union-attr]
     finally:
-        await runs.stop(transport, run_id, 0)
+        await control.stop(transport, run_id, 0)
         await transport.close()

@@ -16,8 +16,10 @@ from tui.core.errors import HostError
 from tui.core.link.local import LocalTransport
 from tui.core.logs.log_file import LogFile
 from tui.core.model.phases import Outcome, Phase
-from tui.core.runs import control as runs
-from tui.core.runs.control import LaunchRequest, Run, RunState
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
+from tui.core.runs.foreign import listener
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.run_end import outcome_of_files
@@ -48,7 +50,7 @@ async def host() -> AsyncIterator[LocalTransport]:
     transport.started = started  # type: ignore[attr-defined]
     yield transport
     for run_id in started:
-        await runs.stop(transport, run_id, 0)
+        await control.stop(transport, run_id, 0)
     await transport.close()
 
 
@@ -60,9 +62,9 @@ def port() -> int:
 
 
 async def start(host: LocalTransport, port: int, *argv: str, kind: str = "server") -> Run:
-    run_id = runs.new_run_id("watched")
+    run_id = new_run_id("watched")
     host.started.append(run_id)  # type: ignore[attr-defined]
-    return await runs.launch(host, LaunchRequest(run_id, kind, "watched", argv, port=port))
+    return await control.launch(host, LaunchRequest(run_id, kind, "watched", argv, port=port))
 
 
 async def until(look: Callable[[], Awaitable[object]]) -> None:
@@ -106,7 +108,7 @@ async def test_a_log_without_a_byte_is_settled(host: LocalTransport, port: int) 
 async def test_a_silent_server_settles_as_ready(host: LocalTransport, port: int) -> None:
     """Whoever looks once, as `ps` does, must hear the answer about readiness too."""
     run = await start(host, port, sys.executable, "-c", READY_SERVER, str(port))
-    await until(lambda: runs.listener(host, port))
+    await until(lambda: listener(host, port))
     assert (await until_settled(host, run)).state.outcome is Outcome.READY
 
 
@@ -154,7 +156,7 @@ async def test_a_log_that_may_not_be_read_does_not_hide_the_server(host: LocalTr
         async for update in updates:
             if update.state.outcome is Outcome.READY:
                 break
-    await runs.stop(host, run.run_id, 0)
+    await control.stop(host, run.run_id, 0)
     assert (await to_end(host, secret)).state.outcome is Outcome.STOPPED
 
 
@@ -227,5 +229,5 @@ async def test_of_a_huge_log_the_middle_stays_where_it_is(
 
 
 async def _over(host: LocalTransport, run: Run) -> bool:
-    found = await runs.refresh(host, run)
+    found = await control.refresh(host, run)
     return found is not None and found.state is RunState.EXITED

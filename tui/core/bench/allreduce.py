@@ -17,10 +17,11 @@ from tui.core.link.retry import patiently, until
 from tui.core.link.scripts import shell_path
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import AllReduce, Result
+from tui.core.model.run import Run
 from tui.core.profiles.secrets import is_secret_env
 from tui.core.records import RecordFiles, from_json
-from tui.core.runs import control as runs
-from tui.core.runs.control import InRunDir, LaunchRequest, Run
+from tui.core.runs import control
+from tui.core.runs.request import InRunDir, LaunchRequest, new_run_id
 from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line, read_json
@@ -87,7 +88,7 @@ async def start(session: HostSession, profile: BenchProfile) -> Run:
         python = f"{facts.home}/{python[2:]}"
     words: dict[str, str | InRunDir] = {PYTHON: python, WORD: PROGRAM}
     request = LaunchRequest(
-        run_id=runs.new_run_id(profile.name),
+        run_id=new_run_id(profile.name),
         kind="bench",
         profile=profile.name,
         argv=tuple(words.get(word, word) for word in profile.command),
@@ -95,14 +96,14 @@ async def start(session: HostSession, profile: BenchProfile) -> Run:
         secret_env={name: value for name, value in entry.env.items() if is_secret_env(name, value)},
         files={PROGRAM.name: resources.files("tui.remote").joinpath("allreduce.py").read_bytes()},
     )
-    return await runs.launch(session.transport, request)
+    return await control.launch(session.transport, request)
 
 
 async def wait(session: HostSession, run: Run) -> Report:
     """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
 
     async def look() -> Run:
-        return await patiently(session.transport, partial(runs.refresh, session.transport, run)) or run
+        return await patiently(session.transport, partial(control.refresh, session.transport, run)) or run
 
     run = await until(is_over, look, every_s=_POLL_S)
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"

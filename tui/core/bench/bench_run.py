@@ -31,10 +31,11 @@ from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer, Result
+from tui.core.model.run import Run, RunState
 from tui.core.profiles.secrets import is_secret_env
 from tui.core.results import store
-from tui.core.runs import control as runs
-from tui.core.runs.control import InRunDir, LaunchRequest, Run, RunState
+from tui.core.runs import control
+from tui.core.runs.request import InRunDir, LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.run_end import is_over
@@ -84,7 +85,7 @@ async def start(
     commanded = profile.driver == command_driver.TOOL
     data = command_driver.NO_DATA if commanded else await asyncio.to_thread(dataset_of, profile)
     if run_id is not None:
-        known = await runs.status(session.transport, [run_id])
+        known = await control.status(session.transport, [run_id])
         if known and known[0].state is not RunState.STAGED:
             return replace(known[0], host=session.entry.name)
     facts = await session.facts()
@@ -111,7 +112,7 @@ async def start(
         )
     run = measured.run
     now = datetime.now(UTC)
-    run_id = run_id or runs.new_run_id(profile.name, now.timestamp())
+    run_id = run_id or new_run_id(profile.name, now.timestamp())
     asked = Asked(
         bench=replace(profile, path=None),
         server=_server(session, measured, seen, facts.gpu_names, facts.driver),
@@ -165,12 +166,12 @@ async def start(
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    return replace(await runs.launch(session.transport, request), host=session.entry.name)
+    return replace(await control.launch(session.transport, request), host=session.entry.name)
 
 
 async def _nobody_else(session: HostSession, measured: Target) -> None:
     """Raises EagletuiError where a measurement of this server is under way: both would measure each other."""
-    for other in await runs.list_runs(session.transport):
+    for other in await control.list_runs(session.transport):
         if other.kind != "bench" or not other.active:
             continue
         try:
@@ -405,7 +406,7 @@ class _Seen:
             await until(is_over, self._look, every_s=_POLL_S, transport=self._session.transport)
 
     async def _look(self) -> Run:
-        found = await runs.refresh(self._session.transport, self.run)
+        found = await control.refresh(self._session.transport, self.run)
         self.run = (
             replace(found, host=self.run.host)
             if found is not None

@@ -19,7 +19,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import Guard, GuardStatus, Load, Result, Tool
 from tui.core.results.external.reading import decode, read_posted
-from tui.core.runs.control import InRunDir
+from tui.core.runs.request import InRunDir
 from tui.core.text import one_line
 
 TOOL = "command"

@@ -22,7 +22,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Guard, GuardStatus, Result, Speculation, Tool, Window
 from tui.core.results.external.plausibility import COUNTS_REQUESTED
 from tui.core.results.external.reading import read_posted
-from tui.core.runs.control import InRunDir
+from tui.core.runs.request import InRunDir
 from tui.core.sglang.flags import version_at_least
 
 TOOL = "sglang"

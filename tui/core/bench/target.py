@@ -17,8 +17,9 @@ from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse
 from tui.core.model.phases import Outcome
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run, RunState
+from tui.core.model.run import Run
+from tui.core.runs.foreign import listener
+from tui.core.runs.request import SECRET_ARGS_FILE
 from tui.core.server.session import HostSession
 from tui.core.sglang.engine import SGLANG
 from tui.core.text import as_text, as_whole, one_line, read_json
@@ -94,7 +95,7 @@ async def of_url(session: HostSession, url: str) -> Target:
         )
     target = Target(text.rstrip("/"))
     if parts.hostname in _LOOPBACK:
-        holder = await runs.listener(session.transport, port)
+        holder = await listener(session.transport, port)
         if holder is None:
             return target
         named = holder.run_id or (f"foreign-{holder.pid}" if holder.pid else None)
@@ -107,9 +108,7 @@ async def of_url(session: HostSession, url: str) -> Target:
 
 async def the_ready_one(session: HostSession) -> Target:
     """The one ready server of ours on a host. Raises UsageError where there is none, or several."""
-    ours = [
-        run for run in await session.runs() if run.kind == "server" and run.active and run.state is not RunState.FOREIGN
-    ]
+    ours = [run for run in await session.runs() if run.kind == "server" and run.active and not run.foreign]
     states = [await _outcome(session, run) for run in ours]
     ready = [run for run, (outcome, _) in zip(ours, states, strict=True) if outcome is Outcome.READY]
     host = session.entry.name
@@ -298,7 +297,7 @@ async def _api_key(session: HostSession, target: Target) -> str | None:
     given = os.environ.get(KEY_VARIABLE)
     if given or target.run is None or target.run.directory is None:
         return given or None
-    path = f"{target.run.directory}/{runs.SECRET_ARGS_FILE.name}"
+    path = f"{target.run.directory}/{SECRET_ARGS_FILE.name}"
     done = await session.transport.run(f"cat {shell_path(path)} 2>/dev/null; exit 0")
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(": ")

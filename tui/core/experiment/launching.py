@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.link.retry import Tell, patiently
 from tui.core.model.phases import Outcome
+from tui.core.model.run import Run, RunState
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run, RunBusy, RunState
+from tui.core.runs import control
+from tui.core.runs.control import RunBusy
 from tui.core.server.launch import PreflightFailed, started
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
@@ -69,7 +70,7 @@ class LaunchFailed(Exception):
 
 async def find(session: HostSession, run_id: str, tell: Tell) -> Run | None:
     """One of our runs as it is now, None where the host does not know it."""
-    found = await patiently(session.transport, lambda: runs.status(session.transport, [run_id]), tell)
+    found = await patiently(session.transport, lambda: control.status(session.transport, [run_id]), tell)
     return found[0] if found else None
 
 

@@ -12,7 +12,7 @@ from tui.core.bench.collect import Asked
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import Result
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server.session import HostSession
 
 

@@ -26,11 +26,11 @@ from tui.core.link.retry import patiently
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
+from tui.core.model.run import Run
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run
+from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.session import HostSession
 
@@ -65,7 +65,7 @@ def begin(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
     return ExperimentRecord(
-        experiment_id=runs.new_run_id(profile.name),
+        experiment_id=new_run_id(profile.name),
         host=host,
         profile=experiment_record.public_profile(profile),
         bench=bench,
@@ -381,7 +381,7 @@ class ExperimentRunner:
 
     async def _launch(self, cell: Cell) -> tuple[Cell, Run]:
         launch = self._launches[cell.arm]
-        run_id = runs.new_run_id(launch.name)
+        run_id = new_run_id(launch.name)
         cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
         cell = self._keep_cell(cell)
         run = await launching.start(self._session, launch, self._sets[cell.arm], run_id, self._tell)
@@ -414,7 +414,7 @@ class ExperimentRunner:
     async def _measure(self, cell: Cell, run: Run) -> Cell:
         """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
         record = self.record
-        bench_run_id = cell.bench_run_id or runs.new_run_id(record.bench.name)
+        bench_run_id = cell.bench_run_id or new_run_id(record.bench.name)
         cell = self._keep_cell(replace(cell, status=ArmStatus.RUNNING, bench_run_id=bench_run_id))
 
         async def start() -> Run:

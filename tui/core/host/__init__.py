@@ -1,1 +1,1 @@
-"""What is on a host: GPUs, facts, runs, files that grow, and the look before a launch."""
+"""What a host is made of: its GPUs, its driver, its Python. Knows no run, no server and no log."""

@@ -12,46 +12,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
-from tui.core.host.gpus import Gpu, GpuSample
+from tui.core.host.gpus import FIGURES, Gpu, GpuSample
 from tui.core.text import one_line
 
 # Field names of all eras to ours; a field that is not here is read over.
-_NUMBERS = {
-    "index": "index",
-    "count": "count",
-    "memory.total": "memory_total_mib",
-    "memory.used": "memory_used_mib",
-    "memory.reserved": "memory_reserved_mib",
-    "memory.free": "memory_free_mib",
-    "utilization.gpu": "utilization_pct",
-    "power.draw": "power_w",
-    "power.draw.average": "power_w",
-    "power.draw.instant": "power_w",
-    "enforced.power.limit": "power_limit_w",
-    "power.limit": "power_limit_w",
-    "temperature.gpu": "temperature_c",
-    "clocks.sm": "sm_clock_mhz",
-    "clocks.current.sm": "sm_clock_mhz",
-    "clocks.mem": "memory_clock_mhz",
-    "clocks.current.memory": "memory_clock_mhz",
-    "pcie.link.gen.current": "pcie_link_gen",
-    "pcie.link.gen.gpucurrent": "pcie_link_gen",
-    "pcie.link.width.current": "pcie_link_width",
-}
-_WORDS = {
-    "timestamp": "timestamp",
-    "name": "name",
-    "gpu_name": "name",
-    "uuid": "uuid",
-    "gpu_uuid": "uuid",
-    "pci.bus_id": "bus_id",
-    "gpu_bus_id": "bus_id",
-    "mig.mode.current": "mig_mode",
-    "clocks_event_reasons.active": "throttle",
-    "clocks_throttle_reasons.active": "throttle",
-    "reset_status.reset_required": "reset_required",
-}
+_NUMBERS = {name: figure.name for figure in FIGURES if not figure.word for name in (*figure.smi, *figure.saved)}
+_NUMBERS |= {"count": "count", "memory.free": "memory_free_mib"}
+_WORDS = {name: figure.name for figure in FIGURES if figure.word for name in figure.smi}
+_WORDS |= {"timestamp": "timestamp", "reset_status.reset_required": "reset_required"}
+_NOT_VITAL = {figure.name for figure in FIGURES if not figure.vital}
 _IDENTITY = ("uuid", "bus_id", "index")
 
 _HEADER_CELL = re.compile(r"([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?:\s*\[([^\]]*)\])?$")
@@ -213,7 +184,7 @@ class SmiColumns:
             if missing:
                 word = health_word(cell)
                 # A fan or an encoder that errs says nothing about the GPU; a reset or a loss does, wherever it stands.
-                if word and (word != "error" or field):
+                if word and (word != "error" or (field and field not in _NOT_VITAL)):
                     health.add(word)
                 if field == "memory_total_mib" and re.search("N/?A|not supported", cell, re.I):
                     unsupported = True
@@ -233,43 +204,25 @@ class SmiColumns:
 
     @staticmethod
     def _build(numbers: dict[str, float], words: dict[str, str], health: set[str], unsupported: bool) -> SmiRow:
-        def whole(key: str) -> int | None:
-            return int(numbers[key]) if key in numbers else None
-
-        def word(key: str) -> str | None:
-            return one_line(words[key], 100) if key in words else None
-
         if words.get("reset_required", "").lower() == "yes":
             health.add("requires_reset")
-        used = numbers.get("memory_used_mib")
-        if used is None and {"memory_total_mib", "memory_free_mib"} <= numbers.keys():
-            used = numbers["memory_total_mib"] - numbers["memory_free_mib"]
-        throttle = None
-        if re.fullmatch("0x[0-9A-Fa-f]{1,16}", words.get("throttle", "")):
-            throttle = throttle_words(int(words["throttle"], 16))
+        figures: dict[str, Any] = {
+            figure.name: int(numbers[figure.name]) if figure.whole else numbers[figure.name]
+            for figure in FIGURES
+            if figure.name in numbers
+        }
+        figures |= {name: one_line(words[name], 100) for name in ("uuid", "name", "bus_id") if name in words}
+        if "memory_used_mib" not in figures and {"memory_total_mib", "memory_free_mib"} <= numbers.keys():
+            figures["memory_used_mib"] = numbers["memory_total_mib"] - numbers["memory_free_mib"]
+        mask = words.get("throttle_reasons", "")
+        if re.fullmatch("0x[0-9A-Fa-f]{1,16}", mask):
+            figures["throttle_reasons"] = throttle_words(int(mask, 16))
         mig = {"enabled": True, "disabled": False}.get(words.get("mig_mode", "").lower())
-        gpu = Gpu(
-            index=whole("index"),
-            uuid=word("uuid"),
-            name=word("name"),
-            bus_id=word("bus_id"),
-            memory_used_mib=used,
-            memory_total_mib=numbers.get("memory_total_mib"),
-            memory_reserved_mib=numbers.get("memory_reserved_mib"),
-            utilization_pct=numbers.get("utilization_pct"),
-            power_w=numbers.get("power_w"),
-            power_limit_w=numbers.get("power_limit_w"),
-            temperature_c=numbers.get("temperature_c"),
-            sm_clock_mhz=numbers.get("sm_clock_mhz"),
-            memory_clock_mhz=numbers.get("memory_clock_mhz"),
-            throttle_reasons=throttle,
-            pcie_link_gen=whole("pcie_link_gen"),
-            pcie_link_width=whole("pcie_link_width"),
-            mig_mode=mig,
-            health=next((w for w in ("lost", "requires_reset", "error") if w in health), None),
-        )
+        worst = next((word for word in ("lost", "requires_reset", "error") if word in health), None)
+        gpu = Gpu(**figures, mig_mode=mig, health=worst)
         unsupported = unsupported and not mig and gpu.health is None
-        return SmiRow(gpu, _seconds(words.get("timestamp")), whole("count"), unsupported)
+        count = int(numbers["count"]) if "count" in numbers else None
+        return SmiRow(gpu, _seconds(words.get("timestamp")), count, unsupported)
 
 
 def _seconds(timestamp: str | None) -> float | None:
@@ -361,7 +314,7 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
     gpus = [row.gpu for row in last]
     for bus_id, health in lost.items():
         if not any(same_bus(bus_id, gpu.bus_id) for gpu in gpus):
-            gpus.append(Gpu(None, None, None, bus_id=bus_id, health=health))
+            gpus.append(Gpu(bus_id=bus_id, health=health))
     return GpuSample(last[-1].timestamp or time.time(), tuple(gpus), "file"), len(whole)
 
 
@@ -421,3 +374,10 @@ def with_reserved(gpu: Gpu) -> Gpu:
     if gpu.memory_used_mib is None or gpu.memory_reserved_mib is None:
         return gpu
     return replace(gpu, memory_used_mib=gpu.memory_used_mib + gpu.memory_reserved_mib)
+
+
+def shared_memory(total: float | None, available: float | None, per_mib: int) -> tuple[float | None, float | None]:
+    """Used and total MiB of a host that shares its memory with the GPU; used is what is not available."""
+    if total is None:
+        return None, None
+    return None if available is None else (total - available) / per_mib, total / per_mib

@@ -1,15 +1,72 @@
 """GPUs of a host: the figures, what they mean (docs/gpus.md), and how the command line prints them.
 
-Where they come from: `gpu_sampler` (a live host), `gpu_csv` (saved or streamed output of nvidia-smi), `host_facts`
-(what is asked once per host).
+A figure is declared once, as a field of `Gpu`: where nvidia-smi and NVML have it, its JSON key, its column. Readers,
+queries, the document and the table are made from that. Where figures come from: `gpu_sampler` (a live host), `gpu_csv`
+(saved or streamed output of nvidia-smi), `host_facts` (what is asked once per host).
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tui.core.errors import EagletuiError
 
 MIB = 1 << 20
 MEMORY_IDLE_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
+PROCESS_PERIOD_S = 5.0  # how often drivers are asked for processes
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table that the command line prints.
+
+    Attributes:
+        beside: the figure that is printed behind it in the same column.
+        cell: how one value, or both, are written.
+        scale: from our unit to the column's.
+    """
+
+    title: str
+    beside: str | None = None
+    cell: str = "{:.0f}"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is known of one field of `Gpu`.
+
+    Attributes:
+        key: its name in JSON documents.
+        smi: fields of `nvidia-smi --query-gpu`, in the order in which they are asked for until one is known.
+        saved: further names that saved output may have for it.
+        nvml: getters, the present one and what it was called before.
+        args: of the getter, behind the handle.
+        part: attribute or position of its result that is meant.
+        scale: from NVML's unit to ours.
+        whole: never a fraction.
+        word: text, or a set of words; the readers know how to read it.
+        vital: an error in its place says that the GPU itself is ill.
+    """
+
+    name: str
+    key: str
+    smi: tuple[str, ...] = ()
+    saved: tuple[str, ...] = ()
+    nvml: tuple[str, ...] = ()
+    args: tuple[int, ...] = ()
+    part: str | int | None = None
+    scale: float = 1.0
+    column: Column | None = None
+    whole: bool = False
+    word: bool = False
+    vital: bool = True
+
+
+def _figure(key: str, smi: str = "", nvml: str = "", *, default: object = None, **more: Any) -> Any:
+    """A field of `Gpu`; names are separated by spaces."""
+    figure = {"key": key, "smi": tuple(smi.split()), "nvml": tuple(nvml.split()), **more}
+    return field(default=default, metadata={"figure": figure})
 
 
 @dataclass(frozen=True)
@@ -26,29 +83,74 @@ class GpuProcess:
 class Gpu:
     """One GPU, or one MIG instance, at one moment; None is "not reported", never 0."""
 
-    index: int | None  # of the parent for a MIG instance
-    uuid: str | None
-    name: str | None
-    bus_id: str | None = None
-    memory_used_mib: float | None = None  # allocated + reserved; read from a file: memory.used as it stands there
-    memory_total_mib: float | None = None
-    utilization_pct: float | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    throttle_reasons: tuple[str, ...] | None = None  # () = none active, None = not reported
-    pcie_link_gen: int | None = None
-    pcie_link_width: int | None = None
-    pcie_rx_mib_s: float | None = None  # over 20 ms; only NVML gives traffic
-    pcie_tx_mib_s: float | None = None
-    mig_mode: bool | None = None
-    parent_uuid: str | None = None  # of a MIG instance
-    unified_memory: bool = False  # memory figures are the host's, the GPU has none of its own
-    health: str | None = None  # requires_reset, lost, error; None = nothing wrong seen
-    processes: tuple[GpuProcess, ...] | None = None
-    memory_reserved_mib: float | None = None  # by driver and firmware; part of memory_used_mib
+    # Of the parent for a MIG instance.
+    index: int | None = _figure("index", "index", whole=True)
+    uuid: str | None = _figure("uuid", "uuid gpu_uuid", "nvmlDeviceGetUUID", word=True)
+    name: str | None = _figure("name", "name gpu_name", "nvmlDeviceGetName", word=True)
+    bus_id: str | None = _figure("bus_id", "pci.bus_id gpu_bus_id", "nvmlDeviceGetPciInfo", part="busId", word=True)
+    # Allocated + reserved; read from a file: memory.used as it stands there. NVML tells the three in one call.
+    memory_used_mib: float | None = _figure(
+        "mem_used_mib", "memory.used", column=Column("memory GiB", "memory_total_mib", "{:.1f}", 1 / 1024)
+    )
+    memory_total_mib: float | None = _figure("mem_total_mib", "memory.total")
+    # By driver and firmware; part of memory_used_mib.
+    memory_reserved_mib: float | None = _figure("mem_reserved_mib", "memory.reserved")
+    utilization_pct: float | None = _figure(
+        "util_pct",
+        "utilization.gpu",
+        "nvmlDeviceGetUtilizationRates",
+        part="gpu",
+        column=Column("util", cell="{:.0f} %"),
+    )
+    power_w: float | None = _figure(
+        "power_w",
+        "power.draw",
+        "nvmlDeviceGetPowerUsage",
+        scale=1e-3,
+        saved=("power.draw.average", "power.draw.instant"),
+        column=Column("power W", "power_limit_w"),
+    )
+    power_limit_w: float | None = _figure(
+        "power_limit_w", "enforced.power.limit power.limit", "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3
+    )
+    temperature_c: float | None = _figure(
+        "temp_c", "temperature.gpu", "nvmlDeviceGetTemperature", args=(0,), column=Column("temp", cell="{:.0f} °C")
+    )
+    sm_clock_mhz: float | None = _figure(
+        "sm_clock_mhz", "clocks.sm clocks.current.sm", "nvmlDeviceGetClockInfo", args=(1,), column=Column("SM MHz")
+    )
+    memory_clock_mhz: float | None = _figure(
+        "mem_clock_mhz", "clocks.mem clocks.current.memory", "nvmlDeviceGetClockInfo", args=(2,)
+    )
+    # () = none active, None = not reported.
+    throttle_reasons: tuple[str, ...] | None = _figure(
+        "throttle_reasons",
+        "clocks_event_reasons.active clocks_throttle_reasons.active",
+        "nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons",
+        word=True,
+    )
+    pcie_link_gen: int | None = _figure(
+        "pcie_gen",
+        "pcie.link.gen.gpucurrent pcie.link.gen.current",
+        "nvmlDeviceGetCurrPcieLinkGeneration",
+        column=Column("PCIe", "pcie_link_width", "gen{} x{}"),
+        whole=True,
+    )
+    pcie_link_width: int | None = _figure(
+        "pcie_width", "pcie.link.width.current", "nvmlDeviceGetCurrPcieLinkWidth", whole=True
+    )
+    # Over 20 ms; only NVML gives traffic, in a thread of its own.
+    pcie_rx_mib_s: float | None = _figure("pcie_rx_mib_s", column=Column("rx/tx MiB/s", "pcie_tx_mib_s"))
+    pcie_tx_mib_s: float | None = _figure("pcie_tx_mib_s")
+    mig_mode: bool | None = _figure("mig", "mig.mode.current", "nvmlDeviceGetMigMode", part=0, word=True)
+    parent_uuid: str | None = _figure("parent_uuid", word=True)  # of a MIG instance
+    # Memory figures are the host's, the GPU has none of its own.
+    unified_memory: bool = _figure("unified_memory", default=False, word=True)
+    health: str | None = _figure("health", word=True)  # requires_reset, lost, error; None = nothing wrong seen
+    processes: tuple[GpuProcess, ...] | None = _figure("processes", word=True)
+
+
+FIGURES = tuple(Figure(each.name, **each.metadata["figure"]) for each in fields(Gpu))
 
 
 @dataclass(frozen=True)
@@ -89,27 +191,43 @@ class HostFacts:
     cpu_memory_total_mib: float | None = None
 
 
-# What a named error means, and how to mend it.
-_ERRORS = {
+# Slug of a sample's error: what it means, what to do about it, and the words for a screen with less room.
+ERRORS = {
     "driver_mismatch": (
         "the NVIDIA driver in the kernel and its libraries differ in version",
         "reboot the host, or unload and reload the nvidia kernel modules",
+        "driver and library versions differ; the host needs a reboot or its modules reloaded",
     ),
-    "no_devices": ("no NVIDIA GPU was found", "check `lspci | grep -i nvidia`, and that the container got --gpus"),
+    "no_devices": (
+        "no NVIDIA GPU was found",
+        "check `lspci | grep -i nvidia`, and that the container got --gpus",
+        "the driver finds no GPU",
+    ),
     "nvidia_smi_missing": (
         "nvidia-smi is not installed, and this Python cannot load NVML",
         "install the NVIDIA driver, or set python in the host's entry to one that has nvidia-ml-py",
+        "no nvidia-smi and no NVML in the host's Python",
     ),
-    "bad_query": ("nvidia-smi does not know a field or an option of the query", "remove that field from the query"),
+    "bad_query": (
+        "nvidia-smi does not know a field or an option of the query",
+        "remove that field from the query",
+        "this driver does not know a column that was asked for",
+    ),
     "gpu_lost": (
         "a GPU has fallen off the bus",
         "reboot the host; where it comes back, check `dmesg | grep Xid`, power and riser",
+        "a GPU has fallen off the bus",
     ),
     "device_handle": (
         "the driver cannot open a GPU",
-        "check `dmesg | grep -i -e xid -e nvrm`; a GPU reset or a reboot usually mends it",
+        "check `dmesg | grep -i -e xid -e nvrm`; a GPU reset or a reboot usually fixes it",
+        "the driver cannot open a GPU",
     ),
-    "unreadable": ("the GPU figures cannot be read", "run `nvidia-smi` on the host and see what it says"),
+    "unreadable": (
+        "the GPU figures cannot be read",
+        "run `nvidia-smi` on the host and see what it says",
+        "the driver's answer could not be read",
+    ),
 }
 
 
@@ -117,7 +235,7 @@ def sample_error(sample: GpuSample, where: str) -> EagletuiError | None:
     """The error of a sample as one line for a user (exit code 1), or None. `where` is a host or a file."""
     if sample.error is None:
         return None
-    message, hint = _ERRORS.get(sample.error, _ERRORS["unreadable"])
+    message, hint, _ = ERRORS.get(sample.error, ERRORS["unreadable"])
     words = f" ({sample.detail})" if sample.detail else ""
     return EagletuiError(f"{where}: {message}{words}", hint, slug=sample.error)
 
@@ -142,41 +260,27 @@ def gpus_json(sample: GpuSample, samples: int) -> dict[str, object]:
 
 
 def _gpu_json(gpu: Gpu) -> dict[str, object]:
-    return {
-        "index": gpu.index,
-        "name": gpu.name,
-        "uuid": gpu.uuid,
-        "bus_id": gpu.bus_id,
-        "mem_used_mib": gpu.memory_used_mib,
-        "mem_total_mib": gpu.memory_total_mib,
-        "mem_reserved_mib": gpu.memory_reserved_mib,
-        "util_pct": gpu.utilization_pct,
-        "power_w": gpu.power_w,
-        "power_limit_w": gpu.power_limit_w,
-        "temp_c": gpu.temperature_c,
-        "health": gpu.health,
-        "sm_clock_mhz": gpu.sm_clock_mhz,
-        "mem_clock_mhz": gpu.memory_clock_mhz,
-        "throttle_reasons": None if gpu.throttle_reasons is None else list(gpu.throttle_reasons),
-        "pcie_gen": gpu.pcie_link_gen,
-        "pcie_width": gpu.pcie_link_width,
-        "pcie_rx_mib_s": gpu.pcie_rx_mib_s,
-        "pcie_tx_mib_s": gpu.pcie_tx_mib_s,
-        "mig": gpu.mig_mode,
-        "parent_uuid": gpu.parent_uuid,
-        "unified_memory": gpu.unified_memory,
-        "processes": None
-        if gpu.processes is None
-        else [{"pid": p.pid, "user": p.user, "name": p.name, "mem_used_mib": p.memory_used_mib} for p in gpu.processes],
-    }
+    document = {figure.key: getattr(gpu, figure.name) for figure in FIGURES}
+    if gpu.throttle_reasons is not None:
+        document["throttle_reasons"] = list(gpu.throttle_reasons)
+    if gpu.processes is not None:
+        document["processes"] = [
+            {"pid": p.pid, "user": p.user, "name": p.name, "mem_used_mib": p.memory_used_mib} for p in gpu.processes
+        ]
+    return document
 
 
 def gpu_table(sample: GpuSample) -> str:
     """A sample as aligned text for a terminal: one line a GPU, then one a process; "–" where nothing is reported."""
-    head = ["gpu", "name", "memory GiB", "util", "power W", "temp", "SM MHz", "PCIe", "rx/tx MiB/s", "state"]
-    rows = [head] + [_table_row(gpu) for gpu in sample.gpus]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    left = (1, len(head) - 1)  # words to the left, figures to the right
+    columns: list[tuple[str, Callable[[Gpu], str]]] = [
+        ("gpu", lambda gpu: f"{_or_dash(gpu.index)}/mig" if gpu.parent_uuid else _or_dash(gpu.index)),
+        ("name", lambda gpu: gpu.name or "–"),
+        *((figure.column.title, figure_cell(figure)) for figure in FIGURES if figure.column),
+        ("state", _state),
+    ]
+    rows = [[title for title, _ in columns]] + [[cell(gpu) for _, cell in columns] for gpu in sample.gpus]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    left = (1, len(columns) - 1)  # words to the left, figures to the right
     lines = [
         "  ".join(
             cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
@@ -184,41 +288,40 @@ def gpu_table(sample: GpuSample) -> str:
         for row in rows
     ]
     for gpu in sample.gpus:
-        where = "–" if gpu.index is None else str(gpu.index)
         for process in gpu.processes or ():
             memory = "–" if process.memory_used_mib is None else f"{process.memory_used_mib / 1024:.1f} GiB"
-            lines.append(f"gpu {where}: {process.user or '–'}  pid {process.pid}  {memory}  {process.name or '–'}")
+            lines.append(
+                f"gpu {_or_dash(gpu.index)}: {process.user or '–'}  pid {process.pid}  {memory}  {process.name or '–'}"
+            )
     if sample.stalled_s is not None:
         lines.append(f"the driver has not answered for {sample.stalled_s:.0f} s; these are the last known figures")
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _table_row(gpu: Gpu) -> list[str]:
-    def whole(value: float | None, unit: str = "") -> str:
-        return "–" if value is None else f"{value:.0f}{unit}"
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)
 
-    def gib(value: float | None) -> str:
-        return "–" if value is None else f"{value / 1024:.1f}"
 
-    link = "–"
-    if gpu.pcie_link_gen is not None or gpu.pcie_link_width is not None:
-        link = f"gen{whole(gpu.pcie_link_gen)} x{whole(gpu.pcie_link_width)}"
-    state = [gpu.health] if gpu.health else []
+def figure_cell(figure: Figure) -> Callable[[Gpu], str]:
+    """Writes a figure that has a column, and what stands beside it."""
+    column = figure.column
+    assert column is not None
+
+    def cell(gpu: Gpu) -> str:
+        values = [getattr(gpu, name) for name in (figure.name, column.beside) if name]
+        if all(value is None for value in values):
+            return "–"
+        if column.cell.count("{") == 2:
+            return column.cell.format(*map(_or_dash, values))
+        return " / ".join("–" if value is None else column.cell.format(value * column.scale) for value in values)
+
+    return cell
+
+
+def _state(gpu: Gpu) -> str:
+    words = [gpu.health.replace("_", " ")] if gpu.health else []
     if gpu.mig_mode and not gpu.parent_uuid:
-        state.append("MIG on")
+        words.append("MIG on")
     if gpu.unified_memory:
-        state.append("unified memory: the host's")
-    state += gpu.throttle_reasons or ()
-    index = "–" if gpu.index is None else str(gpu.index)
-    return [
-        f"{index}/mig" if gpu.parent_uuid else index,
-        gpu.name or "–",
-        f"{gib(gpu.memory_used_mib)} / {gib(gpu.memory_total_mib)}",
-        whole(gpu.utilization_pct, " %"),
-        f"{whole(gpu.power_w)} / {whole(gpu.power_limit_w)}",
-        whole(gpu.temperature_c, " °C"),
-        whole(gpu.sm_clock_mhz),
-        link,
-        f"{whole(gpu.pcie_rx_mib_s)} / {whole(gpu.pcie_tx_mib_s)}",
-        ", ".join(word.replace("_", " ") for word in state) or "ok",
-    ]
+        words.append("unified memory: the host's")
+    return ", ".join([*words, *(gpu.throttle_reasons or ())]) or "ok"

@@ -12,6 +12,7 @@ import hashlib
 import os
 import pwd
 import re
+import shlex
 import shutil
 import socket
 from dataclasses import dataclass, replace
@@ -125,10 +126,40 @@ async def _ask_ssh(ssh: str, spec: HostSpec) -> Settings:
         said = one_line(lines[0]) if lines else f"ssh -G ended with status {process.returncode}"
         raise HostError(
             f"{one_line(spec.host)}: the SSH configuration cannot be used: {said}",
-            "mend that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
+            "fix that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
             slug=Slug.SSH_CONFIG,
         )
     return _parse(output.decode("utf-8", "replace"))
+
+
+def _parse_without_ssh(path: Path, host: str, user: str | None, port: int | None) -> Settings:
+    """~/.ssh/config by asyncssh's parser, where there is no `ssh` to ask; keys in lower case as `ssh -G` prints them.
+
+    Raises HostError (slug ssh_config) where the parser, which is stricter than OpenSSH, cannot read the file.
+    """
+    if not path.is_file():
+        return {}
+    from asyncssh.config import SSHClientConfig  # takes a while to import
+
+    try:
+        options = SSHClientConfig.load(
+            None, [path], False, False, False, getpass.getuser(), user or (), host, port or ()
+        ).get_options(False)
+    except (OSError, ValueError, RecursionError) as error:
+        raise HostError(
+            f"{host}: the SSH configuration cannot be used: {one_line(str(error))}",
+            "fix that line, or give user@host:port with EAGLETUI_SSH_CONFIG=/dev/null",
+            slug=Slug.SSH_CONFIG,
+        ) from None
+    found: Settings = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            found[name.lower()] = ["yes" if value else "no"]
+        elif name in ("ProxyJump", "ProxyCommand") and isinstance(value, list):
+            found[name.lower()] = [shlex.join(map(str, value))]
+        else:
+            found[name.lower()] = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return found
 
 
 def _expand(text: str, tokens: dict[str, str]) -> str:
@@ -229,10 +260,8 @@ async def _settings(spec: HostSpec) -> Settings:
     ssh = shutil.which("ssh")
     if ssh is not None:
         return await _ask_ssh(ssh, spec)
-    from tui.core.link.ssh import parse_config
-
     file = _config_file() or Path(os.environ.get("HOME") or _account_home()) / ".ssh" / "config"
-    found = await asyncio.to_thread(parse_config, file, spec.host, spec.user, spec.port)
+    found = await asyncio.to_thread(_parse_without_ssh, file, spec.host, spec.user, spec.port)
     found.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in _DEFAULT_KEYS])
     return found
 

@@ -1,71 +1,25 @@
 """Logging in: keys of the agent and of files, passphrases, passwords, two factors, and the deadline for all that.
 
-Knows nothing of the SSH library: `tui.core.link.ssh` mixes `Login` into its client and lends it `KeyTools`.
+`ssh_connect` makes one `Login` a connection; its callbacks are asyncssh's.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import asyncssh
 
 from tui.core.link.host_identity import HostCheck, OfferedKey
+from tui.core.link.ssh_keys import NeedsPassphrase, key_pairs, private_key, public_part
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import Asker, Prompt
 from tui.core.text import one_line, sanitize
 
 _TRIES = 3  # passphrase, password, keyboard-interactive
 _BANNER_CHARS = 4000
-
-
-class PublicKey(Protocol):
-    """A public key of the SSH library."""
-
-    @property
-    def public_data(self) -> bytes:
-        """Its wire form."""
-
-    def get_algorithm(self) -> str: ...
-
-
-class KeyPair(Protocol):
-    """A key that can sign, of an agent or of a file, perhaps with a certificate."""
-
-    public_data: bytes  # of the certificate where there is one
-    key_public_data: bytes
-
-
-class Agent(Protocol):
-    """A connection to an agent, needed as long as its keys may sign."""
-
-    async def get_keys(self) -> Sequence[KeyPair]: ...
-    def close(self) -> None: ...
-
-
-class NeedsPassphrase(Exception):
-    """The key file is encrypted."""
-
-
-class KeyTools(Protocol):
-    """What the SSH library does with keys. Methods on files block; they raise OSError, and ValueError for bad content."""
-
-    def public_part(self, path: Path) -> PublicKey | None:
-        """The public key of an identity file, without its passphrase; None where that cannot be had."""
-
-    def private(self, path: Path, passphrase: str | None) -> Any:
-        """The private key. Raises NeedsPassphrase, ValueError for a wrong one, ImportError for a missing helper."""
-
-    def pairs(
-        self,
-        source: Any,
-        passphrase: Callable[[str], Awaitable[str]],
-        certificates: Sequence[Path],
-        loop: asyncio.AbstractEventLoop,
-    ) -> Sequence[KeyPair]:
-        """A private key, or (path, public key) of one that is read when it is to sign; alone and with certificates."""
-
-    async def agent(self, path: str) -> Agent: ...
 
 
 @dataclass
@@ -114,8 +68,8 @@ class LoginClock:
             self.again(self._seconds)
 
 
-class Login:
-    """One login to one server: its callbacks are those of the SSH library's client.
+class Login(asyncssh.SSHClient):
+    """One login to one server.
 
     Attributes:
         lost: done when the connection is, with what the library says about it.
@@ -125,11 +79,9 @@ class Login:
         notes: why ways to log in were not open, for a message.
     """
 
-    def __init__(
-        self, target: SshTarget, check: HostCheck, asker: Asker, clock: LoginClock, secrets: Secrets, tools: KeyTools
-    ) -> None:
+    def __init__(self, target: SshTarget, check: HostCheck, asker: Asker, clock: LoginClock, secrets: Secrets) -> None:
         self._target, self._check, self._asker = target, check, asker
-        self._clock, self._secrets, self._tools = clock, secrets, tools
+        self._clock, self._secrets = clock, secrets
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[Exception | None] = self._loop.create_future()
         self.made = False
@@ -137,8 +89,8 @@ class Login:
         self.interactive = False
         self.banner = ""
         self.notes: list[str] = []
-        self._keys: AsyncGenerator[KeyPair, None] | None = None
-        self._agent: Agent | None = None
+        self._keys: AsyncGenerator[asyncssh.SSHKeyPair, None] | None = None
+        self._agent: asyncssh.SSHAgentClient | None = None
         self._questions: set[asyncio.Task[Any]] = set()
         self._prompted = 0
         self._password_tries = 0
@@ -172,8 +124,8 @@ class Login:
             self._keys = self._all_keys()
         return await anext(self._keys, None)
 
-    async def _all_keys(self) -> AsyncGenerator[KeyPair, None]:
-        files = {path: await asyncio.to_thread(self._tools.public_part, path) for path in self._target.identity_files}
+    async def _all_keys(self) -> AsyncGenerator[asyncssh.SSHKeyPair, None]:
+        files = {path: await asyncio.to_thread(public_part, path) for path in self._target.identity_files}
         blobs = [key.public_data for key in files.values() if key is not None]
         offered: set[bytes] = set()
         for pair in await self._agent_keys():
@@ -187,22 +139,22 @@ class Login:
                     offered.add(pair.public_data)
                     yield pair
 
-    async def _agent_keys(self) -> Sequence[KeyPair]:
+    async def _agent_keys(self) -> Sequence[asyncssh.SSHKeyPair]:
         if not self._target.agent:
             return []
         try:
-            self._agent = await self._tools.agent(self._target.agent)
+            self._agent = await asyncssh.connect_agent(self._target.agent)
             return await self._agent.get_keys()
         except (OSError, ValueError) as error:
             self.notes.append(f"the agent does not answer ({one_line(str(error))})")
             return []
 
-    async def _file_keys(self, path: Path, public: PublicKey | None) -> Sequence[KeyPair]:
+    async def _file_keys(self, path: Path, public: asyncssh.SSHKey | None) -> Sequence[asyncssh.SSHKeyPair]:
         try:
             if public is None and path not in self._secrets.keys:
                 # Nothing to offer without the passphrase (PEM without `.pub`): asked for before the host wants the key.
                 try:
-                    self._secrets.keys[path] = await asyncio.to_thread(self._tools.private, path, None)
+                    self._secrets.keys[path] = await asyncio.to_thread(private_key, path, None)
                 except NeedsPassphrase:
                     if not await self._passphrase(str(path)):
                         return []
@@ -210,7 +162,7 @@ class Login:
             certificates = [
                 file for file in (*self._target.certificate_files, Path(f"{path}-cert.pub")) if file.is_file()
             ]
-            return await asyncio.to_thread(self._tools.pairs, source, self._passphrase, certificates, self._loop)
+            return await asyncio.to_thread(key_pairs, source, self._passphrase, certificates, self._loop)
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
@@ -234,7 +186,7 @@ class Login:
                 self.notes.append(f"no passphrase was given for {one_line(name)}")
                 return ""
             try:
-                self._secrets.keys[path] = await asyncio.to_thread(self._tools.private, path, answers[0])
+                self._secrets.keys[path] = await asyncio.to_thread(private_key, path, answers[0])
             except ImportError as error:
                 self.notes.append(one_line(str(error)))
                 return ""

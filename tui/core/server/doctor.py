@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from tui.core.config import data_dir, load_settings
+from tui.core.config import HostKind, data_dir, load_settings
 from tui.core.errors import EagletuiError
 from tui.core.host import gpu_sampler
 from tui.core.link.transport import Asker
@@ -21,7 +21,7 @@ async def examine(name: str, asker: Asker) -> list[Finding]:
     _examine_files_here(found)
     for problem in patterns().problems:
         found.warn("patterns", f"left out: {one_line(problem)}")
-    if name not in ("local", "demo"):
+    if HostKind.of(name) is HostKind.SSH:
         if shutil.which("ssh"):
             found.ok("ssh", "OpenSSH's client reads ~/.ssh/config for us")
         else:

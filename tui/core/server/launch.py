@@ -10,10 +10,11 @@ from enum import StrEnum
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import HostFacts
+from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_sets
-from tui.core.runs.control import LaunchRequest, Run, RunState, new_run_id
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level
 from tui.core.server.gpu_claim import claimed_gpus

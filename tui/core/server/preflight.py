@@ -17,9 +17,10 @@ from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
+from tui.core.model.run import PortHolder, Run
 from tui.core.profiles.command import METRICS_NOTE, LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.control import PortHolder, Run, listener
+from tui.core.runs.foreign import listener
 from tui.core.server.finding import Finding, Findings, ordered
 from tui.core.server.gpu_claim import GpuClaim
 from tui.core.sglang.engine import SGLANG

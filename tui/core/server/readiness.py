@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from tui.core.errors import EagletuiError
 from tui.core.link.http import request
 from tui.core.link.transport import Transport
-from tui.core.runs.control import Run, RunState, port_belongs_to
+from tui.core.model.run import Run, RunState
+from tui.core.runs.foreign import port_belongs_to
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.state import StartupState
 

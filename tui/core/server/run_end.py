@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome
-from tui.core.runs.control import Run, RunState
+from tui.core.model.run import Run, RunState
 from tui.core.sglang.diagnosis import ExitEvidence
 from tui.core.text import one_line
 

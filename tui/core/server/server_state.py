@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tui.core.logs.reader import LogStep
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server.earlier_starts import LastReady
 from tui.core.server.launch_records import PhaseHistory
 from tui.core.server.watchdog import Slower, Suspicion

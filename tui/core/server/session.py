@@ -3,23 +3,23 @@
 import asyncio
 import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from tui.core.config import HostEntry, load_settings
+from tui.core.config import HostEntry, HostKind, load_settings
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
-from tui.core.link.hosts import open_transport
+from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
+from tui.core.model.run import Run
 from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run
+from tui.core.runs import control
+from tui.core.runs.foreign import foreign_servers
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
@@ -86,7 +86,7 @@ class HostSession(Protocol):
     ) -> AsyncGenerator[LaunchProgress, None]:
         """Carries out a plan: see `launch.steps`. It starts at most once. Raises PreflightFailed where it is blocked.
 
-        `run_id` is from `runs.new_run_id`, for a caller that must know it before the answer is there.
+        `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
         """
 
     def open_log(self, run: Run) -> "LogFile | None":
@@ -125,7 +125,7 @@ class TransportSession(HostSession):
 
     @property
     def _simulated(self) -> bool:
-        return self.entry.name == "demo"
+        return self.entry.kind is HostKind.DEMO
 
     async def open(self) -> None:
         await self.transport.connect()
@@ -159,9 +159,9 @@ class TransportSession(HostSession):
         return await gpu_sampler.one_sample(self.transport, self.entry.python)
 
     async def runs(self) -> tuple[Run, ...]:
-        found = list(await runs.list_runs(self.transport))
+        found = list(await control.list_runs(self.transport))
         if not self._simulated:  # it shares this machine's process table: what is real does not belong to it
-            found += await runs.foreign(self.transport)
+            found += await foreign_servers(self.transport)
         named = [dataclasses.replace(run, host=self.entry.name) for run in found]
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
@@ -180,10 +180,7 @@ class TransportSession(HostSession):
         facts = await self.facts()
         flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
-        if self._simulated:
-            from tui.demo.client import demo_env
-
-            command = dataclasses.replace(command, env={**demo_env(os.environ), **command.env})
+        command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
         return await self._check(LaunchPlan(profile, command, (), facts, sets, flags=flags))
 
     async def _check(self, plan: LaunchPlan) -> LaunchPlan:
@@ -207,7 +204,7 @@ class TransportSession(HostSession):
 
     async def _start(self, plan: LaunchPlan, run_id: str | None) -> Run:
         request = launching.prepare(plan, self.entry.name, run_id)
-        return dataclasses.replace(await runs.launch(self.transport, request), host=self.entry.name)
+        return dataclasses.replace(await control.launch(self.transport, request), host=self.entry.name)
 
     def open_log(self, run: Run) -> "LogFile | None":
         from tui.core.logs.log_file import LogFile

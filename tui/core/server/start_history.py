@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tui.core.model.phases import Phase
-from tui.core.runs.control import Run
+from tui.core.model.run import Run
 from tui.core.server import forecast, launch_records
 from tui.core.server.earlier_starts import LastReady, last_ready
 from tui.core.server.launch_records import LaunchRecord, PhaseHistory

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tui.core.errors import LinkLost, Slug, TimedOut, UsageError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, GpuSample
 from tui.core.link.transport import LinkState, Transport
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run, RunState
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
 
 _POLL_S = 0.5
 _MEMORY_BACK_LIMIT_S = 60.0
@@ -42,12 +42,12 @@ async def stop(transport: Transport, run: Run, sample: Sampler, grace_s: float) 
             slug=Slug.FOREIGN,
         )
     held = _held_by(run, await sample())
-    await runs.stop(transport, run.run_id, grace_s)
+    await control.stop(transport, run.run_id, grace_s)
     yield StopProgress("requested", f"asked {run.short_id} to stop")
     step = "requested"
     while True:
         try:
-            now = await runs.stop_state(transport, run.run_id)
+            now = await control.stop_state(transport, run.run_id)
         except (LinkLost, TimedOut):
             if transport.status().state is LinkState.CLOSED:
                 raise

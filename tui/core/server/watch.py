@@ -20,8 +20,8 @@ from tui.core.logs.reader import LogReader, LogStep
 from tui.core.model.conflict import in_use
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
-from tui.core.runs import control as runs
-from tui.core.runs.control import Run, RunState
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
 from tui.core.server import forecast
 from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
@@ -168,7 +168,7 @@ class RunWatcher:
             self._startup_changed.set()
         if self._clock is None:
             self._clock = await host_clock(self._transport)
-        found = await runs.refresh(self._transport, self._run)
+        found = await control.refresh(self._transport, self._run)
         self._known_at = time.monotonic()
         if found is None:
             found = replace(self._run, state=RunState.LOST, why="its files are gone")

@@ -64,7 +64,7 @@ def run_lines(board: Board, state: "ServerState", width: int) -> list[Line]:
         ("state", f"{state.outcome}, phase {str(state.phase).replace('_', ' ')}"),
         ("PID", str(run.pid) if run.pid is not None else fmt.NONE),
         ("port", str(run.port) if run.port is not None else fmt.NONE),
-        ("GPUs", gpus_text(getattr(run, "gpus", None))),
+        ("GPUs", gpus_text(run.gpus)),
         ("started", fmt.day_clock(run.started_at, board.utc_offset_s)),
     ]
     if run.ended_at:

@@ -495,7 +495,7 @@ class HostPicker(Dialog[str]):
 
 def known_hosts() -> list[tuple[str, str]]:
     """Names that can be connected to, and where they come from."""
-    from tui.core.config import load_settings
+    from tui.core.config import DEMO_HOST, LOCAL_HOST, load_settings
     from tui.core.errors import EagletuiError
 
     found: dict[str, str] = {}
@@ -513,8 +513,8 @@ def known_hosts() -> list[tuple[str, str]]:
                     found.setdefault(name, "~/.ssh/config")
     for name in _typed_before():
         found.setdefault(name, "typed here before")
-    found.setdefault("local", "this machine")
-    found.setdefault("demo", "simulated, 8 GPUs")
+    found.setdefault(LOCAL_HOST, "this machine")
+    found.setdefault(DEMO_HOST, "simulated, 8 GPUs")
     return list(found.items())
 
 

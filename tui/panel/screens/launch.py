@@ -1,6 +1,5 @@
 """Launching: pick a profile, see what will run and what speaks against it, change values, start."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from textual.widgets import Input
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
+from tui.core.link.hosts import launch_env
 from tui.panel.hints import in_panel, with_hint
 from tui.panel.host_view import run_name
 from tui.panel.protocol import Panel, panel_of
@@ -22,11 +22,11 @@ from tui.panel.screens.dialogs import Dialog, Line, Lines, fold, key_row
 from tui.panel.widgets.paint import Run, clip, join, wrap
 
 if TYPE_CHECKING:
+    from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.runs.control import Run as HostRun
     from tui.core.server.finding import Finding
     from tui.core.server.launch import LaunchPlan
 
@@ -144,11 +144,7 @@ def known_command(eagle: Panel, profile: "LaunchProfile") -> "LaunchCommand | No
         command = build_command(profile, entry, facts.sglang, flags_of(facts.sglang), home=facts.home)
     except EagletuiError:
         return None
-    if eagle.board.simulated:
-        from tui.demo.client import demo_env
-
-        return replace(command, env={**demo_env(os.environ), **command.env})
-    return command
+    return replace(command, env={**launch_env(entry), **command.env})
 
 
 class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
@@ -509,7 +505,7 @@ def run_words(run: "HostRun") -> list[Run]:
         parts.append([("PID ", "muted"), (str(run.pid), "text")])
     if run.port is not None:
         parts.append([("port ", "muted"), (str(run.port), "text")])
-    parts.append([("GPUs ", "muted"), (gpus_text(getattr(run, "gpus", None)), "text")])
+    parts.append([("GPUs ", "muted"), (gpus_text(run.gpus), "text")])
     return join(parts)
 
 

@@ -40,12 +40,12 @@ from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, width_of, wrap
 
 if TYPE_CHECKING:
+    from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.errors import ProfileError
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.runs.control import Run as HostRun
     from tui.core.server.finding import Finding
     from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
@@ -208,7 +208,7 @@ class ProfileList(Painted):
 
 
 def _live_runs(board: Board) -> frozenset[tuple[str, str]]:
-    return frozenset((run.run_id, str(run.state)) for run in board.runs)
+    return frozenset((run.run_id, run.state) for run in board.runs)
 
 
 @dataclass(frozen=True)

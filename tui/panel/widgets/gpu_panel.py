@@ -3,20 +3,11 @@
 import time
 
 from tui import format as fmt
-from tui.core.host.gpus import Gpu
+from tui.core.host.gpus import ERRORS, Gpu
 from tui.core.model.phases import Outcome
 from tui.panel.host_view import HISTORY_S, Board, GpuPoint, gpu_key
 from tui.panel.widgets.paint import Canvas, Painted, Run
 
-_ERRORS = {
-    "driver_mismatch": "driver and library versions differ; the host needs a reboot or its modules reloaded",
-    "no_devices": "the driver finds no GPU",
-    "nvidia_smi_missing": "no nvidia-smi and no NVML in the host's Python",
-    "bad_query": "this driver does not know a column that was asked for",
-    "gpu_lost": "a GPU has fallen off the bus",
-    "device_handle": "the driver cannot open a GPU",
-    "unreadable": "the driver's answer could not be read",
-}
 _LATE_S = 3.0  # figures are sampled once a second; older ones carry their age
 _HEALTH = {"requires_reset": "needs a reset", "lost": "lost", "error": "error"}
 
@@ -49,7 +40,7 @@ class GpuPanel(Painted):
             return
         if sample.error is not None:
             canvas.put(0, y, "✗", "err")
-            canvas.put(2, y, _ERRORS.get(sample.error, sample.error), "text", width - 2)
+            canvas.put(2, y, ERRORS[sample.error][2] if sample.error in ERRORS else sample.error, "text", width - 2)
             canvas.put(2, y + 1, sample.detail or "", "muted", width - 2)
             return
         if not gpus:

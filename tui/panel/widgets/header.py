@@ -3,6 +3,7 @@
 import time
 
 from tui import format as fmt
+from tui.core.config import HostKind
 from tui.core.link.transport import LinkState
 from tui.panel.host_view import Board
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
@@ -72,7 +73,7 @@ class Header(Painted):
             speed, seed = board.speed_and_seed()
             simulated = len(f" SIMULATED  {speed}× seed {seed}  ")
         up = len("●  59.9 s") if short else len("  ● link  59 s ago")
-        if rtt and board.host != "local":
+        if rtt and HostKind.of(board.host) is not HostKind.LOCAL:
             up += len(" · rtt 999 ms")
         return len(board.host) + simulated + up
 
@@ -94,7 +95,7 @@ class Header(Painted):
             since = now - link.since if link else now - self.board.started_at
             return [("◐ ", "accent"), (" connecting " if short else "connecting, ", "muted"), (fmt.age(since), "text")]
         if link.state is LinkState.UP:
-            if self.board.host == "local":  # no link, so it has no age
+            if HostKind.of(self.board.host) is HostKind.LOCAL:  # no link, so it has no age
                 return [("● ", "ok"), ("" if short else "this machine", "muted")]
             age = fmt.age(self.board.link_age_s(now))
             if short:

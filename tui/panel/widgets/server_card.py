@@ -199,7 +199,7 @@ class ServerCard(Painted):
         if run is None:
             return []
         facts: list[list[Run]] = [[("run ", "muted"), (run.short_id, "text")]]
-        if run.state == "foreign":
+        if run.foreign:
             facts = [[("foreign, read-only", "warn")]]
         place, count = self.board.place()
         if place is None and count:

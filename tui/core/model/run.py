@@ -1,0 +1,115 @@
+"""A run as every part of the program knows it: its state, what was last seen of it, how far a stop has come.
+
+Imports nothing of ours, so that a first frame may show runs. docs/runs.md says what each state means.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class RunState(StrEnum):
+    """What the files of a run and the process list say; see docs/runs.md."""
+
+    STAGED = "staged"
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHING = "finishing"
+    EXITED = "exited"
+    LOST = "lost"  # rebooted, supervisor killed, or it died before the start: the exit code can't be known
+    UNKNOWN = "unknown"  # other PID namespace
+    FOREIGN = "foreign"  # started by somebody else; read-only
+
+
+# Its main process lives, or is about to, and is ours.
+LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as last seen."""
+
+    run_id: str
+    kind: str  # server, bench
+    profile: str | None
+    host: str
+    state: RunState
+    pid: int | None = None
+    port: int | None = None
+    started_at: str | None = None  # ISO 8601 UTC
+    ended_at: str | None = None
+    exit_code: int | None = None
+    stop: str | None = None  # requested, term, term-all, kill, done, stuck: how far a stop has come
+    stopped_by_us: bool = False
+    orphans: tuple[int, ...] = ()  # processes of the run that outlived its main process
+    directory: str | None = None  # on the host
+    log_path: str | None = None  # on the host; None where a foreign server's output goes nowhere we can read
+    argv: tuple[str, ...] = ()
+    owner: str | None = None  # user, for foreign servers
+    why: str | None = None  # reason of LOST or UNKNOWN
+    gpus: tuple[int, ...] = ()  # as declared at the launch
+    env: Mapping[str, str] = field(default_factory=dict)  # as set at the launch, without secrets
+    notes: tuple[str, ...] = ()  # renamed flags and the like, from the launch
+    extra: Mapping[str, Any] = field(default_factory=dict)  # `LaunchRequest.extra`
+    stop_by: str | None = None  # who asked for the stop, user@machine
+    start_ticks: int | None = None  # with `pid` this names one process; clock ticks since the host's boot
+    supervised: bool | None = None  # False: the exit code will not be known
+
+    @property
+    def short_id(self) -> str:
+        """The six digits that screens show."""
+        return self.run_id.rsplit("-", 1)[-1]
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else started it: it is watched only."""
+        return self.state is RunState.FOREIGN
+
+    @property
+    def live(self) -> bool:
+        """Whether its main process lives, or is about to; never of a foreign one."""
+        return self.state in LIVE
+
+    @property
+    def active(self) -> bool:
+        """Whether a process of it lives, or may come to live."""
+        if self.state in (RunState.EXITED, RunState.LOST):
+            return bool(self.orphans)
+        return self.state is not RunState.STAGED
+
+
+@dataclass(frozen=True)
+class StopState:
+    """How far a stop has come.
+
+    `step` is one of requested, term, term-all, kill, done, stuck, or None where no stop was asked for.
+    """
+
+    run: Run | None  # None: there is no such run on the host
+    step: str | None
+    by: str | None = None  # who asked, user@machine
+    requested_at: str | None = None  # ISO 8601 UTC, the host's clock
+    pids: tuple[int, ...] = ()  # what could not be ended, at step stuck
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will happen by itself."""
+        return self.step in ("done", "stuck") or self.run is None or not self.run.active
+
+
+@dataclass(frozen=True)
+class PortHolder:
+    """Who listens on a port; None = not visible to this user."""
+
+    port: int
+    pid: int | None
+    user: str | None
+    command: str | None  # sanitised, one line
+    run_id: str | None  # if it is a process of one of our runs
+
+    def __str__(self) -> str:
+        if self.run_id:
+            return f"run {self.run_id}"
+        who = f"PID {self.pid}" if self.pid else "a process that this user cannot see"
+        return who + (f" of {self.user}" if self.user else "") + (f" ({self.command})" if self.command else "")
