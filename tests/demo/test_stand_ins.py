@@ -35,7 +35,7 @@ class Wire(asyncio.Transport):
 
 def request_of(recording: recorded.Recording) -> bytes:
     body = json.dumps(recording.request).encode()
-    return f"POST {recording.path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    return f"POST {recording.path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def told(recording: recorded.Recording) -> tuple[bool, bool, bool]:

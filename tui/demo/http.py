@@ -1,15 +1,17 @@
-"""A small HTTP/1.1 server for the simulated SGLang: keep-alive, bodies by length or in chunks, streamed answers."""
+"""The HTTP/1.1 of the simulated SGLang: h11 in its server role on asyncio, whole answers and streamed ones."""
 
 import asyncio
 import email.utils
 import json
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, unquote
+
+import h11
 
 MAX_HEAD_BYTES = 65_536
 MAX_BODY_BYTES = 64 << 20
@@ -28,10 +30,6 @@ class Query:
     received: float  # time.time()
 
 
-class BadRequest(Exception):
-    """The bytes are no HTTP request that this server takes."""
-
-
 class Exchange:
     """The answer to one request; exactly one of `answer` and `begin_stream` is called."""
 
@@ -46,11 +44,13 @@ class Exchange:
 
     def answer(self, status: int, body: bytes = b"", content_type: str | None = "application/json") -> None:
         """Sends a whole answer."""
-        lines = [f"content-length: {len(body)}"]
+        headers = [("content-length", str(len(body)))]
         if content_type and body:
-            lines.append(f"content-type: {content_type}")
-        self._head(status, lines)
-        self._write(body)
+            headers.append(("content-type", content_type))
+        self._head(status, headers)
+        if body:
+            self._send(h11.Data(data=body))
+        self._send(h11.EndOfMessage())
 
     def json(self, status: int, value: object) -> None:
         """Sends a JSON answer."""
@@ -58,27 +58,26 @@ class Exchange:
 
     def begin_stream(self, content_type: str = "text/event-stream; charset=utf-8") -> None:
         """Begins a chunked answer."""
-        self._head(200, [f"content-type: {content_type}"], last="Transfer-Encoding: chunked")
+        self._head(200, [("content-type", content_type)], [("Transfer-Encoding", "chunked")])
 
     def chunk(self, data: bytes) -> None:
-        self._write(b"%x\r\n%b\r\n" % (len(data), data))
+        self._send(h11.Data(data=data))
 
     def end_stream(self) -> None:
-        self._write(b"0\r\n\r\n")
+        self._send(h11.EndOfMessage())
 
-    def _head(self, status: int, lines: list[str], last: str | None = None) -> None:
+    def _head(self, status: int, headers: list[tuple[str, str]], last: Sequence[tuple[str, str]] = ()) -> None:
         self.answered = True
         phrase = HTTPStatus(status).phrase
-        head = [f"HTTP/1.1 {status} {phrase}", f"date: {email.utils.formatdate(usegmt=True)}", "server: uvicorn"]
-        head += [*lines, "vary: Origin"]
-        if last:
-            head.append(last)
-        self._write(("\r\n".join(head) + "\r\n\r\n").encode())
+        about = [("date", email.utils.formatdate(usegmt=True)), ("server", "uvicorn")]
+        whole = [*about, *headers, ("vary", "Origin"), *last]
+        self._send(h11.Response(status_code=status, reason=phrase.encode(), headers=whole))
         self.connection.log(self.query, f"{status} {phrase}")
 
-    def _write(self, data: bytes) -> None:
-        if not self.gone and self.connection.transport is not None:
-            self.connection.transport.write(data)
+    def _send(self, event: h11.Event) -> None:
+        """Each event is a write of its own, as the real server's are."""
+        if not self.gone:
+            self.connection.send(event)
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -86,17 +85,18 @@ AccessLog = Callable[[Query, str], None]
 
 
 class Connection(asyncio.Protocol):
-    """One client connection: parses requests one after the other."""
+    """One client connection: answers requests one after the other."""
 
     def __init__(self, handler: Handler, log: AccessLog) -> None:
         self.handler = handler
         self.log = log
         self.transport: asyncio.Transport | None = None
-        self.buffer = bytearray()
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self.request: h11.Request | None = None
+        self.body = bytearray()
         self.task: asyncio.Task[None] | None = None
         self.peer = "-"
         self.closed = asyncio.Event()
-        self.continued = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -111,22 +111,48 @@ class Connection(asyncio.Protocol):
         self.transport = None
         self.closed.set()
 
+    def send(self, event: h11.Event) -> None:
+        data = self.http.send(event)
+        if data and self.transport is not None:
+            self.transport.write(data)
+
     def data_received(self, data: bytes) -> None:
-        self.buffer += data
+        self.http.receive_data(data)
         if self.task is None:
             self._next()
 
     def _next(self) -> None:
+        """Takes what has come of the next request, and serves it when it is whole."""
         if self.transport is None:
             return
         try:
-            query = self._parse()
-        except BadRequest:
+            query = self._query()
+        except h11.RemoteProtocolError:
             self.transport.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
             return
         if query is not None:
             self.task = asyncio.ensure_future(self._serve(query))
+
+    def _query(self) -> Query | None:
+        while True:
+            event = self.http.next_event()
+            if isinstance(event, h11.Request):
+                self.request, self.body = event, bytearray()
+            elif isinstance(event, h11.Data):
+                self.body += event.data
+                if len(self.body) > MAX_BODY_BYTES:
+                    raise h11.RemoteProtocolError("the body is too long")
+            elif isinstance(event, h11.EndOfMessage) and self.request is not None:
+                path, _, query = self.request.target.decode("latin-1").partition("?")
+                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.request.headers}
+                method = self.request.method.decode("latin-1")
+                body = bytes(self.body)
+                return Query(method, unquote(path), parse_qs(query), headers, body, self.peer, time.time())
+            else:
+                if self.http.they_are_waiting_for_100_continue:
+                    self.send(h11.InformationalResponse(status_code=100, reason=b"Continue", headers=[]))
+                return None
 
     async def _serve(self, query: Query) -> None:
         exchange = Exchange(self, query)
@@ -138,65 +164,11 @@ class Connection(asyncio.Protocol):
         self.task = None
         if self.transport is None:
             return
-        if query.headers.get("connection", "").lower() == "close":
-            self.transport.close()
-        else:
+        if self.http.our_state is h11.DONE and self.http.their_state is h11.DONE:
+            self.http.start_next_cycle()
             self._next()
-
-    def _parse(self) -> Query | None:
-        end = self.buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self.buffer) > MAX_HEAD_BYTES:
-                raise BadRequest
-            return None
-        lines = bytes(self.buffer[:end]).decode("latin-1").split("\r\n")
-        words = lines[0].split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise BadRequest
-        headers = {}
-        for line in lines[1:]:
-            name, colon, value = line.partition(":")
-            if not colon:
-                raise BadRequest
-            headers[name.strip().lower()] = value.strip()
-        body, used = self._body(headers, end + 4)
-        if body is None:
-            if headers.get("expect", "").lower() == "100-continue" and not self.continued and self.transport:
-                self.continued = True
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            return None
-        self.continued = False
-        del self.buffer[:used]
-        path, _, query = words[1].partition("?")
-        return Query(words[0], unquote(path), parse_qs(query), headers, body, self.peer, time.time())
-
-    def _body(self, headers: dict[str, str], start: int) -> tuple[bytes | None, int]:
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            whole = bytearray()
-            at = start
-            while True:
-                eol = self.buffer.find(b"\r\n", at)
-                if eol < 0:
-                    return None, 0
-                try:
-                    size = int(bytes(self.buffer[at:eol]).split(b";")[0], 16)
-                except ValueError:
-                    raise BadRequest from None
-                if len(self.buffer) < eol + 2 + size + 2:
-                    return None, 0
-                whole += self.buffer[eol + 2 : eol + 2 + size]
-                at = eol + 2 + size + 2
-                if size == 0:
-                    return bytes(whole), at
-                if len(whole) > MAX_BODY_BYTES:
-                    raise BadRequest
-        text = headers.get("content-length", "0")
-        if not text.isdigit() or int(text) > MAX_BODY_BYTES:
-            raise BadRequest
-        size = int(text)
-        if len(self.buffer) < start + size:
-            return None, 0
-        return bytes(self.buffer[start : start + size]), start + size
+        else:  # the client asked for the end, or the answer was not finished
+            self.transport.close()
 
 
 async def request(
