@@ -9,7 +9,7 @@ def _write(descriptor: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except OSError:  # nobody reads, or the disk is full: a server goes on without its log
+        except OSError:  # nobody reads, or the disk is full: a server runs on without its log
             return
 
 
@@ -33,6 +33,11 @@ class Output:
         """A line of the HTTP server's own log."""
         self.record(f"{level + ':':<10}{message}")
 
+    def killed_tree(self, *, include_parent: bool) -> None:
+        """The record of SGLang's `kill_process_tree` of this process."""
+        me = os.getpid()
+        self.record(f"kill_process_tree called: parent_pid={me}, include_parent={include_parent}, pid={me}")
+
     def access(self, peer: str, method: str, path: str, status: str) -> None:
         """An access line; these go to stdout."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -43,24 +48,24 @@ class Output:
         self.raw(f"{self.site}/{where}: {message}\n" + (f"  {source}\n" if source else ""))
 
 
-def weight_bar(what: str, done: int, total: int, elapsed_s: float) -> str:
+def weight_bar(done: int, total: int, elapsed_s: float) -> str:
     """One frame of a weight bar: since 0.5.10 frames are separated by carriage returns alone."""
-    pct = 100 * done // total
-    per = elapsed_s / done if done else 0.0
-    left = per * (total - done)
-    rate = "?it/s" if not done else (f"{per:5.2f}s/it" if per >= 1 else f"{1 / max(per, 1e-6):5.2f}it/s")
-    clock = f"{_clock(elapsed_s)}<{_clock(left) if done else '?'}"
-    return f"\r{what}: {pct:3d}% Completed | {done}/{total} [{clock}, {rate}]"
+    head = f"\rLoading safetensors checkpoint shards: {100 * done // total:3d}% Completed"
+    return f"{head} | {_progress(done, total, elapsed_s)}"
 
 
 def capture_bar(description: str, done: int, total: int, elapsed_s: float) -> str:
     """One frame of a capture bar."""
     filled = 10 * done // total
+    head = f"{description}: " if description else ""
+    bar = f"{'█' * filled}{' ' * (10 - filled)}"
+    return f"\r{head}{100 * done // total:3d}%|{bar}| {_progress(done, total, elapsed_s)}"
+
+
+def _progress(done: int, total: int, elapsed_s: float) -> str:
     per = elapsed_s / done if done else 0.0
     rate = "?it/s" if not done else (f"{per:5.2f}s/it" if per >= 1 else f"{1 / max(per, 1e-6):5.2f}it/s")
-    clock = f"{_clock(elapsed_s)}<{_clock(per * (total - done)) if done else '?'}"
-    head = f"{description}: " if description else ""
-    return f"\r{head}{100 * done // total:3d}%|{'█' * filled}{' ' * (10 - filled)}| {done}/{total} [{clock}, {rate}]"
+    return f"{done}/{total} [{_clock(elapsed_s)}<{_clock(per * (total - done)) if done else '?'}, {rate}]"
 
 
 def _clock(seconds: float) -> str:

@@ -6,15 +6,15 @@ its own time stamps.
 """
 
 import asyncio
-import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from tui.demo import failures, gpus, model
-from tui.demo.output import Output, capture_bar, weight_bar
+from tui.demo import gpus, model
+from tui.demo.failures import Failure
+from tui.demo.launch import Launch
+from tui.demo.output import capture_bar, weight_bar
 
 Action = Callable[[], None]
 SLOW_TOKENIZER = (
@@ -25,7 +25,7 @@ SLOW_TOKENIZER = (
 class SchedulerFailed(Exception):
     """A scheduler raised: the server is about to kill itself."""
 
-    def __init__(self, failure: failures.Failure) -> None:
+    def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error)
         self.failure = failure
 
@@ -58,35 +58,15 @@ class Memory:
 class Startup:
     """One start. `run` returns when the schedulers are ready, or raises SchedulerFailed."""
 
-    def __init__(
-        self,
-        args: Mapping[str, Any],
-        config: model.Config,
-        out: Output,
-        board: gpus.Board,
-        gpu_of_rank: list[int],
-        pids: list[int],
-        *,
-        speed: float,
-        seed: int,
-        architecture: str,
-        draft_architecture: str,
-        failure: failures.Failure | None,
-        began: float,
-        env: Mapping[str, str],
-    ) -> None:
-        self.args, self.config, self.out, self.board = args, config, out, board
-        self.gpu_of_rank, self.pids = gpu_of_rank, pids
-        self.speed, self.seed = speed, seed
-        self.architecture, self.draft_architecture = architecture, draft_architecture
-        self.failure = failure
-        self.began = began
-        self.env = env
+    def __init__(self, launch: Launch, board: gpus.Board, pids: list[int]) -> None:
+        self.launch, self.board, self.pids = launch, board, pids
+        self.args, self.config, self.out, self.speed = launch.args, launch.config, launch.out, launch.speed
+        self.failure = launch.failure
         self.timings = Timings()
         self.memory = Memory()
-        self.clock = began  # time.monotonic() at which the present stage began
-        self.rng = random.Random(seed)
-        tp = config.tp
+        self.clock = time.monotonic()  # at which the present stage began
+        self.rng = random.Random(launch.seed)
+        tp = self.config.tp
         self.used = [0.0] * tp  # GiB on each rank
         self.bias = [0.1 if rank == 0 and tp > 1 else 0.0 for rank in range(tp)]
         self.load = 0.0
@@ -123,7 +103,7 @@ class Startup:
         self.board.publish(
             [
                 gpus.Rank(gpu, pid, round(self.used[rank] * 1024), utilization, power)
-                for rank, (gpu, pid) in enumerate(zip(self.gpu_of_rank, self.pids, strict=True))
+                for rank, (gpu, pid) in enumerate(zip(self.launch.gpu_of_rank, self.pids, strict=True))
             ]
         )
 
@@ -194,7 +174,7 @@ class Startup:
 
             events.append((1.0, gloo))
             events.append((1.2, lambda: out.record("sglang is using nccl==2.29.3", 0)))
-            if self.env.get("NCCL_DEBUG", "").upper() in ("VERSION", "WARN", "INFO"):
+            if self.launch.env.get("NCCL_DEBUG", "").upper() in ("VERSION", "WARN", "INFO"):
                 events.append((1.4, lambda: out.raw("NCCL version 2.29.3+cuda13.1\n")))
             if not (self.args["disable_custom_all_reduce"] or self.config.custom_allreduce):
                 events.append(
@@ -230,21 +210,20 @@ class Startup:
         c, out = self.config, self.out
         length = model.WEIGHTS_S if c.kimi else model.SMALL_WEIGHTS_S
         shards = model.SHARDS if c.kimi else model.SMALL_SHARDS
-        factor = [1.0 + 0.004 * abs(model.unit_normal("rank", self.seed, rank)) for rank in range(c.tp)]
+        factor = [1.0 + 0.004 * abs(model.unit_normal("rank", self.launch.seed, rank)) for rank in range(c.tp)]
         if c.kimi and c.tp > model.STRAGGLER_RANK:
             factor[model.STRAGGLER_RANK] = model.STRAGGLER_FACTOR
         begun = time.monotonic()
         self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")()
         start = list(self.used)
-        title = "Loading safetensors checkpoint shards"
-        out.raw(weight_bar(title, 0, shards, 0.0))
+        out.raw(weight_bar(0, shards, 0.0))
         done = [0]
 
         def frame(shard: int) -> Action:
             def act() -> None:
                 done[0] = shard
                 end = "\n" if shard == shards else ""
-                out.raw(weight_bar(title, shard, shards, time.monotonic() - begun) + end)
+                out.raw(weight_bar(shard, shards, time.monotonic() - begun) + end)
 
             return act
 
@@ -262,7 +241,7 @@ class Startup:
                 self.used[rank] = start[rank] + c.weights_gib
                 quant = "quant=compressed-tensors, " if c.kimi else ""
                 out.record(
-                    f"Load weight end. elapsed={time.monotonic() - begun:.2f} s, type={self.architecture}, {quant}"
+                    f"Load weight end. elapsed={time.monotonic() - begun:.2f} s, type={self.launch.architecture}, {quant}"
                     f"avail mem={self.available(rank):.2f} GB, mem usage={c.weights_gib + self.bias[rank]:.2f} GB.",
                     rank,
                 )
@@ -301,9 +280,8 @@ class Startup:
         out.record("SPECULATIVE_MOE_RUNNER_BACKEND is not initialized, using auto backend", 0)
         self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")()
         self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")()
-        title = "Loading safetensors checkpoint shards"
         length = model.DRAFT_S if c.kimi else 2.0
-        out.raw(weight_bar(title, 0, 1, 0.0))
+        out.raw(weight_bar(0, 1, 0.0))
         start = list(self.used)
 
         def grow(share: float) -> Action:
@@ -315,14 +293,14 @@ class Startup:
 
         events: list[tuple[float, Action]] = [
             (length * 0.5, grow(0.5)),
-            (length * 0.95, lambda: out.raw(weight_bar(title, 1, 1, time.monotonic() - begun) + "\n")),
+            (length * 0.95, lambda: out.raw(weight_bar(1, 1, time.monotonic() - begun) + "\n")),
             (length, grow(1.0)),
         ]
         await self.play(events, length + 0.1)
         elapsed = time.monotonic() - begun
         self.each(
             lambda rank: (
-                f"Load weight end. elapsed={max(0.01, elapsed - 0.01 * (rank % 4)):.2f} s, type={self.draft_architecture}, "
+                f"Load weight end. elapsed={max(0.01, elapsed - 0.01 * (rank % 4)):.2f} s, type={self.launch.draft_architecture}, "
                 f"avail mem={self.available(rank):.2f} GB, mem usage={c.draft_gib:.2f} GB."
             )
         )()
@@ -442,21 +420,31 @@ class Startup:
         self.publish()
         return time.monotonic() - begun
 
+    # --- what the server says of it ---------------------------------------------------------------------------------
 
-def failure_lines(startup: Startup, failure: failures.Failure) -> None:
-    """Every rank hits its exception, the first one being the root of it."""
-    ranks = list(range(startup.config.tp))
-    if "OutOfMemory" not in failure.error:
-        tail = ranks[1:]
-        startup.rng.shuffle(tail)
-        ranks = ranks[:1] + tail
-    for rank in ranks:
-        if failure.before:
-            startup.out.raw(failure.before.format(pid=startup.pids[rank], gpu=startup.gpu_of_rank[rank]))
-        text = failures.traceback_text(str(startup.out.site), failure)
-        if rank:
-            text = text.replace("GPU 0 has", f"GPU {startup.gpu_of_rank[rank]} has")
-        startup.out.record("Scheduler hit an exception: " + text, rank)
-    for _ in ranks[:1]:
-        startup.out.record("Received sigquit from a child process. It usually means the child failed.")
-    startup.out.record(f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True, pid={os.getpid()}")
+    def report_timings(self) -> None:
+        """The summary of an engine that is ready."""
+        t = self.timings
+        t.tokenizer_e2e = time.monotonic() - self.launch.began
+        graphs = ", ".join(f"{name}={took:.2f}" for name, took in t.cuda_graph.items())
+        self.out.record(
+            f"Engine startup timings (s): load_weight={t.load_weight:.2f}, kv_cache_allocation={t.kv_cache_allocation:.2f}, "
+            f"scheduler_e2e={t.scheduler_e2e:.2f}, cuda_graph={{{graphs}}}, tokenizer_e2e={t.tokenizer_e2e:.2f}"
+        )
+
+    def report_failure(self, failure: Failure) -> None:
+        """Every rank hits its exception, the first one being the root of it."""
+        ranks = list(range(self.config.tp))
+        if "OutOfMemory" not in failure.error:
+            others = ranks[1:]
+            self.rng.shuffle(others)
+            ranks = ranks[:1] + others
+        for rank in ranks:
+            gpu = self.launch.gpu_of_rank[rank]
+            self.out.raw(failure.before.format(pid=self.pids[rank], gpu=gpu))
+            text = failure.traceback.replace("{site}", str(self.out.site))
+            if rank:
+                text = text.replace("GPU 0 has", f"GPU {gpu} has")
+            self.out.record("Scheduler hit an exception: " + text, rank)
+        self.out.record("Received sigquit from a child process. It usually means the child failed.")
+        self.out.killed_tree(include_parent=True)
