@@ -25,6 +25,10 @@ class Failure:
     traceback: str  # {site} is still to be filled in
     before: str = ""  # unprefixed text that precedes it; {pid} and {gpu} are those of the rank
 
+    @property
+    def out_of_memory(self) -> bool:
+        return "OutOfMemory" in self.error
+
 
 @cache
 def _words() -> dict[str, Any]:

@@ -20,9 +20,6 @@ from pathlib import Path
 from tui.core.config import private_dir, state_dir
 
 PROTOCOL = 1  # another number: a running host is replaced
-SHARDS = 64
-SHARD_BYTES = 595_000_000_000 // SHARDS
-DRAFT_BYTES = 6_400_000_000
 
 _STUBS = {
     "sglang/__init__.py": '__version__ = "0.5.23"\n',
@@ -53,7 +50,7 @@ def package_root() -> Path:
 
 
 def build(place: Path) -> None:
-    """Lays out everything that the shell of the simulated host needs; what is there is written anew."""
+    """Lays out everything that the shell of the simulated host needs; what is there is written again."""
     for name in ("home", "state", "bin", "site", "root", "root/gpu", "root/launches", "root/data/models"):
         private_dir(place / name)
     for name in ("gpu", "launches"):
@@ -68,8 +65,10 @@ def build(place: Path) -> None:
     _script(place / "bin" / "python", f'exec {python} "$@"\n')
     # -S: no site-packages, so that a call costs a few hundredths of a second.
     _script(place / "bin" / "nvidia-smi", f'PYTHONPATH={root} exec {python} -S -m tui.demo.smi "$@"\n')
-    _models(place / "root" / "data" / "models")
-    _hub(place / "home" / ".cache" / "huggingface" / "hub")
+    for name, model in json.loads(
+        (Path(__file__).with_name("data") / "models.json").read_text(encoding="utf-8")
+    ).items():
+        _model(place / name, model["config"], model["shards"], model["bytes"])
 
 
 def shell_env(place: Path, host: str) -> dict[str, str]:
@@ -99,64 +98,26 @@ def _script(path: Path, body: str) -> None:
     path.chmod(0o700)
 
 
-def _models(models: Path) -> None:
-    """Two model directories as a real host has them; the weights are holes, so that they take no room."""
-    target = models / "Kimi-K2.5"
-    names = [f"model-{i:05d}-of-{SHARDS:06d}.safetensors" for i in range(1, SHARDS + 1)]
-    _model(
-        target,
-        {
-            "architectures": ["KimiK25ForConditionalGeneration"],
-            "model_type": "kimi_k25",
-            "hidden_size": 7168,
-            "num_hidden_layers": 61,
-            "max_position_embeddings": 131072,
-            "vocab_size": 163840,
-            "quantization_config": {"quant_method": "compressed-tensors"},
-        },
-        {name: SHARD_BYTES for name in names},
-    )
-    weights = {f"model.layers.{i % 61}.mlp.experts.{i}.weight": name for i, name in enumerate(names)}
-    index = {"metadata": {"total_size": SHARD_BYTES * SHARDS}, "weight_map": weights}
-    (target / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    _model(
-        models / "Kimi-K2.5-Eagle3",
-        {
-            "architectures": ["LlamaForCausalLMEagle3"],
-            "model_type": "llama",
-            "hidden_size": 7168,
-            "num_hidden_layers": 1,
-            "draft_vocab_size": 163840,
-            "vocab_size": 163840,
-        },
-        {"model.safetensors": DRAFT_BYTES},
-    )
-
-
-def _hub(hub: Path) -> None:
-    """One small model in the cache of Hugging Face, as a download leaves it."""
-    revision = "c1899de289a04d12100db370d81485cdf75e47ca"
-    repository = hub / "models--Qwen--Qwen3-0.6B"
-    for name in ("refs", f"snapshots/{revision}"):
-        (repository / name).mkdir(parents=True, exist_ok=True)
-    (repository / "refs" / "main").write_text(revision, encoding="utf-8")
-    config = {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "hidden_size": 1024,
-        "num_hidden_layers": 28,
-    }
-    _model(repository / "snapshots" / revision, config, {"model.safetensors": 1_503_300_328})
-
-
-def _model(directory: Path, config: Mapping[str, object], files: dict[str, int]) -> None:
-    directory.mkdir(exist_ok=True)
+def _model(directory: Path, config: Mapping[str, object], shards: int, total_bytes: int) -> None:
+    """A model as a download leaves it; the weights are holes, so that they take no room."""
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "TikTokenTokenizer"}', encoding="utf-8")
-    for name, size in files.items():
-        path = directory / name
-        with open(path, "ab") as file:
+    size = total_bytes // shards
+    names = [f"model-{i:05d}-of-{shards:06d}.safetensors" for i in range(1, shards + 1)]
+    if shards == 1:
+        names = ["model.safetensors"]
+    else:
+        weights = {f"model.layers.{i % 61}.mlp.experts.{i}.weight": name for i, name in enumerate(names)}
+        index = {"metadata": {"total_size": size * shards}, "weight_map": weights}
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    for name in names:
+        with open(directory / name, "ab") as file:
             try:
                 file.truncate(size)
             except OSError:  # a file system without files of such a size
                 file.truncate(1 << 20)
+    if directory.parent.name == "snapshots":  # of the cache of Hugging Face
+        refs = directory.parents[1] / "refs"
+        refs.mkdir(exist_ok=True)
+        (refs / "main").write_text(directory.name, encoding="utf-8")

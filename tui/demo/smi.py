@@ -194,8 +194,7 @@ def main(argv: Sequence[str], directory: Path) -> int:
                 print(help_query_gpu())
                 return 0
             case "--version":
-                print(f"NVIDIA-SMI version  : {gpus.DRIVER}\nDRIVER version      : {gpus.DRIVER}")
-                print(f"CUDA Version        : {gpus.CUDA}")
+                print(f"NVIDIA-SMI version  : {gpus.DRIVER}\nCUDA Version        : {gpus.CUDA}")
                 return 0
             case _:
                 print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")

@@ -16,18 +16,22 @@ _ORPHAN_S = 10.0  # what a lost client left behind is ended after this
 
 
 class _Gate(asyncssh.SSHServer):
-    """Lets one key in, and through to this machine only."""
+    """One connection: lets one key in, and through to this machine only."""
 
-    def __init__(
-        self, key: asyncssh.SSHKey, clients: Callable[[int], None], connections: set[asyncssh.SSHServerConnection]
-    ) -> None:
-        self._key, self._clients, self._connections = key, clients, connections
-        self._counted = False
+    def __init__(self, server: "SshServer") -> None:
+        self._server = server
         self._connection: asyncssh.SSHServerConnection | None = None
+        self._counted = False
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
-        self._connections.add(conn)
+        self._server.connections.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._server.connections.discard(self._connection)
+        if self._counted:
+            self._server.count(-1)
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -36,18 +40,11 @@ class _Gate(asyncssh.SSHServer):
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return key == self._key
+        return key == self._server.allowed
 
     def auth_completed(self) -> None:
         self._counted = True
-        self._clients(1)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._connection is not None:
-            self._connections.discard(self._connection)
-        if self._counted:
-            self._counted = False
-            self._clients(-1)
+        self._server.count(1)
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
         return dest_host in ("127.0.0.1", "localhost", "::1")
@@ -56,20 +53,20 @@ class _Gate(asyncssh.SSHServer):
 class SshServer:
     """An SSH server on 127.0.0.1 (`serve`)."""
 
-    def __init__(self, env: Mapping[str, str], cwd: str, on_clients: Callable[[int], None]) -> None:
+    def __init__(self, allowed: str, env: Mapping[str, str], cwd: str, on_clients: Callable[[int], None]) -> None:
+        self.allowed = asyncssh.import_public_key(allowed)
+        self.connections: set[asyncssh.SSHServerConnection] = set()
         self._env, self._cwd, self._on_clients = dict(env), cwd, on_clients
-        self._count = 0
+        self._clients = 0
         self._children: set[Child] = set()
-        self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
-    async def start(self, host_key: str, client_public_key: str) -> None:
+    async def start(self, host_key: str) -> None:
         """Binds a free port."""
-        allowed = asyncssh.import_public_key(client_public_key)
         self._acceptor = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Gate(allowed, self._counted, self._connections),
+            server_factory=lambda: _Gate(self),
             server_host_keys=[asyncssh.import_private_key(host_key)],
             process_factory=self._serve,
             encoding=None,
@@ -89,11 +86,16 @@ class SshServer:
         assert self._acceptor is not None
         return self._acceptor.get_port()
 
+    def count(self, step: int) -> None:
+        """A client came or left."""
+        self._clients += step
+        self._on_clients(self._clients)
+
     def close(self) -> None:
         """Takes no more connections, closes the present ones and ends their commands."""
         if self._acceptor is not None:
             self._acceptor.close()
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.close()
         for child in tuple(self._children):
             child.signal_group(signal.SIGTERM)
@@ -102,10 +104,6 @@ class SshServer:
         """Waits until it is closed."""
         if self._acceptor is not None:
             await self._acceptor.wait_closed()
-
-    def _counted(self, step: int) -> None:
-        self._count += step
-        self._on_clients(self._count)
 
     async def _serve(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
         if process.command != COMMAND:
@@ -181,6 +179,6 @@ async def serve(
         env, cwd: of every shell.
         on_clients: called with the number of clients whenever it changes.
     """
-    server = SshServer(env, cwd, on_clients)
-    await server.start(host_key, client_public_key)
+    server = SshServer(client_public_key, env, cwd, on_clients)
+    await server.start(host_key)
     return server

@@ -69,7 +69,6 @@ class Startup:
         tp = self.config.tp
         self.used = [0.0] * tp  # GiB on each rank
         self.bias = [0.1 if rank == 0 and tp > 1 else 0.0 for rank in range(tp)]
-        self.load = 0.0
         self.last_tokenizer = 0.0
 
     # --- the clock --------------------------------------------------------------------------------------------------
@@ -121,6 +120,10 @@ class Startup:
                 self.out.record(message(rank), rank)
 
         return act
+
+    def fails(self, stage: str) -> bool:
+        """Whether this stage is the one that fails."""
+        return self.failure is not None and self.failure.stage == stage
 
     def fail_if(self, stage: str) -> None:
         """Raises where this stage is the one that fails."""
@@ -195,7 +198,7 @@ class Startup:
             self.publish(0.0, 0.0)
 
         events.append((length * 0.5, context))
-        if self.failure is not None and self.failure.stage == "dist_init":
+        if self.fails("dist_init"):
             await self.play(events, length * 0.6)
             return
         await self.play(events, length)
@@ -217,11 +220,9 @@ class Startup:
         self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")()
         start = list(self.used)
         out.raw(weight_bar(0, shards, 0.0))
-        done = [0]
 
         def frame(shard: int) -> Action:
             def act() -> None:
-                done[0] = shard
                 end = "\n" if shard == shards else ""
                 out.raw(weight_bar(shard, shards, time.monotonic() - begun) + end)
 
@@ -255,11 +256,8 @@ class Startup:
         events += [(length * factor[rank] + 0.2, end(rank)) for rank in range(c.tp)]
         if c.kimi or c.tp == 1:
             events.append((5.0, self._chat_template))
-        if self.failure is not None and self.failure.stage == "load":
-            # Built before a weight is read (an assertion), or dying where the memory ends.
-            share = 0.0
-            if "OutOfMemory" in self.failure.error:
-                share = max(0.02, min(0.98, (c.free_gib - 0.9) / c.weights_gib))
+        if self.fails("load"):
+            share = self._share_loaded()
             events = [event for event in events if event[0] <= length * share]
             await self.play(events, length * share + 1.0)
             out.raw("\n")
@@ -268,6 +266,12 @@ class Startup:
         self.publish()
         self.memory.weight = c.weights_gib + self.bias[0]
         self.timings.load_weight = time.monotonic() - begun
+
+    def _share_loaded(self) -> float:
+        """Of the weights, where loading fails: none (an assertion before that), or as much as there is memory for."""
+        if self.failure is None or not self.failure.out_of_memory:
+            return 0.0
+        return max(0.02, min(0.98, (self.config.free_gib - 0.9) / self.config.weights_gib))
 
     def _chat_template(self) -> None:
         self.out.record("Using default HuggingFace chat template with detected content format: openai")
@@ -411,7 +415,7 @@ class Startup:
             events += [(seconds * at / total, begin(at)), (seconds * (at + 1) / total - 1e-3, end(at))]
         step = max(0.5 * self.speed, seconds / 20)
         events += [(at * step, lambda: self.publish(0.3, 0.35)) for at in range(1, int(seconds / step) + 1)]
-        if failing and self.failure is not None and self.failure.stage == "capture":
+        if failing and self.fails("capture"):
             await self.play(events[:1], seconds / total)
             out.raw("\n")
             self.fail_if("capture")
@@ -435,7 +439,7 @@ class Startup:
     def report_failure(self, failure: Failure) -> None:
         """Every rank hits its exception, the first one being the root of it."""
         ranks = list(range(self.config.tp))
-        if "OutOfMemory" not in failure.error:
+        if not failure.out_of_memory:
             others = ranks[1:]
             self.rng.shuffle(others)
             ranks = ranks[:1] + others

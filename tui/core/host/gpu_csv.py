@@ -298,11 +298,9 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
             close()
         current.append(row)
     close()
-    if columns and not columns.identity and columns.has_name and columns.has_timestamp:
-        groups = _by_time([row for group in groups for row in group])
-        cut_in = set()
-    elif columns and not columns.identity and not columns.has_name and columns.has_timestamp:
-        groups = [[row] for group in groups for row in group]
+    if columns and not columns.identity and columns.has_timestamp:
+        rows = [row for group in groups for row in group]
+        groups = _by_time(rows) if columns.has_name else [[row] for row in rows]
         cut_in = set()
     whole = [group for number, group in enumerate(groups) if number not in cut_in] or groups
     if not whole:
@@ -310,12 +308,9 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
         if slug == "unreadable" and not any(map(sentence_slug, sentences)):
             detail = _why(columns, query is not None, headers, sentences)
         return GpuSample(time.time(), (), "file", slug, detail), 0
-    last = whole[-1]
-    gpus = [row.gpu for row in last]
-    for bus_id, health in lost.items():
-        if not any(same_bus(bus_id, gpu.bus_id) for gpu in gpus):
-            gpus.append(Gpu(bus_id=bus_id, health=health))
-    return GpuSample(last[-1].timestamp or time.time(), tuple(gpus), "file"), len(whole)
+    gpus = [row.gpu for row in whole[-1]]
+    gpus += [Gpu(bus_id=b, health=h) for b, h in lost.items() if not any(same_bus(b, gpu.bus_id) for gpu in gpus)]
+    return GpuSample(whole[-1][-1].timestamp or time.time(), tuple(gpus), "file"), len(whole)
 
 
 def _begins(columns: SmiColumns | None, current: list[SmiRow], row: SmiRow) -> bool:

@@ -192,6 +192,15 @@ def _file_list(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
     return _files(found, tokens)
 
 
+def _agent(value: str, tokens: dict[str, str]) -> str | None:
+    """The socket of the agent that IdentityAgent names."""
+    if value == "none":
+        return None
+    if value == "SSH_AUTH_SOCK" or value.startswith("$"):
+        return os.environ.get(value.lstrip("$").strip("{}")) or None
+    return str(_path(value, tokens)) if value else None
+
+
 def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
     def one(key: str, default: str = "") -> str:
         values = settings.get(key)
@@ -219,13 +228,6 @@ def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
             f"{host_name}{address}{port}{user}{one('proxyjump')}".encode(), usedforsecurity=False
         ).hexdigest(),
     }
-    agent = one("identityagent", "SSH_AUTH_SOCK").strip('"')
-    if agent == "SSH_AUTH_SOCK":
-        agent = os.environ.get("SSH_AUTH_SOCK", "")
-    elif agent.startswith("$"):
-        agent = os.environ.get(agent.lstrip("$").strip("{}"), "")
-    elif agent != "none":
-        agent = str(_path(agent, tokens))
     timeout = one("connecttimeout", "none")
     preferred = [method for method in one("preferredauthentications").split(",") if method in _METHODS]
     enabled = [m for m in preferred or _METHODS if one(_METHODS[m], "yes") not in ("no", "false")]
@@ -242,7 +244,7 @@ def _target(spec: HostSpec, settings: Settings, name: str) -> SshTarget:
         identity_files=() if one("pubkeyauthentication") == "no" else _files(settings.get("identityfile", []), tokens),
         certificate_files=_files(settings.get("certificatefile", []), tokens),
         identities_only=one("identitiesonly") in ("yes", "true"),
-        agent=None if agent in ("", "none") else agent,
+        agent=_agent(one("identityagent", "SSH_AUTH_SOCK").strip('"'), tokens),
         known_hosts=_file_list(settings.get("userknownhostsfile", ["~/.ssh/known_hosts"]), tokens),
         system_known_hosts=_file_list(settings.get("globalknownhostsfile", []), tokens),
         host_key_alias=one("hostkeyalias") or None,
