@@ -211,7 +211,7 @@ class Engine:
     # --- the scheduler ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serves for ever."""
+        """Serves forever."""
         while True:
             self.wake.clear()
             if not self.waiting and not self.running:

@@ -49,20 +49,20 @@ def _traceback(frames: Sequence[str], error: str, values: Mapping[str, object]) 
 
 def words_of(name: str, **values: object) -> str:
     """The traceback of a failure by its name; {site} is still to be filled in."""
-    told = _words()[name]
-    text = _traceback(told["frames"], told["error"], values)
-    if cause := told.get("cause"):
+    recorded = _words()[name]
+    text = _traceback(recorded["frames"], recorded["error"], values)
+    if cause := recorded.get("cause"):
         text = f"{_traceback(cause['frames'], cause['error'], values)}\n{cause['joint']}\n\n{text}"
     return text
 
 
 def _failure(name: str, **values: object) -> Failure:
-    told = _words()[name]
-    error = told["error"].format(**values)
+    recorded = _words()[name]
+    error = recorded["error"].format(**values)
     text = words_of(name, **values)
-    if told["stage"] == "capture":
+    if recorded["stage"] == "capture":
         text = f"{text}\n{_WITHIN}\n\n{words_of('capture', message=error.partition(': ')[2])}"
-    return Failure(told["stage"], error, text, told.get("before", ""))
+    return Failure(recorded["stage"], error, text, recorded.get("before", ""))
 
 
 def crowded(config: model.Config, first_gpu: int, taken: Sequence[float]) -> Failure | None:

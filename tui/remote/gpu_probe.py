@@ -193,7 +193,7 @@ class Probe:
 
     def __init__(self, driver: Driver, period_s: float, figures: list[Any]) -> None:
         self.driver, self.figures = driver, figures
-        self.seen: dict[int, dict[str, Any]] = {}  # who was at an index: told again when its handle is gone
+        self.seen: dict[int, dict[str, Any]] = {}  # who was at an index: reported again when its handle is gone
         self.traffic = Traffic(driver, period_s)
         self.traffic.start()
 
@@ -299,6 +299,6 @@ def main(period_s: float, process_period_s: float, figures: list[Any]) -> int:
 
 
 if __name__ == "__main__":
-    # The caller's directory is no place to import from.
+    # Nothing is imported from the caller's directory.
     sys.path = [path for path in sys.path if path]
     sys.exit(main(float(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])))

@@ -59,7 +59,7 @@ def gpus() -> "dict[str, object] | None":
 
 
 if __name__ == "__main__":
-    # The caller's directory is no place to import from.
+    # Nothing is imported from the caller's directory.
     sys.path = [path for path in sys.path if path]
     print(json.dumps(versions()))
     print(json.dumps(gpus()))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tui.core.host.gpu_csv import parse_smi, smi_text, throttle_words
-from tui.core.host.gpus import gpu_table, gpus_json, sample_error
+from tui.core.host.gpus import FIGURES, gpu_table, gpus_json, sample_error
 
 DATA = Path(__file__).parents[2] / "data" / "smi"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text().splitlines()]
@@ -231,3 +231,11 @@ def test_table_says_state_in_words_and_missing_as_a_dash():
     assert "– / 9.0" in row
     assert " 0 " not in row.removeprefix("  0")
     assert head.index("name") == row.index("A")
+
+
+def test_no_two_figures_share_a_key_or_a_field_of_nvidia_smi():
+    for names in (
+        [figure.key for figure in FIGURES],
+        [name for figure in FIGURES for name in figure.smi + figure.saved],
+    ):
+        assert len(names) == len(set(names))

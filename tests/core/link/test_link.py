@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tui.core.errors import HostError, LinkLost
-from tui.core.link.reconnect import Keeper, Timing
+from tui.core.link.reconnect import Reconnector, Timing
 from tui.core.link.transport import LinkState
 
 
@@ -38,12 +38,12 @@ class Dialler:
 
 
 @pytest.fixture
-async def make_keeper():
+async def make_reconnector():
     made = []
 
-    def make(*outcomes, backoff=(0.01,)) -> tuple[Keeper, Dialler]:
+    def make(*outcomes, backoff=(0.01,)) -> tuple[Reconnector, Dialler]:
         dial = Dialler(*outcomes)
-        keeper = Keeper("gpu1", dial, Timing(backoff_s=backoff))
+        keeper = Reconnector("gpu1", dial, Timing(backoff_s=backoff))
         made.append(keeper)
         return keeper, dial
 
@@ -60,7 +60,7 @@ def denied() -> HostError:
     return HostError("may not log in", slug="auth_failed")
 
 
-async def states(keeper: Keeper, until: LinkState) -> list[LinkState]:
+async def states(keeper: Reconnector, until: LinkState) -> list[LinkState]:
     seen: list[LinkState] = []
     async with asyncio.timeout(30):
         async for status in keeper.watch():
@@ -71,16 +71,16 @@ async def states(keeper: Keeper, until: LinkState) -> list[LinkState]:
     return seen
 
 
-async def test_the_first_failure_is_told_and_the_tries_go_on(make_keeper):
-    keeper, dial = make_keeper(refused(), refused(), FakeLink())
+async def test_the_first_failure_is_told_and_the_tries_go_on(make_reconnector):
+    keeper, dial = make_reconnector(refused(), refused(), FakeLink())
     with pytest.raises(HostError, match="nothing listens"):
         await keeper.first()
     assert await keeper.ready()
     assert dial.count == 3
 
 
-async def test_connecting_again_is_a_try_of_its_own(make_keeper):
-    keeper, dial = make_keeper(refused(), refused(), FakeLink(), backoff=(3600.0,))
+async def test_connecting_again_is_a_try_of_its_own(make_reconnector):
+    keeper, dial = make_reconnector(refused(), refused(), FakeLink(), backoff=(3600.0,))
     for _ in range(2):
         with pytest.raises(HostError, match="nothing listens"):
             await keeper.first()
@@ -91,8 +91,8 @@ async def test_connecting_again_is_a_try_of_its_own(make_keeper):
 @pytest.mark.parametrize(
     "slug", ["auth_failed", "host_key_unknown", "host_key_changed", "host_key_revoked", "ssh_config"]
 )
-async def test_what_only_a_person_can_mend_is_not_tried_again(make_keeper, slug):
-    keeper, dial = make_keeper(HostError("no", slug=slug), FakeLink())
+async def test_what_only_a_person_can_mend_is_not_tried_again(make_reconnector, slug):
+    keeper, dial = make_reconnector(HostError("no", slug=slug), FakeLink())
     with pytest.raises(HostError):
         await keeper.first()
     assert keeper.status.state is LinkState.REFUSED
@@ -104,9 +104,9 @@ async def test_what_only_a_person_can_mend_is_not_tried_again(make_keeper, slug)
     assert await keeper.ready()
 
 
-async def test_a_lost_link_is_renewed_and_closed(make_keeper):
+async def test_a_lost_link_is_renewed_and_closed(make_reconnector):
     one, two = FakeLink(), FakeLink()
-    keeper, _ = make_keeper(one, two)
+    keeper, _ = make_reconnector(one, two)
     await keeper.first()
     watching = asyncio.create_task(states(keeper, LinkState.LOST))
     await asyncio.sleep(0)
@@ -117,9 +117,9 @@ async def test_a_lost_link_is_renewed_and_closed(make_keeper):
     assert keeper.status.error is None
 
 
-async def test_an_interactive_link_waits_for_its_person(make_keeper):
+async def test_an_interactive_link_waits_for_its_person(make_reconnector):
     one = FakeLink(interactive=True)
-    keeper, dial = make_keeper(one, FakeLink())
+    keeper, dial = make_reconnector(one, FakeLink())
     await keeper.first()
     one.lost.set_result(LinkLost("gone"))
     assert (await states(keeper, LinkState.WAITING))[-1] is LinkState.WAITING
@@ -130,8 +130,8 @@ async def test_an_interactive_link_waits_for_its_person(make_keeper):
     assert await keeper.ready()
 
 
-async def test_back_off_grows_and_a_kick_ends_it(make_keeper):
-    keeper, dial = make_keeper(*[refused()] * 5, FakeLink(), backoff=(0.001, 0.001, 3600.0))
+async def test_back_off_grows_and_a_kick_ends_it(make_reconnector):
+    keeper, dial = make_reconnector(*[refused()] * 5, FakeLink(), backoff=(0.001, 0.001, 3600.0))
     with pytest.raises(HostError):
         await keeper.first()
     async with asyncio.timeout(30):
@@ -146,16 +146,16 @@ async def test_back_off_grows_and_a_kick_ends_it(make_keeper):
     assert dial.count == 6
 
 
-async def test_a_fault_of_ours_is_a_message(make_keeper):
-    keeper, _ = make_keeper(KeyError("oops"))
+async def test_a_fault_of_ours_is_a_message(make_reconnector):
+    keeper, _ = make_reconnector(KeyError("oops"))
     with pytest.raises(HostError, match="KeyError"):
         await keeper.first()
     assert keeper.status.state is LinkState.REFUSED
 
 
-async def test_a_cancelled_wait_leaves_the_link_alone(make_keeper):
+async def test_a_cancelled_wait_leaves_the_link_alone(make_reconnector):
     one, two = FakeLink(), FakeLink()
-    keeper, _ = make_keeper(one, two)
+    keeper, _ = make_reconnector(one, two)
     await keeper.first()
     waiting = [asyncio.create_task(call()) for call in (keeper.first, keeper.ready)]
     for task in waiting:
@@ -166,8 +166,8 @@ async def test_a_cancelled_wait_leaves_the_link_alone(make_keeper):
         assert await keeper.ready() is two
 
 
-async def test_closing_ends_everybody(make_keeper):
-    keeper, _ = make_keeper()
+async def test_closing_ends_everybody(make_reconnector):
+    keeper, _ = make_reconnector()
     waiting = [asyncio.create_task(call()) for call in (keeper.first, keeper.ready)]
     watching = asyncio.create_task(states(keeper, LinkState.CLOSED))
     await asyncio.sleep(0)
@@ -182,9 +182,9 @@ async def test_closing_ends_everybody(make_keeper):
         await keeper.first()
 
 
-async def test_a_slow_watcher_sees_every_state_and_only_the_newest_age(make_keeper):
+async def test_a_slow_watcher_sees_every_state_and_only_the_newest_age(make_reconnector):
     one = FakeLink()
-    keeper, _ = make_keeper(one, FakeLink())
+    keeper, _ = make_reconnector(one, FakeLink())
     await keeper.first()
     watcher = keeper.watch()
     assert (await anext(watcher)).state is LinkState.UP

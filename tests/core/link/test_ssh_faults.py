@@ -282,7 +282,7 @@ async def test_what_the_kernel_says_is_link_loss(ssh_transport, number):
     running = asyncio.create_task(ssh_transport.run("sleep 600", timeout_s=600))
     async with ssh_transport.stream("echo here; sleep 600") as stream:
         assert await stream.read() == b"here\n"
-        link = await ssh_transport._keeper.ready()
+        link = await ssh_transport._reconnector.ready()
         link.conn._transport._fatal_error(OSError(number, os.strerror(number)))
         with pytest.raises(LinkLost):
             await stream.read()

@@ -179,7 +179,7 @@ async def _generation(
         feed = Feed(state.last)
         lines = _Lines(stream)
         quiet_since = time.monotonic()  # while the link was up and the driver silent
-        told_at = 0.0
+        reported_at = 0.0
         samples = 0
         try:
             while (got := await lines.take(tick)) is not None:
@@ -202,8 +202,8 @@ async def _generation(
                     continue
                 quiet = now - quiet_since
                 grace = 0.0 if samples else timing.first_after_s
-                if quiet >= max(timing.stall_after_s, 3 * period, grace) and now - told_at >= max(tick, 1.0):
-                    told_at = now
+                if quiet >= max(timing.stall_after_s, 3 * period, grace) and now - reported_at >= max(tick, 1.0):
+                    reported_at = now
                     yield _stalled(state, now)
                 if quiet >= max(timing.replace_after_s, 5 * period) + grace and not state.replaced:
                     state.replaced = state.replace_now = True
@@ -213,7 +213,7 @@ async def _generation(
         if feed.refused_field and feed.refused_field not in state.refused:
             state.refused += (feed.refused_field,)
         elif not samples and not feed.named:
-            detail = one_line(stream.stderr_tail().decode("utf-8", "replace")) or "the sampler ended without a word"
+            detail = one_line(stream.stderr_tail().decode("utf-8", "replace")) or "the sampler ended without a message"
             yield GpuSample(time.time(), (), state.source, "unreadable", detail)
 
 

@@ -1,7 +1,7 @@
-"""Processes of this machine whose end is told apart from the end of their pipes.
+"""Processes of this machine whose end is known apart from the end of their pipes.
 
 `asyncio.subprocess.Process.wait` returns, before Python 3.12, only when the pipes are closed too; a child that
-inherited one, or a reader that stopped reading, holds it up for ever.
+inherited one, or a reader that stopped reading, holds it up forever.
 """
 
 import asyncio

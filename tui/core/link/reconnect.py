@@ -64,7 +64,7 @@ class Link(Protocol):
 L = TypeVar("L", bound=Link)
 
 
-class Keeper(Generic[L]):
+class Reconnector(Generic[L]):
     """The one task that makes and renews the link to a host.
 
     Args:
@@ -182,7 +182,7 @@ class Keeper(Generic[L]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=1.5)
-        self._told(LinkLost(f"{self._status.host}: the connection was closed"))
+        self._settle(LinkLost(f"{self._status.host}: the connection was closed"))
         if self._status.state is not LinkState.CLOSED:
             self.update(state=LinkState.CLOSED, retry_at=None)
 
@@ -192,10 +192,10 @@ class Keeper(Generic[L]):
         """Nobody may wait for a link that nobody makes any more."""
         if not task.cancelled() and (fault := task.exception()) is not None:
             error = _fault(self._status.host, fault)
-            self._told(error)
+            self._settle(error)
             self.update(state=LinkState.REFUSED, error=error, retry_at=None)
 
-    def _told(self, error: HostError | None) -> None:
+    def _settle(self, error: HostError | None) -> None:
         if self._outcome is not None and not self._outcome.done():
             if error is None:
                 self._outcome.set_result(None)
@@ -211,7 +211,7 @@ class Keeper(Generic[L]):
             try:
                 link = await self._dial_once()
             except HostError as error:
-                self._told(error)
+                self._settle(error)
                 if error.slug in FINAL:
                     await self._wait_for_person(LinkState.REFUSED, error)
                     attempt = 0
@@ -221,7 +221,7 @@ class Keeper(Generic[L]):
             self._link = link
             up_at = time.monotonic()
             self.update(state=LinkState.UP, error=None, attempt=0)
-            self._told(None)
+            self._settle(None)
             try:
                 loss = await asyncio.shield(link.lost)
             finally:

@@ -49,7 +49,7 @@ class Channel(Protocol):
     async def read_stderr(self, max_bytes: int) -> bytes: ...
 
     async def ended(self) -> int | str | None:
-        """After the end of the output: exit status, name of a signal, or None where the host never said."""
+        """After the end of the output: exit status, name of a signal, or None where the host never reported it."""
 
     def close(self) -> None:
         """Gives the channel up at once."""
@@ -91,7 +91,7 @@ def wrap(script: str, nonce: str, use: Input) -> bytes:
     return f'{head}{script}{tail}{end} >&9\nexit "$_eagletui_status"\n}}\n'.encode()
 
 
-class _Answer:
+class _Output:
     """One output of a script: drops what comes before the begin marker, finds the end marker."""
 
     def __init__(self, nonce: str) -> None:
@@ -130,8 +130,8 @@ def _nonce() -> str:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Names the host in messages."""
+class _Explainer:
+    """Why a script gave no answer, in messages that name the host."""
 
     host: str
 
@@ -170,11 +170,11 @@ async def run_script(
     channel: Channel, script: str, *, host: str, max_output_bytes: int, data: bytes | None = None
 ) -> Completed:
     """Runs a script to its end marker. Raises LinkLost, HostError; the caller sets the deadline and closes."""
-    place, nonce = _Place(host), _nonce()
-    out, err = _Answer(nonce), _Answer(nonce)
+    explain, nonce = _Explainer(host), _nonce()
+    out, err = _Output(nonce), _Output(nonce)
     began = asyncio.Event()
 
-    async def pump(answer: _Answer, read: Callable[[int], Awaitable[bytes]]) -> None:
+    async def pump(answer: _Output, read: Callable[[int], Awaitable[bytes]]) -> None:
         while answer.status is None:
             chunk = await read(READ_BYTES)
             if not chunk:
@@ -209,7 +209,7 @@ async def run_script(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if out.status is None or err.status is None:
-        raise await place.failure(channel, out.began, bytes(out.data), bytes(err.data))
+        raise await explain.failure(channel, out.began, bytes(out.data), bytes(err.data))
     return Completed(out.status, bytes(out.data), bytes(err.data))
 
 
@@ -218,10 +218,10 @@ class ScriptStream:
 
     def __init__(self, channel: Channel, host: str) -> None:
         self._channel = channel
-        self._place = _Place(host)
+        self._explain = _Explainer(host)
         nonce = _nonce()
         self._nonce = nonce
-        self._out, self._err = _Answer(nonce), _Answer(nonce)
+        self._out, self._err = _Output(nonce), _Output(nonce)
         self._errors: asyncio.Task[None] | None = None
         self._reading: asyncio.Timeout | None = None
         self._status: int | None = None
@@ -237,7 +237,7 @@ class ScriptStream:
             self._out.feed(chunk)
             if not chunk or (not self._out.began and len(self._out.data) > NOISE_LIMIT_BYTES):
                 await asyncio.wait([self._errors])
-                raise await self._place.failure(self._channel, False, bytes(self._out.data), bytes(self._err.data))
+                raise await self._explain.failure(self._channel, False, bytes(self._out.data), bytes(self._err.data))
 
     async def _pump_errors(self) -> None:
         while self._err.status is None:
@@ -279,16 +279,16 @@ class ScriptStream:
             await asyncio.wait([self._errors])
         self._status = self._err.status
         if self._status is None:
-            self._failure = await self._place.failure(self._channel, True, b"", bytes(self._err.data))
+            self._failure = await self._explain.failure(self._channel, True, b"", bytes(self._err.data))
             raise self._failure
         return b""
 
     async def exit_status(self) -> int:
-        """Waits for the end (unread output is dropped); raises LinkLost where the host never said how it ended."""
+        """Waits for the end (unread output is dropped); raises LinkLost where the host never reported how it ended."""
         while await self.read():
             pass
         if self._status is None:
-            raise self._place.lost()
+            raise self._explain.lost()
         return self._status
 
     def stderr_tail(self) -> bytes:

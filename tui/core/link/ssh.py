@@ -13,7 +13,7 @@ from typing import TypeVar
 import asyncssh
 
 from tui.core.errors import HostError, LinkLost, Slug, TimedOut
-from tui.core.link.reconnect import Keeper, Timing
+from tui.core.link.reconnect import Reconnector, Timing
 from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
 from tui.core.link.ssh_channel import SshChannel, SshConnection, error_words, link_lost
 from tui.core.link.ssh_connect import Dialer, SshLink
@@ -49,8 +49,8 @@ class SshTransport:
         self.host = host
         self._target = target
         self._timing = timing or Timing()
-        self._keeper: Keeper[SshLink] = Keeper(host, self._dial, self._timing)
-        self._dialer = Dialer(host, asker, self._timing, self._keeper.update)
+        self._reconnector: Reconnector[SshLink] = Reconnector(host, self._dial, self._timing)
+        self._dialer = Dialer(host, asker, self._timing, self._reconnector.update)
         self._link: SshLink | None = None
         self._sessions = asyncio.Semaphore(_MAX_CHANNELS)
         self._open_channels = 0
@@ -61,35 +61,35 @@ class SshTransport:
 
     async def connect(self) -> None:
         """See `Transport.connect`."""
-        await self._keeper.first()
+        await self._reconnector.first()
 
     def status(self) -> LinkStatus:
         """See `Transport.status`."""
-        status = self._keeper.status
+        status = self._reconnector.status
         return replace(status, last_byte_at=self._link.heard_at) if self._link else status
 
     def watch(self) -> AsyncIterator[LinkStatus]:
         """See `Transport.watch`; while the link is up there is a status at least every few seconds."""
-        return self._keeper.watch()
+        return self._reconnector.watch()
 
     def reconnect(self) -> None:
         """See `Transport.reconnect`."""
-        self._keeper.kick()
+        self._reconnector.kick()
 
     async def close(self) -> None:
         """See `Transport.close`."""
-        await self._keeper.close()
+        await self._reconnector.close()
         for task in tuple(self._tasks):
             task.cancel()
 
     async def _dial(self) -> SshLink:
         target = self._target if isinstance(self._target, SshTarget) else await self._target()
-        self._keeper.update(address=target.where)
+        self._reconnector.update(address=target.where)
         link = await self._dialer.dial(target)
-        link.watch(self._timing.ping_s, self._keeper.update)
+        link.watch(self._timing.ping_s, self._reconnector.update)
         self._link = link
         if link.notice:
-            self._keeper.update(notice=link.notice)
+            self._reconnector.update(notice=link.notice)
         return link
 
     # Channels
@@ -135,7 +135,7 @@ class SshTransport:
     async def _open_channel(self) -> SshChannel:
         refused_alone = 0
         while True:
-            link = await self._keeper.ready()
+            link = await self._reconnector.ready()
             freed = self._freed
             try:
                 process = await self._opened(
@@ -224,7 +224,7 @@ class SshTransport:
     async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:
         """See `Transport.open_connection`. Not counted in MaxSessions."""
         while True:
-            link = await self._keeper.ready()
+            link = await self._reconnector.ready()
             try:
                 streams = await self._opened(
                     link.conn.open_connection(host, port, encoding=None), lambda late: late[1].channel.abort()

@@ -105,7 +105,7 @@ class Dialer:
         host: as the user names it.
         asker: answers questions about host keys, passphrases, passwords and codes.
         timing: deadlines.
-        update: told the state while a person is asked (`Keeper.update`).
+        update: is given the state while a person is asked (`Reconnector.update`).
     """
 
     def __init__(self, host: str, asker: Asker, timing: Timing, update: Callable[..., None]) -> None:

@@ -100,7 +100,7 @@ class ByteStream(Protocol):
         """The next bytes, b"" at the end. Raises LinkLost if the link died before the end."""
 
     async def exit_status(self) -> int:
-        """Waits for the end (unread output is dropped); raises LinkLost where the host never said how it ended."""
+        """Waits for the end (unread output is dropped); raises LinkLost where the host never reported how it ended."""
 
     def stderr_tail(self) -> bytes:
         """The last 64 KiB that the script wrote to its standard error so far."""

@@ -45,7 +45,7 @@ class _Listening:
 
 
 class _Facts:
-    """What one call said about processes and sockets."""
+    """What one call reported about processes and sockets."""
 
     def __init__(self, answer: Answer) -> None:
         self.processes: dict[int, _Process] = {}
@@ -212,7 +212,7 @@ async def listener(transport: Transport, port: int) -> PortHolder | None:
 async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """Whether it is this run that answers on its port.
 
-    False also where nobody listens there yet. None where this cannot be told: the listener's process is not visible,
+    False also where nobody listens there yet. None where this is not known: the listener's process is not visible,
     or the command is one of a container runtime, whose processes are not its children.
     """
     if run.port is None:
