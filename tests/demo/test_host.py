@@ -20,7 +20,7 @@ from tui.core.config import state_dir
 from tui.core.errors import HostError
 from tui.core.link.ssh import SshTransport
 from tui.demo import place
-from tui.demo.client import demo_env, demo_label, ensure_demo, stop_demo
+from tui.demo.client import demo_env, ensure_demo, stop_demo
 from tui.demo.gpus import process_start
 
 
@@ -252,6 +252,4 @@ async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_label() -> None:
-    assert demo_label({}) == "SIMULATED, loading ×20, seed 1"
-    assert demo_label({"EAGLETUI_DEMO_SPEED": "5", "EAGLETUI_DEMO_SEED": "3"}) == "SIMULATED, loading ×5, seed 3"
     assert demo_env({"EAGLETUI_DEMO_SEED": "4"}) == {"EAGLETUI_DEMO_SPEED": "20", "EAGLETUI_DEMO_SEED": "4"}

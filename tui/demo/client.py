@@ -30,12 +30,6 @@ def demo_env(env: Mapping[str, str]) -> dict[str, str]:
     return {SPEED: env.get(SPEED) or f"{DEFAULT_SPEED:g}", SEED: env.get(SEED) or str(DEFAULT_SEED)}
 
 
-def demo_label(env: Mapping[str, str]) -> str:
-    """What every view of the simulated host says: `SIMULATED, loading x20, seed 1`."""
-    values = demo_env(env)
-    return f"SIMULATED, loading ×{one_line(values[SPEED], 12)}, seed {one_line(values[SEED], 12)}"
-
-
 def register() -> None:
     """Makes the simulated host known to the core."""
     hosts.register(HostKind.DEMO, hosts.Simulated(ensure_demo, demo_env))

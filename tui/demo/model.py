@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # --- memory of one GPU, GiB ---------------------------------------------------------------------------------------
-TOTAL_GIB = 95.59
 TORCH_TOTAL_GIB = 94.97  # what torch reports as capacity
 RUNTIME_GIB = 0.47  # CUDA context, NCCL buffers; the driver reserves another 0.62 (memory.reserved)
 FREE_BEFORE_LOAD_GIB = 94.5

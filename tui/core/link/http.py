@@ -122,13 +122,11 @@ async def request(
     """
     where = f"{host}:{port}"
     body_in = bytearray()
+    asked = stream(transport, method, port, path, host=host, headers=headers, body=body, timeout_s=timeout_s)
     try:
-        async with asyncio.timeout(timeout_s), transport.open_connection(host, port) as connection:
-            exchange = _Exchange(transport, connection, where)
-            await exchange.send(method, path, headers or {}, body)
-            head = await exchange.head()
-            while isinstance(event := await exchange.next(), h11.Data):
-                body_in += event.data
+        async with asyncio.timeout(timeout_s), asked as answer:
+            async for chunk in answer:
+                body_in += chunk
                 if len(body_in) > max_body_bytes:
                     raise HostError(
                         f"{transport.host}: {where}{path} answers with more than {max_body_bytes >> 10} KiB",
@@ -137,7 +135,7 @@ async def request(
                     )
     except TimeoutError:
         raise _too_late(transport, where, timeout_s) from None
-    return HttpResponse(head.status_code, _headers(head), bytes(body_in))
+    return HttpResponse(answer.status, answer.headers, bytes(body_in))
 
 
 @contextlib.asynccontextmanager

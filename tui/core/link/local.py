@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Mapping
 
+from tui.core.config import LOCAL_HOST
 from tui.core.errors import HostError, LinkLost, Slug, TimedOut
 from tui.core.link.processes import Child
 from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
@@ -85,7 +86,7 @@ class LocalTransport:
         env: the environment of the scripts; this process's own where not given.
     """
 
-    def __init__(self, host: str = "local", *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, host: str = LOCAL_HOST, *, env: Mapping[str, str] | None = None) -> None:
         self.host = host
         self._env = dict(env) if env is not None else None
         self._since = time.monotonic()
