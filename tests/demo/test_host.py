@@ -251,5 +251,5 @@ async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> N
     assert "host.log" in (failed.value.hint or "")
 
 
-def test_label() -> None:
+def test_the_environment_of_a_launch_has_speed_and_seed() -> None:
     assert demo_env({"EAGLETUI_DEMO_SEED": "4"}) == {"EAGLETUI_DEMO_SPEED": "20", "EAGLETUI_DEMO_SEED": "4"}
