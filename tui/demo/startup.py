@@ -21,6 +21,11 @@ SLOW_TOKENIZER = (
     "Using a slow tokenizer. This might cause a significant slowdown. Consider using a fast tokenizer instead."
 )
 
+NO_CUSTOM_ALLREDUCE = (
+    "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs. "
+    "To silence this warning, specify disable_custom_all_reduce=True explicitly."
+)
+
 
 class SchedulerFailed(Exception):
     """A scheduler raised: the server is about to kill itself."""
@@ -110,16 +115,12 @@ class Startup:
         """Free memory as SGLang sees it, GiB."""
         return self.config.free_gib + model.RUNTIME_GIB - self.used[rank]
 
-    def each(self, message: Callable[[int], str]) -> Action:
-        """An action that logs one line on every rank, in an order that is not quite theirs."""
-
-        def act() -> None:
-            ranks = list(range(self.config.tp))
-            self.rng.shuffle(ranks)
-            for rank in ranks:
-                self.out.record(message(rank), rank)
-
-        return act
+    def each(self, message: Callable[[int], str]) -> None:
+        """Logs one line on every rank, in an order that is not quite theirs."""
+        ranks = list(range(self.config.tp))
+        self.rng.shuffle(ranks)
+        for rank in ranks:
+            self.out.record(message(rank), rank)
 
     def fails(self, stage: str) -> bool:
         """Whether this stage is the one that fails."""
@@ -165,7 +166,7 @@ class Startup:
         """Process groups, NCCL, the context on every GPU."""
         out, tp = self.out, self.config.tp
         begun = time.monotonic()
-        events: list[tuple[float, Action]] = [(0.0, self.each(lambda _: "Init parallel begin."))]
+        events: list[tuple[float, Action]] = [(0.0, lambda: self.each(lambda _: "Init parallel begin."))]
         if tp > 1:
 
             def gloo() -> None:
@@ -180,17 +181,7 @@ class Startup:
             if self.launch.env.get("NCCL_DEBUG", "").upper() in ("VERSION", "WARN", "INFO"):
                 events.append((1.4, lambda: out.raw("NCCL version 2.29.3+cuda13.1\n")))
             if not (self.args["disable_custom_all_reduce"] or self.config.custom_allreduce):
-                events.append(
-                    (
-                        4.0,
-                        self.each(
-                            lambda _: (
-                                "Custom allreduce is disabled because it's not supported on more than two PCIe-only "
-                                "GPUs. To silence this warning, specify disable_custom_all_reduce=True explicitly."
-                            )
-                        ),
-                    )
-                )
+                events.append((4.0, lambda: self.each(lambda _: NO_CUSTOM_ALLREDUCE)))
         length = model.DIST_INIT_S if tp > 1 else 2.0
 
         def context() -> None:
@@ -203,8 +194,8 @@ class Startup:
             return
         await self.play(events, length)
         elapsed = time.monotonic() - begun
-        self.each(lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s")()
-        self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")()
+        self.each(lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s")
+        self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")
         # Every start prints some of these; they mean nothing.
         out.record("Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'", 0)
 
@@ -217,7 +208,7 @@ class Startup:
         if c.kimi and c.tp > model.STRAGGLER_RANK:
             factor[model.STRAGGLER_RANK] = model.STRAGGLER_FACTOR
         begun = time.monotonic()
-        self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")()
+        self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")
         start = list(self.used)
         out.raw(weight_bar(0, shards, 0.0))
 
@@ -282,8 +273,8 @@ class Startup:
         c, out = self.config, self.out
         begun = time.monotonic()
         out.record("SPECULATIVE_MOE_RUNNER_BACKEND is not initialized, using auto backend", 0)
-        self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")()
-        self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")()
+        self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")
+        self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")
         length = model.DRAFT_S if c.kimi else 2.0
         out.raw(weight_bar(0, 1, 0.0))
         start = list(self.used)
@@ -307,7 +298,7 @@ class Startup:
                 f"Load weight end. elapsed={max(0.01, elapsed - 0.01 * (rank % 4)):.2f} s, type={self.launch.draft_architecture}, "
                 f"avail mem={self.available(rank):.2f} GB, mem usage={c.draft_gib:.2f} GB."
             )
-        )()
+        )
         self.timings.load_weight += elapsed
 
     async def pools(self) -> None:
@@ -325,8 +316,8 @@ class Startup:
         def allocate(gib: float, mla: bool) -> None:
             self.used = [before + gib for before in self.used]
             size = f"KV size: {gib:.2f} GB" if mla else f"K size: {gib / 2:.2f} GB, V size: {gib / 2:.2f} GB"
-            self.each(lambda _: f"KV Cache is allocated. dtype: {dtype}, #tokens: {c.pool_tokens}, {size}")()
-            self.each(lambda rank: f"Memory pool end. avail mem={self.available(rank):.2f} GB")()
+            self.each(lambda _: f"KV Cache is allocated. dtype: {dtype}, #tokens: {c.pool_tokens}, {size}")
+            self.each(lambda rank: f"Memory pool end. avail mem={self.available(rank):.2f} GB")
 
         allocate(target_gib, c.kimi)
         if c.speculative:
@@ -348,45 +339,41 @@ class Startup:
         if not c.graphs:
             self.fail_if("capture")
             return
-        what = "verify" if c.speculative else "decode"
         sizes = model.buckets(c.max_bs, speculative=c.speculative)
-        tokens = c.draft_tokens if c.speculative else 1
+        what, tokens = ("target verify", c.draft_tokens) if c.speculative else ("target decode", 1)
         seconds = model.CAPTURE_PER_BUCKET_S * len(sizes) if c.kimi else 6.0
-        self.each(
-            lambda rank: (
-                f"Capture target {what} CUDA graph begin. backend=full, num_tokens_per_req={tokens}, "
-                f"avail mem={self.available(rank):.2f} GB"
-            )
-        )()
-        took = await self.capture_one(sizes, c.graph_gib, seconds, failing=True)
-        self.each(
-            lambda rank: (
-                f"Capture target {what} CUDA graph end. bs={sizes}, elapsed={took:.2f} s, "
-                f"mem usage={c.graph_gib:.2f} GB, avail mem={self.available(rank):.2f} GB."
-            )
-        )()
-        self.timings.cuda_graph["target_verify" if c.speculative else "decode"] = took
-        self.memory.graph["target_verify" if c.speculative else "decode"] = c.graph_gib
+        await self.capture_set(
+            what, "target_verify" if c.speculative else "decode", sizes, tokens, c.graph_gib, seconds
+        )
         if not c.speculative:
             return
-        parts = [("draft extend", model.DRAFT_EXTEND_GRAPH_GIB, c.draft_tokens)]
+        seconds = model.DRAFT_CAPTURE_S if c.kimi else 2.0
         if c.steps > 1:
-            parts.insert(0, ("draft decode", model.DRAFT_DECODE_GRAPH_GIB, 1))
-        for name, gib, per_request in parts:
-            gib = gib if c.kimi else 0.1
-            out.record(
-                f"Capture {name} CUDA graph begin. backend=full, num_tokens_per_req={per_request}, bs={sizes}, "
-                f"avail mem={self.available(0):.2f} GB",
-                0,
-            )
-            took = await self.capture_one(sizes, gib, model.DRAFT_CAPTURE_S if c.kimi else 2.0)
-            out.record(
-                f"Capture {name} CUDA graph end. bs={sizes}, elapsed={took:.2f} s, mem usage={gib:.2f} GB, "
-                f"avail mem={self.available(0):.2f} GB.",
-                0,
-            )
-            self.timings.cuda_graph[name.replace(" ", "_")] = took
-            self.memory.graph[name.replace(" ", "_")] = gib
+            gib = model.DRAFT_DECODE_GRAPH_GIB if c.kimi else 0.1
+            await self.capture_set("draft decode", "draft_decode", sizes, 1, gib, seconds)
+        gib = model.DRAFT_EXTEND_GRAPH_GIB if c.kimi else 0.1
+        await self.capture_set("draft extend", "draft_extend", sizes, c.draft_tokens, gib, seconds)
+
+    async def capture_set(
+        self, what: str, phase: str, sizes: list[int], tokens: int, gib: float, seconds: float
+    ) -> None:
+        """One set of graphs between its two log lines: every rank's for the target, the first one's for a draft."""
+        target = what.startswith("target")
+        batches = "" if target else f"bs={sizes}, "
+
+        def log(words: str, end: str) -> None:
+            def line(rank: int) -> str:
+                return f"Capture {what} CUDA graph {words}avail mem={self.available(rank):.2f} GB{end}"
+
+            if target:
+                self.each(line)
+            else:
+                self.out.record(line(0), 0)
+
+        log(f"begin. backend=full, num_tokens_per_req={tokens}, {batches}", "")
+        took = await self.capture_one(sizes, gib, seconds, failing=target)
+        log(f"end. bs={sizes}, elapsed={took:.2f} s, mem usage={gib:.2f} GB, ", ".")
+        self.timings.cuda_graph[phase], self.memory.graph[phase] = took, gib
 
     async def capture_one(self, sizes: list[int], gib: float, seconds: float, *, failing: bool = False) -> float:
         """The bar of one set of graphs, large to small; returns the seconds it took."""
