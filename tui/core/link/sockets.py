@@ -27,11 +27,11 @@ def connect_error(error: OSError, where: str) -> HostError:
     """The one-line form of a failed connection to `where` (host:port)."""
     if isinstance(error, ConnectionRefusedError):
         return HostError(
-            f"nothing listens on {where}", "is sshd running there, and is this its port?", slug=Slug.REFUSED
+            f"Nothing listens on {where}", "is sshd running there, and is this its port?", slug=Slug.REFUSED
         )
     if error.errno == errno.ETIMEDOUT or isinstance(error, TimeoutError):
         return HostError(
-            f"no answer from {where}",
+            f"No answer from {where}",
             "is the host up, and does a VPN or a firewall stand between?",
             slug=Slug.NO_ANSWER,
         )
@@ -52,7 +52,7 @@ async def _resolve(host: str, port: int, family: int) -> list[tuple[Any, ...]]:
     except (socket.gaierror, UnicodeError) as error:
         temporary = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
         raise HostError(
-            f"the name {one_line(host)} cannot be resolved",
+            f"The name {one_line(host)} cannot be resolved",
             "check the network" if temporary else "check the spelling, ~/.ssh/config and the network",
             slug=Slug.HOST_UNKNOWN,
         ) from None
@@ -150,7 +150,7 @@ class ProxyCommand:
         except OSError as error:
             ours.close()
             raise HostError(
-                f"the ProxyCommand cannot be started: {error.strerror}", f"check {shell}", slug=Slug.PROXY_FAILED
+                f"The ProxyCommand cannot be started: {error.strerror}", f"check {shell}", slug=Slug.PROXY_FAILED
             ) from None
         finally:
             theirs.close()
@@ -172,7 +172,7 @@ class ProxyCommand:
         status = self._child.exit_status
         how = "gives no SSH connection" if status is None else f"ended with status {status}"
         return HostError(
-            f"the ProxyCommand {how}" + (f": {said}" if said else ""),
+            f"The ProxyCommand {how}" + (f": {said}" if said else ""),
             "run the command by hand; it is in ~/.ssh/config",
             slug=Slug.PROXY_FAILED,
         )

@@ -249,7 +249,7 @@ class Dialer:
         if isinstance(error, asyncssh.ChannelOpenError):
             via = target.via.label if target.via else "?"
             return HostError(
-                f"jump host {via} cannot reach {where}: {words}",
+                f"Jump host {via} cannot reach {where}: {words}",
                 "check the address as the jump host sees it, and that it allows forwarding",
                 slug=Slug.REFUSED if "refused" in words.lower() else Slug.UNREACHABLE,
             )
