@@ -1,1 +1,1 @@
-"""What a host is made of: its GPUs, its driver, its Python. Knows no run, no server and no log."""
+"""What a host is made of: its GPUs, its driver, its Python. Must not know runs, servers or logs."""

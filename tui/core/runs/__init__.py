@@ -1,4 +1,2 @@
-"""Runs on a host: launching, watching and stopping a process tree; servers of others, by their command lines.
-
-Knows the helper's protocol; no log, no profile, and nothing of an engine but what its processes are called.
-"""
+"""Process trees on a host: launching, watching and stopping ours, finding servers of others and who has a port. Knows
+the helper's protocol; must not know logs or profiles, and of an engine only what its processes are called."""
