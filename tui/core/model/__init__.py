@@ -1,3 +1,3 @@
-"""What crosses boundaries: frozen dataclasses and enumerations of profiles, results, verdicts and experiments.
+"""What crosses boundaries: frozen dataclasses and enumerations of runs, profiles, results, verdicts and experiments.
 
 They import nothing but each other."""
