@@ -1,15 +1,22 @@
 """/metrics of the simulated server, in Prometheus' text format, with the names and labels of SGLang 0.5.23."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from tui.demo.engine import Histogram
-
-if TYPE_CHECKING:
-    from tui.demo.api import Api
+from tui.demo.engine import Engine, Histogram
+from tui.demo.startup import Memory, Timings
 
 _RANK = {"moe_ep_rank": "0", "pp_rank": "0", "tp_rank": "0"}
 _STREAMING = {stream: {"is_streaming": str(stream).lower()} for stream in (False, True)}
+
+
+class Metered(Protocol):
+    """What the page is about."""
+
+    args: Mapping[str, Any]
+    engine: Engine
+    timings: Timings
+    memory: Memory
 
 
 class _Page:
@@ -46,7 +53,7 @@ class _Page:
             self.value(f"{metric}_count", total, labels)
 
 
-def render(api: "Api") -> str:
+def render(api: Metered) -> str:
     """The whole page."""
     page = _Page(str(api.args["served_model_name"]))
     _counters(page, api)
@@ -60,7 +67,7 @@ def render(api: "Api") -> str:
     return "\n".join(page.lines) + "\n"
 
 
-def _counters(page: _Page, api: "Api") -> None:
+def _counters(page: _Page, api: Metered) -> None:
     c = api.engine.counters
     for metric, counted, text in (
         ("prompt_tokens_total", c.prompt_tokens, "Number of prefill tokens processed."),
@@ -87,7 +94,7 @@ def _counters(page: _Page, api: "Api") -> None:
         page.counter(metric, text, [(count, {**_RANK, "mode": mode}) for mode, count in modes.items()])
 
 
-def _gauges(page: _Page, api: "Api") -> None:
+def _gauges(page: _Page, api: Metered) -> None:
     engine, config, memory = api.engine, api.engine.config, api.memory
     used, capacity = engine.used_tokens(), config.pool_tokens
     page.gauge("num_running_reqs", len(engine.running), "The number of running requests.")

@@ -276,10 +276,7 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
             groups.append(current)
         current = []
 
-    for raw in text.lstrip("\ufeff").splitlines():
-        line = raw.strip()
-        if not line:
-            continue
+    for line in filter(None, map(str.strip, text.lstrip("\ufeff").splitlines())):
         found = _header(line)
         if found:
             close()
