@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from tui import format as fmt
@@ -16,6 +16,7 @@ from tui.panel.connection import Connection
 from tui.panel.displayed_run import DisplayedRun
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.host_view import Board, run_name
+from tui.panel.keys import bindings
 from tui.panel.launcher import Launcher
 from tui.panel.screens.base import Mode
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
 
-_MODES = ("dashboard", "logs", "profiles", "bench", "journal")
+_MODES = ("dashboard", "logs", "profiles", "bench")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -47,15 +48,7 @@ class EagleApp(HostApp):
         open_session, theme, bell: as for `HostApp`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"mode('{name}')", name, show=False) for number, name in enumerate(_MODES, 1)),
-        Binding("l", "launch", "launch", show=False),
-        Binding("r", "replace", "replace", show=False),
-        Binding("b", "bench", "bench", show=False),
-        Binding("S", "stop", "stop", show=False),
-        Binding("o", "override", "override", show=False),
-        Binding("h", "hosts", "other host", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"1234lrbSoh")
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec
 
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
@@ -18,7 +18,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker, HostKeyQuestion, Prompt
 from tui.panel.host_view import Board
-from tui.panel.keys import Command
+from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
 from tui.panel.theme import THEMES, textual_theme
 
@@ -60,14 +60,7 @@ class HostApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # At once, before the keys that came with it are sent to a widget: they are for the search line.
-        Binding("slash", "search", "search", show=False, priority=True),
-        Binding("y", "copy", "copy", show=False),
-        Binding("question_mark", "help", "help", show=False),
-        Binding("q", "leave", "quit", show=False),
-        Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "q", "^C ^Q")
 
     def __init__(
         self, host: str, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
@@ -311,7 +304,7 @@ class HostApp(App[None]):
 
     # -- the palette -----------------------------------------------------------------------------------------------
 
-    def offers(self, command: Command) -> bool:
+    def offers(self, command: Key) -> bool:
         """Whether a command works here at all."""
         return True
 
@@ -321,7 +314,7 @@ class HostApp(App[None]):
 
         here = type(screen).__name__.lower()
         for command in COMMANDS:
-            action = command.action
+            action = command.command
             if (
                 action is None
                 or not self.offers(command)
@@ -330,7 +323,7 @@ class HostApp(App[None]):
                 continue
             if command.where == "refused or lost link" and self.board.connected:
                 continue
-            yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
+            yield SystemCommand(f"{command.verb} ({command.key})", command.about, self._runner(action))
         other = "light" if self.theme == "eagle-dark" else "dark"
         yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
 

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from tui.core.model.experiment import ExperimentState
 from tui.core.model.profile import LoadPoint
 from tui.panel.bench_view import ArmView, Comparison, compare
 from tui.panel.host_view import Board
-from tui.panel.keys import keys
+from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialogs import Facts
 from tui.panel.widgets.bench.arm_card import CARDS_FROM, Arms
@@ -35,23 +35,7 @@ class Bench(Mode):
     """Cards from 100 columns on, rows below; two plots side by side, one below 100 columns."""
 
     NAME = "Bench"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,right", "arm(1)", "next arm", show=False),
-        Binding("shift+tab,left", "arm(-1)", "previous arm", show=False),
-        Binding("j,down", "arm(1)", "next arm", show=False),
-        Binding("k,up", "arm(-1)", "previous arm", show=False),
-        Binding("left_square_bracket", "load(-1)", "previous load", show=False),
-        Binding("right_square_bracket", "load(1)", "next load", show=False),
-        Binding("p", "plot", "other plot", show=False),
-        Binding("enter", "open", "run record", show=False),
-        Binding("v", "verdict", "verdict", show=False),
-        Binding("space", "pause", "pause", show=False),
-        Binding("P", "pair", "one more pair", show=False),
-        Binding("x", "export", "export", show=False),
-        Binding("E", "experiments", "experiments", show=False),
-        Binding("S", "stop", "stop", show=False),
-        Binding("c", "choose", "choose arms", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("bench")
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 
 from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board
-from tui.panel.keys import keys
+from tui.panel.keys import bindings, keys, moving
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.crash_card import CrashCard
 from tui.panel.widgets.footer import Keys
@@ -26,19 +26,8 @@ class Dashboard(Mode):
 
     NAME = "Dashboard"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "app.apply", "apply and relaunch", show=False),
-        Binding("f", "follow", "follow", show=False),
-        Binding("left_square_bracket", "app.server(-1)", "previous server", show=False),
-        Binding("right_square_bracket", "app.server(1)", "next server", show=False),
-        Binding("p", "power", "power history", show=False),
-        Binding("enter", "open", "open", show=False),
-        Binding("escape", "back", "back", show=False),
-        Binding("j,down", "log('move(1)')", "down", show=False),
-        Binding("k,up", "log('move(-1)')", "up", show=False),
-        Binding("pagedown", "log('page(1)')", "page down", show=False),
-        Binding("pageup", "log('page(-1)')", "page up", show=False),
-        Binding("g,home", "log('top')", "first line", show=False),
-        Binding("G,end", "log('bottom')", "last line", show=False),
+        *bindings("dashboard"),
+        *moving(*(f"log('{action}')" for action in ("move(1)", "move(-1)", "page(1)", "page(-1)", "top", "bottom"))),
     ]
 
     def __init__(self, board: Board) -> None:

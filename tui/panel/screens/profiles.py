@@ -269,13 +269,7 @@ class Profiles(Mode):
 
     NAME = "Profiles"
     AUTO_FOCUS = "ProfileList"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "edit", "edit", show=False),
-        Binding("c", "compare", "compare", show=False),
-        Binding("i", "import_command", "import", show=False),
-        Binding("enter", "open", "open", show=False),
-        Binding("escape", "back", "back", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("profiles")
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)

@@ -7,7 +7,7 @@ from tui.core.link.transport import LinkState
 from tui.panel.host_view import Board
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
 
-MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))
+MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"))
 
 
 class Header(Painted):
@@ -56,7 +56,7 @@ class Header(Painted):
         canvas.put(x + 2, 0, end_of(name, end - x - 2), "text")
 
     def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
-        """All five tabs: with names, else the present one with its name, else numbers alone."""
+        """All tabs: with names, else the present one with its name, else numbers alone."""
         full = [(name, f"{key} {name}") for key, name in MODES]
         own = [(name, f"{key} {name}" if name == self.mode else key) for key, name in MODES]
         for labels in (full, own):
