@@ -24,7 +24,7 @@ from tui.panel.app import EagleApp
 from tui.panel.bench_view import compare
 from tui.panel.screens.bench_details import text_of, verdict_lines
 from tui.panel.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
-from tui.panel.screens.dialogs import Confirm, Facts
+from tui.panel.screens.dialog import Confirm, Facts
 from tui.panel.widgets.bench.arm_card import ratio_color
 
 SIZES = [(160, 48), (120, 36), (80, 24)]

@@ -17,7 +17,7 @@ from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level
 from tui.panel.app import EagleApp
 from tui.panel.screens.dashboard import Dashboard
-from tui.panel.screens.dialogs import Confirm
+from tui.panel.screens.dialog import Confirm
 
 
 @pytest.fixture
@@ -386,7 +386,7 @@ async def test_a_link_that_never_was_is_not_lost(size):
 
 
 async def test_a_typed_host_is_remembered_once_it_was_connected_to():
-    from tui.panel.screens.dialogs import known_hosts
+    from tui.panel.screens.host_picker import known_hosts
 
     async def fail(session):
         raise HostError("nowhere is unknown", "check the name", slug="host_unknown")
@@ -440,7 +440,7 @@ async def test_help_and_questions_wrap_and_cut_nothing():
 
 
 async def test_the_palette_looks_like_a_dialog():
-    from tui.panel.screens.dialogs import Help
+    from tui.panel.screens.dialog import Help
 
     async with panel(fakes.scene("ready")).run_test(size=(120, 36)) as pilot:
         await shows(pilot, "● READY")

@@ -122,7 +122,7 @@ class EagleApp(HostApp):
 
     def action_hosts(self) -> None:
         """Another host."""
-        from tui.panel.screens.dialogs import HostPicker
+        from tui.panel.screens.host_picker import HostPicker
 
         running = sum(1 for run in self.board.runs if run.active)
 
@@ -238,22 +238,21 @@ class EagleApp(HostApp):
 
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""
-        from tui.panel.screens.details import gpu_lines
-        from tui.panel.screens.dialogs import Facts
+        from tui.panel.screens.details import gpu_rows
+        from tui.panel.screens.dialog import Facts
 
-        self.push_screen(Facts("GPUs", gpu_lines(self.board)))
+        self.push_screen(Facts("GPUs", gpu_rows(self.board)))
 
     def show_run(self) -> None:
         """The displayed run: command, files, times."""
         import shlex
 
-        from tui.panel.screens.details import run_lines
-        from tui.panel.screens.dialogs import Facts
+        from tui.panel.screens.details import run_rows
+        from tui.panel.screens.dialog import Facts
 
         state = self.board.state
         if state is not None:
-            lines = run_lines(self.board, state, self.dialog_width(20, 8))
-            self.push_screen(Facts("Run", lines, shlex.join(state.run.argv)))
+            self.push_screen(Facts("Run", run_rows(self.board, state), shlex.join(state.run.argv)))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every command, the themes, and the newest runs of the host."""

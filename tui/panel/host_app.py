@@ -200,13 +200,13 @@ class HostApp(App[None]):
 
     async def host_key(self, question: HostKeyQuestion) -> bool:
         """Shows an unknown host key and waits for the answer."""
-        from tui.panel.screens.dialogs import host_key_dialog
+        from tui.panel.screens.connecting import host_key_dialog
 
-        return bool(await self._ask(host_key_dialog(question, self.dialog_width(30, 8))))
+        return bool(await self._ask(host_key_dialog(question)))
 
     async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
         """Asks for a passphrase, a password or a code."""
-        from tui.panel.screens.dialogs import PromptDialog
+        from tui.panel.screens.connecting import PromptDialog
 
         answer = await self._ask(PromptDialog(prompt))
         return answer if isinstance(answer, tuple) else None
@@ -226,10 +226,6 @@ class HostApp(App[None]):
             if not answered.done():  # the connection attempt was given up: the question is moot
                 with contextlib.suppress(Exception):
                     dialog.dismiss()
-
-    def dialog_width(self, least: int, chrome: int) -> int:
-        """Cells for text in a dialog that takes `chrome` cells for itself."""
-        return max(least, min(96, int(self.size.width * 0.96)) - chrome)
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +262,7 @@ class HostApp(App[None]):
 
     def action_help(self) -> None:
         """Every key."""
-        from tui.panel.screens.dialogs import Help
+        from tui.panel.screens.dialog import Help
 
         self.push_screen(Help())
 
@@ -291,13 +287,11 @@ class HostApp(App[None]):
 
     def show_line(self, record: "LogRecord", number: int | None) -> None:
         """One line of the log, whole; `number` is its line of the file where that is known."""
-        from tui.panel.screens.dialogs import Facts
-        from tui.panel.widgets.paint import wrap
+        from tui.panel.screens.dialog import Facts
 
         parts = (record.time, record.rank, f"line {number:,}" if number is not None else None)
         head = " · ".join(part for part in parts if part)
-        text = wrap(record.text.expandtabs(4), self.dialog_width(20, 9))
-        lines = [[(head, "muted")], [], *[[(part, "text")] for part in text]]
+        lines = [[(head, "muted")], [], [(record.text.expandtabs(4), "text")]]
         if record.cut_bytes:
             lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
         self.push_screen(Facts("Line", lines, record.text))

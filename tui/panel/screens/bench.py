@@ -13,7 +13,6 @@ from tui.panel.bench_view import ArmView, Comparison, compare
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
-from tui.panel.screens.dialogs import Facts
 from tui.panel.widgets.bench.arm_card import CARDS_FROM, Arms
 from tui.panel.widgets.bench.capacity_plot import CapacityPlot
 from tui.panel.widgets.bench.economics_plot import EconomicsPlot
@@ -236,10 +235,10 @@ class Bench(Mode):
         if view is None:
             self.action_experiments()
             return
-        from tui.panel.screens.bench_details import record_lines, text_of
+        from tui.panel.screens.bench_details import record_rows
+        from tui.panel.screens.dialog import Facts
 
-        lines = record_lines(view, self._dialog_width())
-        self.app.push_screen(Facts(f"Runs of {view.letter}", lines, text_of(lines)))
+        self.app.push_screen(Facts(f"Runs of {view.letter}", record_rows(view)))
 
     def action_verdict(self) -> None:
         """What the selected arm's verdict says and rests on."""
@@ -247,10 +246,10 @@ class Bench(Mode):
         if view is None or self.comparison is None:
             self.eagle.say("Nothing was measured here yet")
             return
-        from tui.panel.screens.bench_details import text_of, verdict_lines
+        from tui.panel.screens.bench_details import verdict_rows
+        from tui.panel.screens.dialog import Facts
 
-        lines = verdict_lines(self.comparison, self._compared(view), self._dialog_width())
-        self.app.push_screen(Facts("Verdict", lines, text_of(lines)))
+        self.app.push_screen(Facts("Verdict", verdict_rows(self.comparison, self._compared(view))))
 
     def _compared(self, view: ArmView) -> ArmView:
         """The arm whose verdict is shown: of a reference, the first that is compared with it."""
@@ -259,16 +258,13 @@ class Bench(Mode):
             return view
         return next((other for other in self.comparison.arms if other.arm.against == view.letter), view)
 
-    def _dialog_width(self) -> int:
-        return max(20, min(96, int(self.size.width * 0.96)) - 8)
-
     def action_pause(self) -> None:
         """Pauses once the launch under way is measured, or goes on."""
         paused = self.eagle.measure.pause()
         if paused is None:
-            self.eagle.say("No experiment is under way: nothing to pause")
+            self.eagle.say("No experiment is running: nothing to pause")
         elif paused:
-            self.eagle.say("Pauses when this launch is measured; space goes on")
+            self.eagle.say("Pauses when this launch is measured; space continues")
 
     def action_pair(self) -> None:
         """One more launch pair of each comparison."""
@@ -280,7 +276,8 @@ class Bench(Mode):
         if state is None or not self.running:
             self.app.run_worker(self.app.run_action("app.stop"))
             return
-        from tui.panel.screens.dialogs import Confirm, facts_of
+        from tui.panel.screens.dialog import Confirm
+        from tui.panel.widgets.rows import facts_of
 
         view = self.comparison.live if self.comparison is not None else None
         own = self.eagle.measure.launches
@@ -291,9 +288,9 @@ class Bench(Mode):
         if run is not None and own:
             facts += [("server", f"run {run.short_id}, PID {run.pid if run.pid is not None else '–'}")]
         after = (
-            "The measurement and the server that was launched for it end. What was measured stays; E, then r, goes on."
+            "The measurement and the server that was launched for it end. What was measured stays; E, then r, resumes."
             if own
-            else "The load generator ends, the server goes on. Runs that are done stay."
+            else "The load generator ends, the server keeps running. Completed runs stay."
         )
         dialog = Confirm(
             ("■ STOP", "warn!"),
@@ -319,7 +316,7 @@ class Bench(Mode):
     async def action_choose(self) -> None:
         """Stored configurations, up to four side by side."""
         if self.running:
-            self.eagle.say("A measurement is under way; what is stored can be chosen when it is done")
+            self.eagle.say("A measurement is running; stored results can be chosen when it is done")
             return
         found = await self.eagle.measure.configurations()
         if not found:

@@ -20,16 +20,16 @@ from tui.panel.theme import DARK, THEMES, Tokens, style_of
 Run = tuple[str, str]
 """A piece of text and its spec (see `tui.panel.theme.style_of`)."""
 
-# A terminal that cannot show Unicode gets letters of the same meaning and width.
-_ASCII = str.maketrans(
-    {
-        **dict(zip("◌◐●▲✗■✓·▸≡○–↑↓≈≠∅□", ".o*!x#v.>=o-^v~!0.", strict=True)),
-        **dict(zip("▌▆│─╌…×±−→▞°≥≤", "[#|-..x+->%d>>"[:-1] + "<", strict=True)),
-        **dict(zip("▁▂▃▄▅▇▀█", "__---##" + "#", strict=True)),
-        **dict(zip("┊◆●", "|+*", strict=True)),
-        **{chr(0x2800 + dots): " ..:::###"[dots.bit_count()] for dots in range(256)},
-    }
-)
+_PLAIN = (  # glyphs, and below each what a terminal without Unicode gets: of the same meaning and width
+    ("◌◐●▲✗■✓·▸≡○–↑↓≈≠∅□◆",
+     ".o*!x#v.>=o-^v~!0.+"),
+    ("▌▆│─╌┊…×±−→▞°≥≤",
+     "[#|-.|.x+->%d><"),
+    ("▁▂▃▄▅▇▀█",
+     "__---###"),
+)  # fmt: skip
+_BRAILLE = {0x2800 + dots: " ..:::###"[dots.bit_count()] for dots in range(256)}  # by how many dots a cell has
+ASCII = {ord(glyph): char for pair in _PLAIN for glyph, char in zip(*pair, strict=True)} | _BRAILLE
 _JOINERS = {"\u200d", "\ufe0e", "\ufe0f"}  # would turn a glyph into an emoji of another width
 
 
@@ -418,7 +418,7 @@ def _strip(canvas: Canvas, y: int, tokens: Tokens) -> Strip:
         if x == canvas.width or specs[x] != specs[begin]:
             text = "".join(chars[begin:x])
             segments.append(
-                Segment(text.translate(_ASCII) if plain_terminal() else text, style_of(tokens, specs[begin]))
+                Segment(text.translate(ASCII) if plain_terminal() else text, style_of(tokens, specs[begin]))
             )
             begin = x
     return Strip(segments, canvas.width)
