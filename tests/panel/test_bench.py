@@ -192,7 +192,7 @@ async def test_it_is_drawn_at_every_size(name, theme):
             assert all(len(row) <= size[0] for row in rows)
             if size in SIZES:
                 assert "link" in rows[0] or "●" in rows[0]
-                assert "q leave" in rows[-1]
+                assert "q quit" in rows[-1]
                 for arm in pilot.app.board.experiment.arms:
                     assert any(re.search(rf"(^|[ ▌]){arm.letter} ", row) for row in rows[3:20]), arm.letter
 

@@ -157,7 +157,7 @@ class Refused(Dialog[str]):
             if command:
                 copied: Line = [("   y", "accent!"), (" copies", "muted")] if command == self.command else []
                 rows.append(Row([("     ", "text"), (command, "strong"), *copied], hang=5, ground="surface"))
-        yield Prose([*rows, [("No key, setting or flag makes eagletui accept a changed host key.", "muted")]])
+        yield Prose([*rows, [], [("No key, setting or flag makes eagletui accept a changed host key.", "muted")]])
 
     def action_copy(self) -> None:
         """The command into the clipboard."""

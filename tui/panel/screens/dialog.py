@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -172,6 +173,9 @@ class Choices(OptionList):
                 self.set_options([Option(Rows([row]), disabled=place in heads) for place, row in enumerate(rows)])
             self.highlighted = min(here or 0, len(rows) - 1) if rows else None
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.option_count  # also before there is a width to lay them out in
+
     def _get_left_gutter_width(self) -> int:
         return 2
 
@@ -226,7 +230,7 @@ class Picker(Dialog[T], Generic[T]):
 
     def show(self, at: int | None = None) -> None:
         """Everything as it is now; `at`: another place to choose."""
-        if not self.is_mounted:
+        if not self.is_attached:
             return
         self.query_one(Choices).show(self.entries(), at)
         self.show_chosen()

@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Input, OptionList
 
+from tui import format as fmt
 from tui.core.text import one_line
 from tui.panel.keys import bindings
 from tui.panel.screens.dialog import Choices, Dialog, entry
@@ -33,10 +34,9 @@ class HostPicker(Dialog[str]):
     def head(self) -> Iterable[Widget]:
         yield Prose([[("? HOST", "accent!"), ("   ", "text"), ("Show another host", "strong!")]])
         if self._servers:
-            runs = "server" if self._servers == 1 else "servers"
-            yield Prose(
-                [[(f"{self._servers} {runs} on ", "muted"), (self._present, "text"), (" keep running.", "muted")]]
-            )
+            runs = f"{fmt.plural(self._servers, 'server')} on "
+            keep = " keeps running." if self._servers == 1 else " keep running."
+            yield Prose([[(runs, "muted"), (self._present, "text"), (keep, "muted")]])
         yield Input(placeholder="a name of ~/.ssh/config, or user@host:port")
 
     def body(self) -> Iterable[Widget]:

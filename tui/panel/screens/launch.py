@@ -102,7 +102,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     # -- what is shown ---------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        if not self.is_mounted:
+        if not self.is_attached:
             return
         verb = "REPLACE" if self.replace else "LAUNCH"
         self.query_one("#title", Prose).show(
@@ -125,7 +125,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         prose.show(rows)
 
     def _show_preview(self) -> None:
-        if self.is_mounted:
+        if self.is_attached:
             box = self.query_one(Box)
             around = sum(part.outer_size.height for part in self.query(".head, .foot").results(Vertical))
             self._show_rows("#preview", self._preview(self.size.height - around - box.gutter.height))
@@ -156,15 +156,18 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         expected = self._expected(plan)
         whole = sections(about, differs, command, [title, *finding_rows(plan.findings)], expected)
         problems = [finding for finding in plan.findings if finding.level is not Level.OK]
-        width = self.query_one(Box).scrollable_content_region.width
-        if not problems or len(Rows(whole).lines(width)) <= room:
+        if not problems or len(Rows(whole).lines(self._width)) <= room:
             return whole
         fine = [finding for finding in plan.findings if finding.level is Level.OK]
         return sections([title, *finding_rows(problems)], differs, expected, about, command, finding_rows(fine))
 
+    @property
+    def _width(self) -> int:
+        return self.query_one(Box).scrollable_content_region.width or 100
+
     def _command(self, command: "LaunchCommand", findings: "Sequence[Finding]" = ()) -> list[AnyRow]:
         hint: Line = [("run directly, no shell · ", "muted"), ("y", "accent!"), (" copies", "muted")]
-        return [Title("Command", hint), *command_rows(command), *note_rows(command, findings)]
+        return [Title("Command", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
 
     def _expected(self, plan: "LaunchPlan") -> list[AnyRow]:
         usual = self.panel.usual_total(plan.profile.name)

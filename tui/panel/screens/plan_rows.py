@@ -27,7 +27,6 @@ _MARKS = {  # glyph, its colour, that of the text
     Level.OK: ("✓", "ok", "muted"),
 }
 _SIGNS = {"+": ("ok", "okbg"), "~": ("warn", "warnbg"), "-": ("err", "errbg")}
-_COMMAND_WIDTH = 100  # where rows of flags are broken; narrower ones are broken again where they are shown
 
 
 def listed(found: "Sequence[ProfileEntry]") -> list[Single]:
@@ -40,8 +39,8 @@ def listed(found: "Sequence[ProfileEntry]") -> list[Single]:
     return rows
 
 
-def command_rows(command: "LaunchCommand", width: int = _COMMAND_WIDTH, ground: str | None = None) -> list[AnyRow]:
-    """A command as it is run, its flags in accent; long rows are broken, never cut."""
+def command_rows(command: "LaunchCommand", width: int, ground: str | None = None) -> list[AnyRow]:
+    """A command as it is run in rows of about `width` cells, its flags in accent; nothing is cut."""
     from tui.core.profiles.profiles import render_command
 
     return flag_rows(render_command(command, width).splitlines(), ground)

@@ -163,7 +163,7 @@ def broken_rows(entries: "Sequence[ProfileEntry]", *, names_only: bool = False) 
 # -- one in depth ------------------------------------------------------------------------------------------------------
 
 
-def detail_rows(panel: Panel, shown: Chosen, *, focus: bool, airy: bool) -> list[AnyRow]:
+def detail_rows(panel: Panel, shown: Chosen, width: int, *, focus: bool, airy: bool) -> list[AnyRow]:
     """What is known of the chosen profile; `airy`: blank rows between the sections."""
     entry, profile = shown.entry, shown.profile
     head: list[AnyRow] = [
@@ -185,7 +185,7 @@ def detail_rows(panel: Panel, shown: Chosen, *, focus: bool, airy: bool) -> list
     for label, text in (("hypothesis", profile.hypothesis), ("known", profile.known)):
         if text:
             head.append(Row([(f"{label:<12}", "muted"), (text, "text")], hang=12))
-    command = _command(shown, panel.board.host)
+    command = _command(shown, panel.board.host, width)
     return sections(
         head,
         _difference(shown),
@@ -208,12 +208,13 @@ def _difference(shown: Chosen) -> list[AnyRow]:
     return [Title(f"Difference to {shown.base.name}", facts), *rows]
 
 
-def _command(shown: Chosen, host: str) -> list[AnyRow]:
+def _command(shown: Chosen, host: str, width: int) -> list[AnyRow]:
     if shown.command is None:
         return []
     findings: Sequence[Finding] = shown.plan.findings if shown.plan is not None else ()
     hint: Line = [(f"on {host}, run directly, no shell · ", "muted"), ("y", "accent!"), (" copies", "muted")]
-    return [Title("Command", hint), *command_rows(shown.command, ground="surface"), *note_rows(shown.command, findings)]
+    rows = command_rows(shown.command, max(20, width - 6), ground="surface")
+    return [Title("Command", hint), *rows, *note_rows(shown.command, findings)]
 
 
 def _preflight(shown: Chosen, host: str) -> list[AnyRow]:

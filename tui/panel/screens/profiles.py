@@ -170,7 +170,8 @@ class Profiles(Mode):
         ]
         detail, shown = self.query_one(ProfileDetail), self._chosen
         airy, focus = self.size.height >= 36, detail.has_focus
-        told = detail_rows(self.eagle, shown, focus=focus, airy=airy) if shown is not None else nothing
+        width = detail.scrollable_content_region.width
+        told = detail_rows(self.eagle, shown, width, focus=focus, airy=airy) if shown is not None else nothing
         self.query_one("#detail", Prose).show(told)
         super().update()
 
