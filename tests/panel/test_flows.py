@@ -351,7 +351,7 @@ async def test_another_host(own_home):
     async with app.run_test(size=(120, 36)) as pilot:
         await shows(pilot, "● READY")
         await pilot.press("h")
-        await shows(pilot, "gpu2", "gpu3", "gpu4", "local", "demo", "Runs on gpu1 go on.")
+        await shows(pilot, "gpu2", "gpu3", "gpu4", "local", "demo", "1 server on gpu1 keeps running.")
         assert "*.lab" not in screen_text(pilot.app)
         first = session_of(pilot)
         await pilot.press(*"gpu3", "enter")
@@ -367,7 +367,7 @@ async def test_a_host_that_never_answered_has_no_runs_that_go_on():
         await shows(pilot, "nowhere is unknown")
         await pilot.press("h")
         await shows(pilot, "Show another host")
-        assert "go on" not in screen_text(pilot.app)
+        assert "running." not in screen_text(pilot.app)
 
 
 @pytest.mark.parametrize("size", [(120, 36), (80, 24)])
@@ -497,7 +497,7 @@ async def test_the_newest_server_is_shown_as_others_start_it():
 async def test_profiles_screen_difference_command_findings_and_errors(profiles):
     async with panel(fakes.scene("idle"), profiles).run_test(size=(160, 48)) as pilot:
         await pilot.press("3")
-        await shows(pilot, "never here", "2 errors", "did you mean mem-fraction-static?", "blocks nothing else")
+        await shows(pilot, "never run here", "2 errors", "did you mean mem-fraction-static?", "blocks nothing else")
         await pilot.press("j", "j")
         await shows(
             pilot,

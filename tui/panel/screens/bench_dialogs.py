@@ -128,12 +128,12 @@ class BenchDialog(Picker[BenchProfile]):
         super().__init__()
         self._bench: BenchProfile | None = None
         self._error: EagletuiError | None = None
-        self._found: list[ProfileEntry] = []
+        self.found: list[ProfileEntry] = []
 
     def on_mount(self) -> None:
-        self._found = entries_of(self.panel, "bench")
+        self.found = entries_of(self.panel, "bench")
         last = self.panel.measure.last_bench
-        names = [found.name for found in self._found]
+        names = [found.name for found in self.found]
         self.show(names.index(last) if last in names else self._first(names))
         self.moved()
         self.show_chosen()
@@ -146,9 +146,9 @@ class BenchDialog(Picker[BenchProfile]):
 
     def moved(self) -> None:
         self._bench = self._error = None
-        if self._found:
+        if self.found:
             try:
-                self._bench = self.panel.measure.load_bench(self._found[self.at].name)
+                self._bench = self.panel.measure.load_bench(self.found[self.at].name)
             except EagletuiError as error:
                 self._error = error
 
@@ -178,7 +178,7 @@ class BenchDialog(Picker[BenchProfile]):
         return [head, [("server  ", "muted"), *join(facts)]]
 
     def entries(self) -> list[Single]:
-        return listed(self._found)
+        return listed(self.found)
 
     def chosen(self) -> list[AnyRow]:
         if self._error is not None or self._bench is None:
@@ -211,19 +211,19 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: list[ProfileEntry] = []
+        self.found: list[ProfileEntry] = []
         self._preview: Preview | None = None
         self._error: EagletuiError | None = None
 
     def on_mount(self) -> None:
-        self._found = entries_of(self.panel, "experiment")
+        self.found = entries_of(self.panel, "experiment")
         self.moved()
         self.show()
 
     def moved(self) -> None:
         self._preview = self._error = None
-        if self._found:
-            self._read(self._found[self.at].name)
+        if self.found:
+            self._read(self.found[self.at].name)
 
     @work(exclusive=True, group="experiment-preview", exit_on_error=False)
     async def _read(self, name: str) -> None:
@@ -249,10 +249,10 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         ]
 
     def entries(self) -> list[Single]:
-        return listed(self._found)
+        return listed(self.found)
 
     def chosen(self) -> list[AnyRow]:
-        if not self._found:
+        if not self.found:
             return [nothing_found("experiment")]
         if self._error is not None:
             return error_rows(self._error)

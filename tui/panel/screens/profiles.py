@@ -79,6 +79,7 @@ class Profiles(Mode):
         self._records: list[LaunchRecord] = []
         self._chosen: Chosen | None = None
         self._chosen_as: str | None = None
+        self._placed = True  # `at` was set by something else than the list's cursor
         self._answers: dict[str, _Answer] = {}
         self._settle: Timer | None = None
 
@@ -162,7 +163,9 @@ class Profiles(Mode):
         self.query_one("#listtitle", Prose).show([title])
         rows, places = self._list(apart=self.size.height > 26)
         heads = frozenset(place for place in range(len(rows)) if place not in places)
-        choices.show(rows, places[self.at] if places else None, heads)
+        # the list itself knows where its cursor is, and says so a little later
+        choices.show(rows, places[self.at] if self._placed and places else None, heads)
+        self._placed = False
         self._show_below(listing.size.width, listing.size.height - 1 - len(rows))
         nothing: list[AnyRow] = [
             [("No profile was found.", "text")],
@@ -218,13 +221,14 @@ class Profiles(Mode):
         _, places = self._list(apart=self.size.height > 26)
         if event.option_index in places:
             self.at = places.index(event.option_index)
-            self._choose()
+            self._choose(placed=False)
 
     @on(OptionList.OptionSelected)
     def _selected(self) -> None:
         self.action_open()
 
-    def _choose(self) -> None:
+    def _choose(self, *, placed: bool = True) -> None:
+        self._placed = placed
         entry = self.chosen_entry()
         name = f"{entry.name}|{self.compared}" if entry else None
         if name != self._chosen_as:
