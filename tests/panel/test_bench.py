@@ -295,8 +295,7 @@ async def test_the_dialog_of_a_search_says_how_much_it_measures_at_most(profiles
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(pilot.app.screen, BenchDialog))
-        dialog = pilot.app.screen
-        await pilot.press(*"g")
+        await pilot.press("g")
         await shows(
             pilot, "highest concurrency from 2 to 64", "95 % of replies within TTFT 500 ms",
             "2 searches of at most 11 loads, 30 to 150 s each, at most 1 h 06 min in all",
@@ -501,7 +500,7 @@ async def test_an_experiment_by_keyboard(profiles, runner):
         names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("pays") - dialog.at) % len(names)))
         await shows(
-            pilot, "stops first what is in its way: kimi-k2.5-eagle3-mem088", "drafts pay", "arm A", "base · reference",
+            pilot, "will first stop what is in its way: kimi-k2.5-eagle3-mem088", "drafts pay", "arm A", "base · reference",
             "eagle · mem-fraction-static = 0.9 · against A", "4 launches in 2 rounds, every second one mirrored: AB BA",
             "concurrency 1, 4, 2 runs of 20 s", "not known, as not every arm was started here before",
         )  # fmt: skip

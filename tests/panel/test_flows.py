@@ -109,7 +109,9 @@ async def test_replace_names_what_it_stops_and_stops_it_first(profiles, size):
         await pilot.press("l", "g", "enter")
         await shows(pilot, "r  stop 4f9c2a first, then launch")
         await pilot.press("r")
-        await shows(pilot, "will first stop: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch")
+        await shows(
+            pilot, "will first stop: kimi-k2.5-eagle3-mem088", "PID 48213", "GPUs 0–7", "Enter  stop, then launch"
+        )
         rows = screen_text(pilot.app).split("\n")
         title = next(i for i, row in enumerate(rows) if "◌ REPLACE" in row)
         assert any("will first stop" in row for row in rows[title + 1 : title + 3])  # over all that scrolls

@@ -25,8 +25,8 @@ from tui.panel.widgets.rows import AnyRow, Line, Row, Title, sections
 if TYPE_CHECKING:
     from tui.core.errors import EagletuiError
     from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
-    from tui.core.server.launch_records import LaunchRecord
     from tui.core.server.finding import Finding
+    from tui.core.server.launch_records import LaunchRecord
     from tui.core.server.session import LaunchPlan
 
 _OUTCOME = {"ready": ("●", "ok"), "crashed": ("✗", "err"), "stopped": ("■", "muted"), "finished": ("■", "muted")}
