@@ -28,7 +28,7 @@ from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.launcher import Launcher
-from tui.panel.widgets.server_card import phase_rows
+from tui.panel.server_view import phase_rows
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.sglang.phases import Outcome
+from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board, overrides_of
 from tui.panel.protocol import Panel
 from tui.panel.screens.plan_rows import (

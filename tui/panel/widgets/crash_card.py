@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.panel.host_view import Board, run_name
+from tui.panel.server_view import LONG, phase_rows
 from tui.panel.widgets.log.lines import line_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.panel.widgets.reasons import reasons, written
-from tui.panel.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
     from tui.core.logs.rows import Row

@@ -8,8 +8,8 @@ from textual.binding import BindingType
 from tui import format as fmt
 from tui.panel.host_view import Board, run_name
 from tui.panel.keys import bindings
+from tui.panel.server_view import badge
 from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of
-from tui.panel.widgets.server_card import badge
 
 if TYPE_CHECKING:
     from tui.panel.open_log import OpenLog
