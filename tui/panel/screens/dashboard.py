@@ -18,6 +18,7 @@ from tui.panel.widgets.log.view import LogView
 from tui.panel.widgets.ranks import RanksPanel
 from tui.panel.widgets.server_card import ServerCard
 
+_HEIGHTS = [(0, "-short"), (40, "-tall")]
 _LOG_ROWS = 5  # title and four lines: below that the panels give way
 
 
@@ -25,6 +26,7 @@ class Dashboard(Mode):
     """Two panels over a full-width log from 150 columns on; stacked below; one column below 100."""
 
     NAME = "Dashboard"
+    VERTICAL_BREAKPOINTS = _HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("dashboard"),
         *moving(*(f"log('{action}')" for action in ("move(1)", "move(-1)", "page(1)", "page(-1)", "top", "bottom"))),
@@ -100,44 +102,31 @@ class Dashboard(Mode):
         self.give_heights()
 
     def give_heights(self) -> None:
-        """Gives each panel its height; nothing is laid out anew while that stays the same."""
+        """Gives each panel its height and the screen the classes of its layout; nothing is laid out again while that stays the same."""
         width, height = self.size
         if not width or not height:
             return
         server, gpus = self.query_one(ServerCard), self.query_one(GpuPanel)
         crash, log = self.query_one(CrashCard), self.query_one(LogView)
-        layout, rows, gap = self._layout(width, height, server, gpus)
-        crashed = self.crashed
-        crash_rows = min(height - 3, crash.wanted_height(width, height)) if crashed else 0
-        wanted = (layout, rows, gap, crashed, crash_rows, gpus.wanted_height(title=layout != "narrow"), width, height)
+        layout, rows, (gap_over_gpus, gap_over_log) = self._layout(width, height, server, gpus)
+        wide = layout == "wide"
+        gpu_rows = gpus.wanted_height(title=layout != "narrow")
+        crash_rows = min(height - 3, crash.wanted_height(width, height)) if self.crashed else 0
+        wanted = (layout, rows, gap_over_gpus, gap_over_log, crash_rows, gpu_rows, width, height)
         if wanted == self._arrangement:
             return
         self._arrangement = wanted
-        wide = layout == "wide"
         self.set_class(wide, "-wide")
-        top, right, ranks = self.query_one("#top"), self.query_one("#right"), self.query_one(RanksPanel)
-        top.display = not crashed
-        crash.display = crashed
-        crash.styles.height = crash_rows
-        crash.styles.margin = (1 if height >= 40 else 0, 0, 0, 0)
-        gpu_rows = gpus.wanted_height(title=layout != "narrow")
+        self.set_class(bool(crash_rows), "-crashed")
+        self.set_class(bool(gap_over_gpus), "-gap-over-gpus")
+        self.set_class(bool(gap_over_log), "-gap-over-log")
         server.styles.height = rows
         gpus.styles.height = gpu_rows
-        ranks.display = wide and rows - gpu_rows - 2 >= 4
-        if wide:
-            server.styles.width = (width - 5) // 2 - 2
-            top.styles.height = rows
-            top.styles.margin = (1, 1, 0, 1)
-            right.styles.height = rows
-            right.styles.margin = (0, 0, 0, 3)
-        else:
-            server.styles.width = "1fr"
-            top.styles.height = rows + gap[0] + gpu_rows
-            top.styles.margin = (0, 1)
-            right.styles.height = gpu_rows
-            right.styles.margin = (gap[0], 0, 0, 0)
-        log.styles.margin = (gap[1], 0, 0, 0)
-        log.display = not crashed or height - 3 - crash_rows - (1 if height >= 40 else 0) >= 3
+        crash.styles.height = crash_rows
+        self.query_one("#top").styles.height = rows if wide else rows + gap_over_gpus + gpu_rows
+        self.query_one("#right").styles.height = rows if wide else gpu_rows
+        self.query_one(RanksPanel).display = wide and rows - gpu_rows - 2 >= 4
+        log.display = not crash_rows or height - 3 - crash_rows - (1 if height >= 40 else 0) >= 3
 
     def _layout(self, width: int, height: int, server: ServerCard, gpus: GpuPanel) -> tuple[str, int, tuple[int, int]]:
         """Layout, rows of the server card, and blank rows over GPUs and log."""

@@ -111,7 +111,7 @@ class Header(Painted):
             link_word = "link lost" if link.last_byte_at is not None else word
             runs = [("▲ ", "warn"), (f"{link_word} {fmt.age(now - link.since)}", "text")]
             if self.board.state is not None:
-                runs += [(" · server last seen ", "muted"), (str(self.board.state.outcome), "text")]
+                runs += [(" · server last seen ", "muted"), (self.board.state.outcome, "text")]
             if link.retry_at is not None and link.retry_at > now:
                 runs += [(" · next try in ", "muted"), (fmt.age(max(1.0, link.retry_at - now)), "text")]
             return runs

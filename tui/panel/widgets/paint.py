@@ -15,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.panel.protocol import panel_of
 from tui.panel.theme import DARK, THEMES, Tokens, style_of
 
 Run = tuple[str, str]
@@ -361,13 +362,12 @@ class Painted(Widget):
         try:
             self.draw(canvas)
         except Exception as error:
-            report = getattr(self.app, "report_fault", None)
-            if self.app.is_headless or report is None:
+            if self.app.is_headless:
                 raise
             # A fault in one panel must not take the others, and the person's session, with it.
-            told = report(error)
+            fault = panel_of(self).report_fault(error)
             canvas = Canvas(self.size.width, self.size.height, self.GROUND)
-            canvas.put(1, 0, f"✗ not drawn: {told.message}; {told.hint}", "err")
+            canvas.put(1, 0, f"✗ not drawn: {fault.message}; {fault.hint}", "err")
         self._canvas = canvas
         if old is None or tokens is not self._tokens or (old.width, old.height) != (canvas.width, canvas.height):
             self._tokens = tokens

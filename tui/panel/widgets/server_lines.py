@@ -29,7 +29,7 @@ class ServerLines:
         if run is None:
             return []
         facts: list[list[Run]] = [[("run ", "muted"), (run.short_id, "text")]]
-        if run.state == "foreign":
+        if run.foreign:
             facts = [[("foreign, read-only", "warn")]]
         place, count = self.board.place()
         if place is None and count:
@@ -52,7 +52,7 @@ class ServerLines:
             seen = fmt.age(time.monotonic() - state.known_at) if state.known_at else fmt.NONE
             return [
                 ("last seen ", "muted"),
-                (str(state.outcome), "text"),
+                (state.outcome, "text"),
                 (", ", "muted"),
                 (seen, "text"),
                 (" ago", "muted"),
