@@ -9,7 +9,7 @@ from tui.core.model.phases import Outcome, Phase
 from tui.panel.host_view import argument
 
 if TYPE_CHECKING:
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
 
 LONG = {
     Phase.LAUNCH: "launch",

@@ -82,7 +82,7 @@ class Bench(Mode):
         super().update()
 
     def _derive(self) -> None:
-        """The comparison anew where the state is another one; and an arm that is selected."""
+        """Compares again where the state is another one, and selects an arm."""
         state = self.state
         if self._drawn and self._drawn[0] is state and self._drawn[1] == self._point:
             return
@@ -97,7 +97,7 @@ class Bench(Mode):
         self._show()
 
     def _live_point(self) -> LoadPoint | None:
-        """The load that is measured now, or was on show: until a person asks for another one, the screen goes with it."""
+        """The load that is measured now, or was shown before: until a person asks for another one, the screen follows it."""
         live = next((arm.live for arm in self.state.arms if arm.live is not None), None) if self.state else None
         if live is not None:
             return live.point
@@ -143,7 +143,7 @@ class Bench(Mode):
         return CapacityPlot if comparison is not None and comparison.point.search else RunDots
 
     def give_heights(self) -> None:
-        """Gives each part its rows; nothing is laid out anew while they stay the same."""
+        """Gives each part its rows; nothing is laid out again while they stay the same."""
         width, height = self.size
         if not width or not height:
             return
@@ -259,7 +259,7 @@ class Bench(Mode):
         return next((other for other in self.comparison.arms if other.arm.against == view.letter), view)
 
     def action_pause(self) -> None:
-        """Pauses once the launch under way is measured, or goes on."""
+        """Pauses once the current launch is measured, or continues."""
         paused = self.eagle.measure.pause()
         if paused is None:
             self.eagle.say("No experiment is running: nothing to pause")
@@ -271,7 +271,7 @@ class Bench(Mode):
         self.eagle.measure.one_more_pair(self.state)
 
     def action_stop(self) -> None:
-        """Ends what is measured; else stops the server on show, as everywhere."""
+        """Ends what is measured; else stops the current server, as everywhere."""
         state = self.board.experiment
         if state is None or not self.running:
             self.app.run_worker(self.app.run_action("app.stop"))
@@ -329,7 +329,7 @@ class Bench(Mode):
             await self.eagle.measure.show(chosen)
 
     def action_export(self) -> None:
-        """Writes what is on show as CSV and Markdown into the data directory."""
+        """Writes the current results as CSV and Markdown into the data directory."""
         if self.state is None:
             self.eagle.say("Nothing was measured here yet")
             return

@@ -38,9 +38,9 @@ def verdict_rows(comparison: Comparison, view: ArmView) -> list[AnyRow]:
 
 def _of_verdict(comparison: Comparison, verdict: Verdict) -> list[AnyRow]:
     glyph, color = GLYPHS[verdict.verdict]
-    said = [one_line(part) for part in verdict.text.splitlines() if part.strip()]
+    sentences = [one_line(part) for part in verdict.text.splitlines() if part.strip()]
     rows: list[AnyRow] = []
-    head, *rest = said or [""]
+    head, *rest = sentences or [""]
     rows += [[(f"{glyph} ", f"{color}!"), (head, "strong!")], *([(part, "muted")] for part in rest)]
     pairs: list[tuple[str, str]] = []
     for figure in (verdict.a, verdict.b):
@@ -171,10 +171,10 @@ def _guards(results: Sequence[Result]) -> list[AnyRow]:
         shown = failed[0] if failed else own[-1]
         glyph, color = _MARK[shown.status]
         count = f"{len(failed)} of {len(own)} runs: " if failed else ""
-        said = f"{count}{one_line(shown.text)}"
+        text = f"{count}{one_line(shown.text)}"
         # two blanks after each label: what is long hangs under its text
         label = f"{one_line(name, wide - 2).replace('_', ' '):<{wide}}"
-        rows.append([(f"{glyph}  ", color), (label, "text"), (said, "strong" if failed else "muted")])
+        rows.append([(f"{glyph}  ", color), (label, "text"), (text, "strong" if failed else "muted")])
     return rows
 
 

@@ -7,11 +7,11 @@ from textual import work
 from textual.binding import BindingType
 
 from tui import format as fmt
-from tui.core.bench.capacity import limits_words, search_words
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
+from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.host_view import run_name
 from tui.panel.keys import bindings, keys
 from tui.panel.protocol import Panel
@@ -23,8 +23,8 @@ from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Row, Single
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Configuration
-    from tui.core.profiles.profiles import ProfileEntry
-    from tui.core.server.session import ServerState
+    from tui.core.profiles.load import ProfileEntry
+    from tui.core.server.server_state import ServerState
     from tui.panel.bench_view import Preview
 
 
@@ -233,10 +233,13 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             self._error = error
         self.show_chosen()
 
+    def _why_not(self) -> str | None:
+        return why_not(self.panel) or (self._preview.running if self._preview is not None else None)
+
     def summary(self) -> list[AnyRow]:
         board = self.panel.board
         head = heading("≡ EXPERIMENT", "Launch and measure alternately", board.host)
-        why = why_not(self.panel)
+        why = self._why_not()
         if why is not None:
             return [head, [("✗ ", "err"), (why, "text")]]
         running = board.live_servers()
@@ -309,14 +312,14 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
 
     def keys(self) -> KeyRow:
         unfinished = self._preview is not None and self._preview.unfinished is not None
-        can = self._preview is not None and why_not(self.panel) is None
+        can = self._preview is not None and self._why_not() is None
         return KeyRow(
             (*(keys("r", where="experiment dialog") if unfinished else ()), ("j k", "choose"), ("Esc", "back")),
             [(" Enter ", "accent!/accbg"), (" start", "text")] if can else [],
         )
 
     def _leave(self, *, resume: bool) -> None:
-        why = why_not(self.panel)
+        why = self._why_not()
         if why is not None:
             self.panel.say(why, severity="warning")
         elif self._preview is not None:

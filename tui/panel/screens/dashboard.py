@@ -62,7 +62,7 @@ class Dashboard(Mode):
 
     @property
     def put_aside(self) -> bool:
-        """True where there is a report of a crash that is not on show."""
+        """True where there is a report of a crash that is not displayed."""
         state = self.board.state
         return state is not None and state.outcome is Outcome.CRASHED and state.run.run_id == self._aside
 
@@ -165,7 +165,7 @@ class Dashboard(Mode):
         panel.repaint()
 
     def action_back(self) -> None:
-        """Puts the report of a crash aside, or takes it up again; else leaves the panel that has the focus."""
+        """Puts the report of a crash aside, or shows it again; else leaves the panel that has the focus."""
         state = self.board.state
         if self.focused is not None:
             self.set_focus(None)
@@ -174,7 +174,7 @@ class Dashboard(Mode):
             self.update()
 
     def action_open(self) -> None:
-        """The evidence of a crash, the log at the line on show, or more about the panel that has the focus."""
+        """The evidence of a crash, the log at the current line, or more about the panel that has the focus."""
         state = self.board.state
         if isinstance(self.focused, GpuPanel):
             self.eagle.show_gpus()

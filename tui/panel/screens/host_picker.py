@@ -87,7 +87,7 @@ def known_hosts() -> list[tuple[str, str]]:
     from tui.core.errors import EagletuiError
 
     found: dict[str, str] = {}
-    with contextlib.suppress(EagletuiError):  # a broken config.toml is told where it matters
+    with contextlib.suppress(EagletuiError):  # a broken config.toml is reported where it matters
         found.update({name: "config.toml" for name in load_settings().hosts})
     try:
         text = (Path.home() / ".ssh" / "config").read_text(encoding="utf-8", errors="replace")

@@ -31,10 +31,12 @@ from tui.panel.screens.plan_rows import (
 from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose, Rows, Title, sections
 
 if TYPE_CHECKING:
-    from tui.core.profiles.profiles import DiffLine, LaunchCommand, ProfileEntry
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
     from tui.core.server.finding import Finding
-    from tui.core.server.session import LaunchPlan
+    from tui.core.server.launch import LaunchPlan
 
 _SETTLE_S = 0.25  # after the last key in the override line
 _BACK = ("Esc", "back")
@@ -259,7 +261,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
     @work(exclusive=True, group="plan", exit_on_error=False)
     async def _make_plan(self, name: str, text: str) -> None:
-        from tui.core.profiles.profiles import profile_difference
+        from tui.core.profiles.difference import profile_difference
 
         try:
             sets = shlex.split(text)
@@ -317,7 +319,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     def action_copy(self) -> None:
         """The command as text."""
         if self._plan is not None:
-            from tui.core.profiles.profiles import render_command
+            from tui.core.profiles.command import render_command
 
             self.panel.copy_text(render_command(self._plan.command), "command")
 

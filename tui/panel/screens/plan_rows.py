@@ -17,7 +17,10 @@ from tui.panel.widgets.paint import Run, cells, join
 from tui.panel.widgets.rows import AnyRow, Line, Row, Single
 
 if TYPE_CHECKING:
-    from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.runs.control import Run as HostRun
     from tui.core.server.finding import Finding
 
@@ -41,7 +44,7 @@ def listed(found: "Sequence[ProfileEntry]") -> list[Single]:
 
 def command_rows(command: "LaunchCommand", width: int, ground: str | None = None) -> list[AnyRow]:
     """A command as it is run in rows of about `width` cells, its flags in accent; nothing is cut."""
-    from tui.core.profiles.profiles import render_command
+    from tui.core.profiles.command import render_command
 
     return flag_rows(render_command(command, width).splitlines(), ground)
 
@@ -62,7 +65,7 @@ def flag_rows(texts: Sequence[str], ground: str | None = None) -> list[AnyRow]:
 
 def note_rows(command: "LaunchCommand", findings: "Sequence[Finding]") -> list[AnyRow]:
     """What a command says about itself, where no finding says it."""
-    from tui.core.profiles.profiles import METRICS_NOTE
+    from tui.core.profiles.command import METRICS_NOTE
 
     return [
         [("· ", "muted") if note == METRICS_NOTE else ("▲ ", "warn"), (note, "text")]
@@ -109,7 +112,7 @@ def difference_rows(difference: "Sequence[DiffLine]") -> list[AnyRow]:
 
 def error_rows(error: EagletuiError) -> list[AnyRow]:
     """An error with its hint; every fault of a broken profile a row."""
-    from tui.core.profiles.profiles import ProfileBroken
+    from tui.core.profiles.errors import ProfileBroken
 
     texts = [str(fault) for fault in error.errors] if isinstance(error, ProfileBroken) else [error.message]
     rows: list[AnyRow] = [[("✗ ", "err"), (text, "text")] for text in texts]
@@ -152,7 +155,7 @@ def known_command(panel: Panel, profile: "LaunchProfile") -> "LaunchCommand | No
     """What would run, from what is known of the host without asking it; None where that is nothing."""
     from tui.core.config import load_settings
     from tui.core.host import facts_cache
-    from tui.core.profiles.profiles import build_command
+    from tui.core.profiles.command import build_command
     from tui.core.sglang.flags import flags_of
 
     try:

@@ -24,10 +24,14 @@ from tui.panel.widgets.rows import AnyRow, Line, Row, Title, sections
 
 if TYPE_CHECKING:
     from tui.core.errors import EagletuiError
-    from tui.core.profiles.profiles import DiffLine, LaunchCommand, LaunchProfile, ProfileEntry, ProfileError
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.errors import ProfileError
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding
+    from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
-    from tui.core.server.session import LaunchPlan
 
 _OUTCOME = {"ready": ("●", "ok"), "crashed": ("✗", "err"), "stopped": ("■", "muted"), "finished": ("■", "muted")}
 _NOT_SEEN = ("·", "muted")
@@ -56,7 +60,8 @@ class Chosen:
 def chosen(panel: Panel, entry: "ProfileEntry", compared: str | None) -> Chosen:
     """A profile that was chosen, read and compared with its parent or with `compared`; the host is not asked."""
     from tui.core.errors import EagletuiError
-    from tui.core.profiles.profiles import load_launch, profile_difference
+    from tui.core.profiles.difference import profile_difference
+    from tui.core.profiles.load import load_launch
 
     found = Chosen(entry)
     if entry.kind != "launch" or entry.errors:

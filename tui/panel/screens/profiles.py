@@ -28,9 +28,10 @@ from tui.panel.widgets.paint import Run
 from tui.panel.widgets.rows import AnyRow, Prose, Rows, Single, Title
 
 if TYPE_CHECKING:
-    from tui.core.profiles.profiles import LaunchProfile, ProfileEntry
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
+    from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
-    from tui.core.server.session import LaunchPlan
 
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
 _KEPT_S = 10.0  # an answer of the host is as good as new for so long
@@ -174,8 +175,8 @@ class Profiles(Mode):
         detail, shown = self.query_one(ProfileDetail), self._chosen
         airy, focus = self.size.height >= 36, detail.has_focus
         width = detail.scrollable_content_region.width
-        told = detail_rows(self.eagle, shown, width, focus=focus, airy=airy) if shown is not None else nothing
-        self.query_one("#detail", Prose).show(told)
+        page = detail_rows(self.eagle, shown, width, focus=focus, airy=airy) if shown is not None else nothing
+        self.query_one("#detail", Prose).show(page)
         super().update()
 
     def _line(self) -> Single:
@@ -383,6 +384,6 @@ class Profiles(Mode):
         command = self._chosen.command if self._chosen is not None else None
         if command is None:
             return None
-        from tui.core.profiles.profiles import render_command
+        from tui.core.profiles.command import render_command
 
         return render_command(command), "command"

@@ -353,7 +353,7 @@ class Painted(Widget):
         raise NotImplementedError
 
     def repaint(self) -> None:
-        """Draws anew and marks the cells that differ."""
+        """Draws again and marks the cells that differ."""
         if not self.is_mounted or not self.display or not self.size.width or not self.size.height:
             return
         tokens = THEMES.get(self.app.theme, DARK)

@@ -85,7 +85,7 @@ class ServerCard(Painted):
         if short and place is not None and count > 1:
             x = canvas.runs(x, y, [(f"{place}/{count} ", "muted")])
         name = run_name(state.run)
-        # A configuration is told by its name: times give way to it, as far as they are said elsewhere.
+        # A configuration is known by its name: times give way to it where they stand elsewhere, too.
         facts = self.lines.when(state, short=short)
         if width_of(facts) > end - x - cells(name if short else state.run.profile or name) - 2:
             facts = self.lines.when(state, short=True, least=True)
@@ -146,8 +146,8 @@ class ServerCard(Painted):
                 last = min(width, max(first + 1, round(at * scale)))
                 canvas.put(begin + first, line, "╌" * (last - first), "faint")
         if label is not None:
-            told = self.lines.progress(state, width)
-            canvas.runs(max(begin, min(label[0], canvas.width - width_of(told))), label[1], told)
+            progress = self.lines.progress(state, width)
+            canvas.runs(max(begin, min(label[0], canvas.width - width_of(progress))), label[1], progress)
 
     def _starting_wide(self, canvas: Canvas, state: "ServerState") -> None:
         spec = "muted" if self.board.stale else "strong"
@@ -169,7 +169,7 @@ class ServerCard(Painted):
             canvas.runs(0, y, self.lines.alive(state, short=False), canvas.width)
 
     def _evidence(self, canvas: Canvas, y: int, end: int, state: "ServerState") -> None:
-        """What speaks for a suspicion, as far as there are rows."""
+        """The evidence of a suspicion, as far as there are rows."""
         assert state.suspected is not None
         text = "evidence: " + ", ".join(state.suspected.evidence)
         parts = wrap(text, canvas.width)

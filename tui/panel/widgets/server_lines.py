@@ -1,4 +1,4 @@
-"""What is said about a server in a line: since when, what deserves a look, how one sees that it is alive, its speed."""
+"""One line about a server: since when, what deserves a look, how one sees that it is alive, its speed."""
 
 import time
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tui.panel.server_view import LONG, PhaseRow, bar_left_s, elapsed_s, phase_r
 from tui.panel.widgets.paint import Run, cells, join, width_of
 
 if TYPE_CHECKING:
-    from tui.core.server.session import ServerState
+    from tui.core.server.server_state import ServerState
 
 
 class ServerLines:
@@ -81,7 +81,7 @@ class ServerLines:
         return [(f"started {clock}", "muted")]
 
     def alerts(self, state: "ServerState") -> list[Run]:
-        """What deserves a look, most urgent first: a stop under way, a suspicion, a straggler, an observation."""
+        """What deserves a look, most urgent first: a stop in progress, a suspicion, a straggler, an observation."""
         board = self.board
         if board.stop is not None:
             return [("■ ", "warn"), (board.stop.text, "text")]
@@ -108,7 +108,7 @@ class ServerLines:
         payoff = self.payoff(state)
         if state.observations and state.outcome is Outcome.READY:
             seen = state.observations[0]
-            # What is said of a tokenizer holds as long as the server lives: it is no news beside a loss.
+            # A slow tokenizer stays slow as long as the server lives: a loss is the better news.
             if not payoff or seen.cause != "tokenizer":
                 return [("▲ ", "warn"), (seen.title, "strong!")]
         if state.outcome is Outcome.READY and state.startup.restarts:

@@ -110,8 +110,8 @@ def run_place(view: ArmView, result: Result) -> str:
 def note(view: ArmView, *, card: bool) -> list[Run]:
     """What deserves a look on an arm: the guard that failed, or, where no card says it, why it has no result."""
     head: Run = (f"{view.letter} ", f"{view.color}!")
-    told = card and not view.results
-    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason and not told:
+    on_card = card and not view.results
+    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason and not on_card:
         glyph: Run = ("✗ ", "err") if view.arm.status is ArmStatus.FAILED else ("– ", "muted")
         return [glyph, head, (one_line(view.arm.reason), "text")]
     fault = view.fault
@@ -559,7 +559,7 @@ def _phase(view: ArmView) -> str:
 
 
 def live_facts(view: ArmView) -> list[Run]:
-    """`run 2, 41 s left`: where the run under way is."""
+    """`run 2, 41 s left`: where the current run is."""
     live = view.live
     assert live is not None
     parts: list[list[Run]] = [[("run ", "muted"), (str(live.run_index), "text")]]
@@ -573,7 +573,7 @@ def live_facts(view: ArmView) -> list[Run]:
 
 
 def spark(canvas: Canvas, x: int, y: int, width: int, rows: int, view: ArmView, duration_s: float) -> None:
-    """Tok/s of the run under way from its first second, from zero to its highest value: it fills as the run goes on."""
+    """Tok/s of the current run from its first second, from zero to its highest value: it fills while the run continues."""
     live = view.live
     if live is None or width < 4 or rows < 1:
         return
