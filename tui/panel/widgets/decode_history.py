@@ -55,13 +55,13 @@ def plot(board: Board, canvas: Canvas, y: int, height: int, what: str, x: int = 
         return
     points = [p for p in board.decode if now - p.at <= _PLOT_S]
     low, high = scale([*(p.tok_s if what == "tok/s" else p.accept_len for p in points), reference])
-    gutter = _axis(canvas, x, y + 1, height, low, high, what)
+    gutter = axis(canvas, x, y + 1, height, low, high, what)
     values = series(board, (width - gutter) * 2, what, now)
     color = "accent" if what == "tok/s" else "violet"
     canvas.plot(x + gutter, y + 1, width - gutter, height, values, low, high, color, reference)
 
 
-def _axis(canvas: Canvas, x: int, y: int, height: int, low: float, high: float, what: str) -> int:
+def axis(canvas: Canvas, x: int, y: int, height: int, low: float, high: float, what: str) -> int:
     """Ticks and dashes; returns the columns that the widest label takes, with its gap."""
     places = 0 if what == "tok/s" and high - low >= 2 else 1
     ticks = {0: high, height - 1: low}
