@@ -188,17 +188,14 @@ class CrashCard(Painted):
         arguments = state.startup.server_args or {}
         for key, value in diagnosis.set.items():
             old = arguments.get(key.replace("-", "_"))
-            if old is not None:
-                canvas.fill(x, line, width, 1, "errbg")
-                canvas.put(x, line, "-", "err!/errbg")
-                at = canvas.put(x + 2, line, f"{key} = ", "text/errbg", width - 2)
-                canvas.put(at, line, written(old), "err!/errbg", x + width - at)
+            signs = [("-", old, "err")] if old is not None else []
+            for sign, shown, color in (*signs, ("+", value, "ok")):
+                ground = f"{color}bg"
+                canvas.fill(x, line, width, 1, ground)
+                canvas.put(x, line, sign, f"{color}!/{ground}")
+                at = canvas.put(x + 2, line, f"{key} = ", f"text/{ground}", width - 2)
+                canvas.put(at, line, written(shown), f"{color}!/{ground}", x + width - at)
                 line += 1
-            canvas.fill(x, line, width, 1, "okbg")
-            canvas.put(x, line, "+", "ok!/okbg")
-            at = canvas.put(x + 2, line, f"{key} = ", "text/okbg", width - 2)
-            canvas.put(at, line, written(value), "ok!/okbg", x + width - at)
-            line += 1
         # Where there are rows; the whole advice stands below.
         for reason in reasons(state, self.board.host) if canvas.height >= 24 else ():
             for part in wrap(reason, width):

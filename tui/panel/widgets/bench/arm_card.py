@@ -332,9 +332,7 @@ class Arms(Painted):
     ) -> None:
         """A table of means: what a row is, its figures, and whether it counts."""
         canvas.put(x, y, name, "muted")
-        columns = [*self._FIGURES]
-        while sum(size for _, size in columns) > width - 20:
-            columns.pop()
+        columns = _fitting(self._FIGURES, width - 20)
         at = x + 10
         for title, size in columns:
             at += size
@@ -388,9 +386,7 @@ class Arms(Painted):
         loads, room = view.loads, max(1, rows - 2)
         holding = sum(one.held.holds for one in loads)
         first = max(0, min(holding - room // 2, len(loads) - room))
-        columns = [*self._HELD]
-        while sum(size for _, size in columns) > width - 20:
-            columns.pop()
+        columns = _fitting(self._HELD, width - 20)
         word = "users" if comparison.point.search == "concurrency" else "rate"
         canvas.put(x, 1, f"  {word}", "muted")
         tail = search.limits.tail
@@ -511,6 +507,14 @@ class Arms(Painted):
             facts = words(live_facts(view), 24)
             begin = canvas.right_runs(end, line, facts) - 2 if room > 50 else end
             spark(canvas, at, line, begin - at, 1, view, self._duration_s)
+
+
+def _fitting(columns: Sequence[tuple[str, int]], room: int) -> list[tuple[str, int]]:
+    """As many columns as fit, the first ones."""
+    kept = list(columns)
+    while sum(size for _, size in kept) > room:
+        kept.pop()
+    return kept
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
