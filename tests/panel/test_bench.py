@@ -22,10 +22,11 @@ from tui.core.results import store
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.panel.app import EagleApp
 from tui.panel.bench_view import compare
-from tui.panel.screens.bench_details import text_of, verdict_lines
+from tui.panel.screens.bench_details import verdict_rows
 from tui.panel.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
-from tui.panel.screens.dialogs import Confirm, Facts
+from tui.panel.screens.dialog import Confirm, Facts
 from tui.panel.widgets.bench.arm_card import ratio_color
+from tui.panel.widgets.rows import plain
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
 STATES = ("running", "launching", "failed", "finished", "undecided", "one_arm", "hostile", "searching")
@@ -192,7 +193,7 @@ async def test_it_is_drawn_at_every_size(name, theme):
             assert all(len(row) <= size[0] for row in rows)
             if size in SIZES:
                 assert "link" in rows[0] or "●" in rows[0]
-                assert "q leave" in rows[-1]
+                assert "q quit" in rows[-1]
                 for arm in pilot.app.board.experiment.arms:
                     assert any(re.search(rf"(^|[ ▌]){arm.letter} ", row) for row in rows[3:20]), arm.letter
 
@@ -294,10 +295,7 @@ async def test_the_dialog_of_a_search_says_how_much_it_measures_at_most(profiles
         await until(pilot, lambda: pilot.app.board.state is not None)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(pilot.app.screen, BenchDialog))
-        dialog = pilot.app.screen
-        dialog.at = next(at for at, entry in enumerate(dialog.entries()) if entry.name == "aaa")
-        dialog.moved()
-        dialog.show()
+        await pilot.press("g")
         await shows(
             pilot, "highest concurrency from 2 to 64", "95 % of replies within TTFT 500 ms",
             "2 searches of at most 11 loads, 30 to 150 s each, at most 1 h 06 min in all",
@@ -383,7 +381,7 @@ async def test_a_draft_that_changes_the_text_is_said_at_every_size(size):
         await pilot.press("right", "right")  # the row of the selected arm stays where rows are few
         await shows(pilot, "B and C: not distinguishable", "· C changes the text")
     comparison = compare(state)
-    details = text_of(verdict_lines(comparison, comparison.arm("C"), 70))
+    details = plain(verdict_rows(comparison, comparison.arm("C")), 70)
     assert "replies: 120 of 240 differ (B against itself: 0 of 230)" in details
     assert "token 3 of the reply to item 12\n  B  is the answer\n  C  was the answer" in details
 
@@ -415,7 +413,7 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
         await shows(pilot, "Measure the running server", "kimi-k2.5-eagle3-mem088", "run 4f9c2a", "users")
         dialog = pilot.app.screen
         assert isinstance(dialog, BenchDialog)
-        names = [entry.name for entry in dialog.entries()]
+        names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("random") - dialog.at) % len(names)))
         await shows(pilot, "random tokens with speculation", "about 3 min")
         await pilot.press(*["j"] * ((names.index("users") - dialog.at) % len(names)))
@@ -499,10 +497,10 @@ async def test_an_experiment_by_keyboard(profiles, runner):
         await pilot.press("E")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
         dialog = pilot.app.screen
-        names = [entry.name for entry in dialog.entries()]
+        names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("pays") - dialog.at) % len(names)))
         await shows(
-            pilot, "stops first what is in its way: kimi-k2.5-eagle3-mem088", "drafts pay", "arm A", "base · reference",
+            pilot, "will first stop what is in its way: kimi-k2.5-eagle3-mem088", "drafts pay", "arm A", "base · reference",
             "eagle · mem-fraction-static = 0.9 · against A", "4 launches in 2 rounds, every second one mirrored: AB BA",
             "concurrency 1, 4, 2 runs of 20 s", "not known, as not every arm was started here before",
         )  # fmt: skip
@@ -538,7 +536,7 @@ async def test_a_broken_experiment_is_listed_and_says_why(profiles):
         await pilot.press("E")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
         dialog = pilot.app.screen
-        names = [entry.name for entry in dialog.entries()]
+        names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("worse") - dialog.at) % len(names)))
         await shows(pilot, "✗ ", "worse.toml")
         await pilot.press("enter")
@@ -599,7 +597,7 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
         await pilot.press("E")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
         dialog = pilot.app.screen
-        names = [entry.name for entry in dialog.entries()]
+        names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("pays") - dialog.at) % len(names)))
         await shows(pilot, "4 launches in 2 rounds")
         await pilot.press("enter")

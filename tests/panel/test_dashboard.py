@@ -28,7 +28,7 @@ from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.launcher import Launcher
-from tui.panel.widgets.server_card import phase_rows
+from tui.panel.server_view import phase_rows
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
 
@@ -57,7 +57,7 @@ async def test_starting_never_drops_state_eta_gpus_link_and_keys(size):
         assert all(f"\n {index}" in text or f"  {index} " in text for index in range(8))
         assert "0." in text.split("\n")[0]  # age of the link
         assert "l launch" in text.split("\n")[-1]
-        assert "q leave" in text.split("\n")[-1]
+        assert "q quit" in text.split("\n")[-1]
         if size[0] >= 150:
             assert "Ranks" in text
             assert "weights loaded, GiB, by GPU memory" in text
@@ -444,16 +444,16 @@ async def test_the_phases_of_a_start_stand_in_columns():
 
 async def test_tabs_keep_their_places_while_ages_change():
     async with panel(fakes.scene("ready"), host="demo").run_test(size=(120, 36)) as pilot:
-        await shows(pilot, "● READY", "5 Journal", "SIMULATED")
+        await shows(pilot, "● READY", "4 Bench", "SIMULATED")
         before = screen_text(pilot.app).split("\n")[0]
         for rtt in (0.0004, 0.011, 0.432):
             pilot.app.session.say_link(LinkState.UP, rtt_s=rtt, last_byte_at=time.monotonic() - 30 * rtt)
             await until(pilot, lambda rtt=rtt: pilot.app.board.link.rtt_s == rtt)
             pilot.app.touch()
             await pilot.pause()
-            assert screen_text(pilot.app).split("\n")[0][:64] == before[:64]
+            assert screen_text(pilot.app).split("\n")[0][:55] == before[:55]
     async with panel(fakes.scene("ready"), host="demo").run_test(size=(80, 24)) as pilot:
-        await shows(pilot, "● READY", "1 Dashboard  2  3  4  5 ")
+        await shows(pilot, "● READY", "1 Dashboard  2  3  4 ")
 
 
 async def test_a_toast_is_short_and_leaves_the_newest_lines_alone():

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.core.text import sanitize
-from tui.panel.host_view import Board
+from tui.panel.widgets.decode_history import axis
 from tui.panel.widgets.paint import Canvas, _changed, cells, clip, clip_runs, width_of, wrap
-from tui.panel.widgets.server_card import ServerCard
 
 
 def row(canvas: Canvas, y: int = 0) -> str:
@@ -100,7 +99,7 @@ def test_a_plot_has_gaps_where_the_data_has():
 )
 def test_an_axis_is_as_wide_as_its_widest_label(high, labels):
     canvas = Canvas(40, 5)
-    gutter = ServerCard(Board("gpu1"))._axis(canvas, 0, 0, 5, 0.0, high, "tok/s")
+    gutter = axis(canvas, 0, 0, 5, 0.0, high, "tok/s")
     text = "\n".join(row(canvas, y) for y in range(5))
     assert all(f" {label} ╌" in f" {text}".replace("\n", "\n ") for label in labels)
     assert all(row(canvas, y)[gutter] == "╌" for y in (0, 2, 4))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from tui import format as fmt
@@ -16,6 +16,7 @@ from tui.panel.connection import Connection
 from tui.panel.displayed_run import DisplayedRun
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.host_view import Board, run_name
+from tui.panel.keys import bindings
 from tui.panel.launcher import Launcher
 from tui.panel.screens.base import Mode
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
 
-_MODES = ("dashboard", "logs", "profiles", "bench", "journal")
+_MODES = ("dashboard", "logs", "profiles", "bench")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -47,15 +48,7 @@ class EagleApp(HostApp):
         open_session, theme, bell: as for `HostApp`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"mode('{name}')", name, show=False) for number, name in enumerate(_MODES, 1)),
-        Binding("l", "launch", "launch", show=False),
-        Binding("r", "replace", "replace", show=False),
-        Binding("b", "bench", "bench", show=False),
-        Binding("S", "stop", "stop", show=False),
-        Binding("o", "override", "override", show=False),
-        Binding("h", "hosts", "other host", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"1234lrbSoh")
 
     def __init__(
         self,
@@ -129,7 +122,7 @@ class EagleApp(HostApp):
 
     def action_hosts(self) -> None:
         """Another host."""
-        from tui.panel.screens.dialogs import HostPicker
+        from tui.panel.screens.host_picker import HostPicker
 
         running = sum(1 for run in self.board.runs if run.active)
 
@@ -245,22 +238,21 @@ class EagleApp(HostApp):
 
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""
-        from tui.panel.screens.details import gpu_lines
-        from tui.panel.screens.dialogs import Facts
+        from tui.panel.screens.details import gpu_rows
+        from tui.panel.screens.dialog import Facts
 
-        self.push_screen(Facts("GPUs", gpu_lines(self.board)))
+        self.push_screen(Facts("GPUs", gpu_rows(self.board)))
 
     def show_run(self) -> None:
         """The displayed run: command, files, times."""
         import shlex
 
-        from tui.panel.screens.details import run_lines
-        from tui.panel.screens.dialogs import Facts
+        from tui.panel.screens.details import run_rows
+        from tui.panel.screens.dialog import Facts
 
         state = self.board.state
         if state is not None:
-            lines = run_lines(self.board, state, self.dialog_width(20, 8))
-            self.push_screen(Facts("Run", lines, shlex.join(state.run.argv)))
+            self.push_screen(Facts("Run", run_rows(self.board, state), shlex.join(state.run.argv)))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every command, the themes, and the newest runs of the host."""

@@ -239,7 +239,8 @@ class Measuring:
         """One more pair of an experiment that is over: launches again, so it asks."""
         from tui.core.experiment import record as experiment_record
         from tui.panel.screens.bench_dialogs import long_words
-        from tui.panel.screens.dialogs import Confirm, facts_of
+        from tui.panel.screens.dialog import Confirm
+        from tui.panel.widgets.rows import facts_of
 
         app = self._app
         record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)

@@ -60,7 +60,7 @@ class Connection:
             self._opened = True
         finally:
             self._attempt_over.set()
-        from tui.panel.screens.dialogs import remember_host
+        from tui.panel.screens.host_picker import remember_host
 
         remember_host(board.host)
         app.touch()
@@ -129,7 +129,7 @@ class Connection:
         if error.slug not in (Slug.HOST_KEY_CHANGED, Slug.HOST_KEY_REVOKED):
             app.set_problem(error)
             return
-        from tui.panel.screens.dialogs import Refused
+        from tui.panel.screens.connecting import Refused
 
         if any(isinstance(screen, Refused) for screen in app.screen_stack):
             return

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec
 
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
@@ -18,7 +18,7 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker, HostKeyQuestion, Prompt
 from tui.panel.host_view import Board
-from tui.panel.keys import Command
+from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
 from tui.panel.theme import THEMES, textual_theme
 
@@ -62,14 +62,7 @@ class HostApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # At once, before the keys that came with it are sent to a widget: they are for the search line.
-        Binding("slash", "search", "search", show=False, priority=True),
-        Binding("y", "copy", "copy", show=False),
-        Binding("question_mark", "help", "help", show=False),
-        Binding("q", "leave", "quit", show=False),
-        Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "q", "^C ^Q")
 
     def __init__(
         self, host: str, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
@@ -209,13 +202,13 @@ class HostApp(App[None]):
 
     async def host_key(self, question: HostKeyQuestion) -> bool:
         """Shows an unknown host key and waits for the answer."""
-        from tui.panel.screens.dialogs import host_key_dialog
+        from tui.panel.screens.connecting import host_key_dialog
 
-        return bool(await self._ask(host_key_dialog(question, self.dialog_width(30, 8))))
+        return bool(await self._ask(host_key_dialog(question)))
 
     async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
         """Asks for a passphrase, a password or a code."""
-        from tui.panel.screens.dialogs import PromptDialog
+        from tui.panel.screens.connecting import PromptDialog
 
         answer = await self._ask(PromptDialog(prompt))
         return answer if isinstance(answer, tuple) else None
@@ -235,10 +228,6 @@ class HostApp(App[None]):
             if not answered.done():  # the connection attempt was given up: the question is moot
                 with contextlib.suppress(Exception):
                     dialog.dismiss()
-
-    def dialog_width(self, least: int, chrome: int) -> int:
-        """Cells for text in a dialog that takes `chrome` cells for itself."""
-        return max(least, min(96, int(self.size.width * 0.96)) - chrome)
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
@@ -275,7 +264,7 @@ class HostApp(App[None]):
 
     def action_help(self) -> None:
         """Every key."""
-        from tui.panel.screens.dialogs import Help
+        from tui.panel.screens.dialog import Help
 
         self.push_screen(Help())
 
@@ -300,20 +289,18 @@ class HostApp(App[None]):
 
     def show_line(self, record: "LogRecord", number: int | None) -> None:
         """One line of the log, whole; `number` is its line of the file where that is known."""
-        from tui.panel.screens.dialogs import Facts
-        from tui.panel.widgets.paint import wrap
+        from tui.panel.screens.dialog import Facts
 
         parts = (record.time, record.rank, f"line {number:,}" if number is not None else None)
         head = " · ".join(part for part in parts if part)
-        text = wrap(record.text.expandtabs(4), self.dialog_width(20, 9))
-        lines = [[(head, "muted")], [], *[[(part, "text")] for part in text]]
+        lines = [[(head, "muted")], [], [(record.text.expandtabs(4), "text")]]
         if record.cut_bytes:
             lines.append([(f"{fmt.size(record.cut_bytes)} more were left out", "warn")])
         self.push_screen(Facts("Line", lines, record.text))
 
     # -- the palette -----------------------------------------------------------------------------------------------
 
-    def offers(self, command: Command) -> bool:
+    def offers(self, command: Key) -> bool:
         """Whether a command works here at all."""
         return True
 
@@ -323,7 +310,7 @@ class HostApp(App[None]):
 
         here = type(screen).__name__.lower()
         for command in COMMANDS:
-            action = command.action
+            action = command.command
             if (
                 action is None
                 or not self.offers(command)
@@ -332,7 +319,7 @@ class HostApp(App[None]):
                 continue
             if command.where == "refused or lost link" and self.board.connected:
                 continue
-            yield SystemCommand(f"{command.verb} ({command.keys})", command.says, self._runner(action))
+            yield SystemCommand(f"{command.verb} ({command.key})", command.about, self._runner(action))
         other = "light" if self.theme == "eagle-dark" else "dark"
         yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
 

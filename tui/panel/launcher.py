@@ -120,8 +120,9 @@ class Launcher:
 
     def ask_to_stop(self) -> None:
         """Asks, then stops the displayed server."""
-        from tui.panel.screens.dialogs import Confirm, facts_of
-        from tui.panel.screens.launch import gpus_text
+        from tui.panel.screens.dialog import Confirm
+        from tui.panel.screens.plan_rows import gpus_text
+        from tui.panel.widgets.rows import facts_of
 
         app, board = self._app, self._app.board
         run = board.run

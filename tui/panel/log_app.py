@@ -12,7 +12,7 @@ from tui.core.config import HostKind
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
-from tui.panel.keys import Command
+from tui.panel.keys import Key
 from tui.panel.open_log import Beside, LogSource
 from tui.panel.screens.logs import Logs
 
@@ -67,9 +67,9 @@ class LogApp(HostApp):
         self.add_mode("logs", functools.partial(Logs, self.board))
         self.switch_mode("logs")
 
-    def offers(self, command: Command) -> bool:
+    def offers(self, command: Key) -> bool:
         """Keys of the log and those that work everywhere."""
-        action = (command.action or "").partition("(")[0]
+        action = (command.command or "").partition("(")[0]
         here = action.startswith("screen.") or hasattr(self, f"action_{action}")
         return command.where in ("everywhere", "logs") and here
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tui.core.server.session import HostSession
     from tui.panel.bench_view import Preview
     from tui.panel.host_view import Board
+    from tui.panel.keys import Key
     from tui.panel.open_log import Beside, LogSource
 
 
@@ -57,6 +58,8 @@ class Panel(Protocol):
     def session(self) -> "HostSession | None": ...
     @property
     def measure(self) -> BenchControl: ...
+
+    def offers(self, key: "Key") -> bool: ...  # whether a key works here at all
 
     # What a person is shown.
     def touch(self, *, soon: bool = False) -> None: ...

@@ -1,4 +1,4 @@
-"""What all modes share: header, footer, and being told when the board has changed."""
+"""What all modes share: header, footer, and what happens when the board changes."""
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -14,7 +14,7 @@ from tui.panel.widgets.tight import TightCompositor
 
 
 class Mode(Screen[None]):
-    """One of the five modes."""
+    """One of the modes."""
 
     AUTO_FOCUS = ""
     NAME = "Dashboard"

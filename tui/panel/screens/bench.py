@@ -4,16 +4,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from tui.core.model.experiment import ExperimentState
 from tui.core.model.profile import LoadPoint
 from tui.panel.bench_view import ArmView, Comparison, compare
 from tui.panel.host_view import Board
-from tui.panel.keys import keys
+from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
-from tui.panel.screens.dialogs import Facts
 from tui.panel.widgets.bench.arm_card import CARDS_FROM, Arms
 from tui.panel.widgets.bench.capacity_plot import CapacityPlot
 from tui.panel.widgets.bench.economics_plot import EconomicsPlot
@@ -35,23 +34,7 @@ class Bench(Mode):
     """Cards from 100 columns on, rows below; two plots side by side, one below 100 columns."""
 
     NAME = "Bench"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,right", "arm(1)", "next arm", show=False),
-        Binding("shift+tab,left", "arm(-1)", "previous arm", show=False),
-        Binding("j,down", "arm(1)", "next arm", show=False),
-        Binding("k,up", "arm(-1)", "previous arm", show=False),
-        Binding("left_square_bracket", "load(-1)", "previous load", show=False),
-        Binding("right_square_bracket", "load(1)", "next load", show=False),
-        Binding("p", "plot", "other plot", show=False),
-        Binding("enter", "open", "run record", show=False),
-        Binding("v", "verdict", "verdict", show=False),
-        Binding("space", "pause", "pause", show=False),
-        Binding("P", "pair", "one more pair", show=False),
-        Binding("x", "export", "export", show=False),
-        Binding("E", "experiments", "experiments", show=False),
-        Binding("S", "stop", "stop", show=False),
-        Binding("c", "choose", "choose arms", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("bench")
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
@@ -99,7 +82,7 @@ class Bench(Mode):
         super().update()
 
     def _derive(self) -> None:
-        """The comparison anew where the state is another one; and an arm that is selected."""
+        """Compares again where the state is another one, and selects an arm."""
         state = self.state
         if self._drawn and self._drawn[0] is state and self._drawn[1] == self._point:
             return
@@ -114,7 +97,7 @@ class Bench(Mode):
         self._show()
 
     def _live_point(self) -> LoadPoint | None:
-        """The load that is measured now, or was on show: until a person asks for another one, the screen goes with it."""
+        """The load that is measured now, or was shown before: until a person asks for another one, the screen follows it."""
         live = next((arm.live for arm in self.state.arms if arm.live is not None), None) if self.state else None
         if live is not None:
             return live.point
@@ -160,7 +143,7 @@ class Bench(Mode):
         return CapacityPlot if comparison is not None and comparison.point.search else RunDots
 
     def give_heights(self) -> None:
-        """Gives each part its rows; nothing is laid out anew while they stay the same."""
+        """Gives each part its rows; nothing is laid out again while they stay the same."""
         width, height = self.size
         if not width or not height:
             return
@@ -252,10 +235,10 @@ class Bench(Mode):
         if view is None:
             self.action_experiments()
             return
-        from tui.panel.screens.bench_details import record_lines, text_of
+        from tui.panel.screens.bench_details import record_rows
+        from tui.panel.screens.dialog import Facts
 
-        lines = record_lines(view, self._dialog_width())
-        self.app.push_screen(Facts(f"Runs of {view.letter}", lines, text_of(lines)))
+        self.app.push_screen(Facts(f"Runs of {view.letter}", record_rows(view)))
 
     def action_verdict(self) -> None:
         """What the selected arm's verdict says and rests on."""
@@ -263,10 +246,10 @@ class Bench(Mode):
         if view is None or self.comparison is None:
             self.eagle.say("Nothing was measured here yet")
             return
-        from tui.panel.screens.bench_details import text_of, verdict_lines
+        from tui.panel.screens.bench_details import verdict_rows
+        from tui.panel.screens.dialog import Facts
 
-        lines = verdict_lines(self.comparison, self._compared(view), self._dialog_width())
-        self.app.push_screen(Facts("Verdict", lines, text_of(lines)))
+        self.app.push_screen(Facts("Verdict", verdict_rows(self.comparison, self._compared(view))))
 
     def _compared(self, view: ArmView) -> ArmView:
         """The arm whose verdict is shown: of a reference, the first that is compared with it."""
@@ -275,28 +258,26 @@ class Bench(Mode):
             return view
         return next((other for other in self.comparison.arms if other.arm.against == view.letter), view)
 
-    def _dialog_width(self) -> int:
-        return max(20, min(96, int(self.size.width * 0.96)) - 8)
-
     def action_pause(self) -> None:
-        """Pauses once the launch under way is measured, or goes on."""
+        """Pauses once the current launch is measured, or continues."""
         paused = self.eagle.measure.pause()
         if paused is None:
-            self.eagle.say("No experiment is under way: nothing to pause")
+            self.eagle.say("No experiment is running: nothing to pause")
         elif paused:
-            self.eagle.say("Pauses when this launch is measured; space goes on")
+            self.eagle.say("Pauses when this launch is measured; space continues")
 
     def action_pair(self) -> None:
         """One more launch pair of each comparison."""
         self.eagle.measure.one_more_pair(self.state)
 
     def action_stop(self) -> None:
-        """Ends what is measured; else stops the server on show, as everywhere."""
+        """Ends what is measured; else stops the current server, as everywhere."""
         state = self.board.experiment
         if state is None or not self.running:
             self.app.run_worker(self.app.run_action("app.stop"))
             return
-        from tui.panel.screens.dialogs import Confirm, facts_of
+        from tui.panel.screens.dialog import Confirm
+        from tui.panel.widgets.rows import facts_of
 
         view = self.comparison.live if self.comparison is not None else None
         own = self.eagle.measure.launches
@@ -307,9 +288,9 @@ class Bench(Mode):
         if run is not None and own:
             facts += [("server", f"run {run.short_id}, PID {run.pid if run.pid is not None else '–'}")]
         after = (
-            "The measurement and the server that was launched for it end. What was measured stays; E, then r, goes on."
+            "The measurement and the server that was launched for it end. What was measured stays; E, then r, resumes."
             if own
-            else "The load generator ends, the server goes on. Runs that are done stay."
+            else "The load generator ends, the server keeps running. Completed runs stay."
         )
         dialog = Confirm(
             ("■ STOP", "warn!"),
@@ -335,7 +316,7 @@ class Bench(Mode):
     async def action_choose(self) -> None:
         """Stored configurations, up to four side by side."""
         if self.running:
-            self.eagle.say("A measurement is under way; what is stored can be chosen when it is done")
+            self.eagle.say("A measurement is running; stored results can be chosen when it is done")
             return
         found = await self.eagle.measure.configurations()
         if not found:
@@ -348,7 +329,7 @@ class Bench(Mode):
             await self.eagle.measure.show(chosen)
 
     def action_export(self) -> None:
-        """Writes what is on show as CSV and Markdown into the data directory."""
+        """Writes the current results as CSV and Markdown into the data directory."""
         if self.state is None:
             self.eagle.say("Nothing was measured here yet")
             return

@@ -8,59 +8,47 @@ from tui.core.model.verdict import Verdict
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import answer_words
 from tui.panel.bench_view import ArmEconomics, ArmView, Comparison
-from tui.panel.screens.dialogs import Line, facts_of
 from tui.panel.widgets.bench.arm_card import run_place
 from tui.panel.widgets.bench.verdict_strip import GLYPHS, pending
-from tui.panel.widgets.paint import Run, join, wrap
+from tui.panel.widgets.paint import Run, join
+from tui.panel.widgets.rows import AnyRow, facts_of
 
 _LEVELS = {
     "L0": "a single run: no error bar at all",
     "L1": "repeats, but no three launch pairs: how much a restart changes is not measured",
-    "L2": "three launch pairs or more, measured by turns: restarts are in the interval",
+    "L2": "three launch pairs or more, measured alternately: restarts are in the interval",
 }
 _MARK = {GuardStatus.OK: ("✓", "ok"), GuardStatus.FAILED: ("✗", "err"), GuardStatus.NOT_APPLICABLE: ("–", "muted")}
 
 
-def text_of(lines: Sequence[Line]) -> str:
-    """Rows as plain text, for the clipboard."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
-
-
-def _paragraph(text: str, width: int, spec: str = "text") -> list[Line]:
-    return [[(part, spec)] for part in wrap(text, width)]
-
-
-def verdict_lines(comparison: Comparison, view: ArmView, width: int) -> list[Line]:
+def verdict_rows(comparison: Comparison, view: ArmView) -> list[AnyRow]:
     """What is known of an arm against the one it is compared with, and what that rests on."""
     verdict = view.verdict
     if view.arm.against is None:
-        lines: list[Line] = [[(f"{view.letter} is the reference: the others are compared with it.", "text")]]
+        rows: list[AnyRow] = [[(f"{view.letter} is the reference: the others are compared with it.", "text")]]
     elif verdict is None:
-        lines = _paragraph(pending(view, max(1, comparison.state.pairs)), width, "strong!")
+        rows = [[(pending(view, max(1, comparison.state.pairs)), "strong!")]]
     else:
-        lines = _of_verdict(comparison, verdict, width)
+        rows = _of_verdict(comparison, verdict)
     for one in comparison.economics:
         if one.view is view:
-            lines += [[], [("Does speculation pay?", "strong!")], *economics_lines(one, width)]
-    return lines
+            rows += [[], [("Does speculation pay?", "strong!")], *economics_rows(one)]
+    return rows
 
 
-def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Line]:
+def _of_verdict(comparison: Comparison, verdict: Verdict) -> list[AnyRow]:
     glyph, color = GLYPHS[verdict.verdict]
-    said = [one_line(part) for part in verdict.text.splitlines() if part.strip()]
-    lines: list[Line] = []
-    for number, part in enumerate(wrap(said[0] if said else "", width - 2)):
-        lines.append([(f"{glyph} " if number == 0 else "  ", f"{color}!"), (part, "strong!")])
-    for part in said[1:]:
-        lines += _paragraph(part, width, "muted")
+    sentences = [one_line(part) for part in verdict.text.splitlines() if part.strip()]
+    rows: list[AnyRow] = []
+    head, *rest = sentences or [""]
+    rows += [[(f"{glyph} ", f"{color}!"), (head, "strong!")], *([(part, "muted")] for part in rest)]
     pairs: list[tuple[str, str]] = []
     for figure in (verdict.a, verdict.b):
         named = comparison.arm(figure.ref)
         title = f"{named.arm.profile}{', ' + named.changes if named.changes else ''}" if named else figure.ref
         launches = "1 launch" if figure.launches == 1 else f"{figure.launches} launches"
         counted = f"{launches}, {fmt.plural(figure.runs, 'run')}"
-        shown = comparison.metric
-        value = shown.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
+        value = comparison.metric.show(figure.tok_s) if figure.tok_s is not None else fmt.NONE
         pairs.append((f"arm {figure.ref}", f"{value} {comparison.metric.unit} from {counted}: {one_line(title, 160)}"))
     if verdict.ratio is not None:
         span = ""
@@ -74,31 +62,30 @@ def _of_verdict(comparison: Comparison, verdict: Verdict, width: int) -> list[Li
         pairs.append(("finds", f"an effect of {verdict.mde * 100:.1f} %, nine times out of ten, with so many pairs"))
     if verdict.noise_floor is not None:
         pairs.append(("noise floor", f"two launches of the same differ by ±{verdict.noise_floor * 100:.1f} % here"))
-    lines += [[], *facts_of(pairs, width)]
+    rows += [[], *facts_of(pairs)]
     for title, texts in (("Measured", verdict.facts), ("Reasons", verdict.reasons)):
         if texts:
-            lines += [[], [(title, "strong!")]]
-            for text in texts:
-                lines += _paragraph(one_line(text), width)
+            rows += [[], [(title, "strong!")]]
+            rows += [[(one_line(text), "text")] for text in texts]
     if verdict.same_text is not None and verdict.same_text.examples:
-        lines += [[], [("Where replies part", "strong!")]]
+        rows += [[], [("Where replies diverge", "strong!")]]
         for example in verdict.same_text.examples:
             item = "" if example.item is None else f" of the reply to item {example.item}"
-            lines.append([(f"token {example.token:,}{item}", "muted")])
+            rows.append([(f"token {example.token:,}{item}", "muted")])
             for figure, text in ((verdict.a, example.a), (verdict.b, example.b)):
-                lines.append([(f"  {figure.ref}  ", "muted"), (one_line(text), "text")])
-    return lines
+                rows.append([(f"  {figure.ref}  ", "muted"), (one_line(text), "text")])
+    return rows
 
 
-def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
-    """A cycle against a decode step, what follows, and why a cycle may be too dear."""
+def economics_rows(one: ArmEconomics) -> list[AnyRow]:
+    """A cycle against a decode step, what follows, and why a cycle may be too expensive."""
     from tui.core.bench import allreduce
     from tui.core.speculation.verify_cost import Weight, verify_cost
 
     e = one.economics
-    lines = _paragraph(one_line(e.text), width, "strong!")
+    rows: list[AnyRow] = [[(one_line(e.text), "strong!")]]
     if e.alpha_text is not None:
-        lines += _paragraph(one_line(e.alpha_text), width)
+        rows += [[(one_line(e.alpha_text), "text")]]
     span = f", 95 % interval {e.interval[0]:.2f} … {e.interval[1]:.2f} over {e.basis}" if e.interval else ""
     pairs = [
         ("accept", f"{fmt.accept(e.tau)} tokens a verify step, bonus token counted"),
@@ -108,51 +95,46 @@ def economics_lines(one: ArmEconomics, width: int) -> list[Line]:
     ]
     if e.best_speedup is not None:
         pairs.append(("at best", f"{fmt.ratio(e.best_speedup)} with all of {e.ceiling} tokens accepted"))
-    lines += [[], *facts_of(pairs, width)]
-    for reason in e.reasons:
-        lines += _paragraph(one_line(reason), width, "muted")
+    rows += [[], *facts_of(pairs)]
+    rows += [[(one_line(reason), "muted")] for reason in e.reasons]
     layers, measured = allreduce.of_results(one.view.results)
     cost = verify_cost(e, one.view.results, layers=layers, all_reduce=measured)
     if cost is None:
-        return lines
-    lines += [
-        [],
-        [("▲ ", "warn"), ("A cycle costs more than is normal", "strong!")],
-        *_paragraph(one_line(cost.text), width),
-    ]
+        return rows
+    rows += [[], [("▲ ", "warn"), ("A cycle costs more than is normal", "strong!")], [(one_line(cost.text), "text")]]
     marks = {Weight.LIKELY: ("▲", "warn"), Weight.POSSIBLE: ("?", "muted"), Weight.RULED_OUT: ("✓", "ok")}
     for suspect in cost.suspects:
         glyph, color = marks[suspect.weight]
-        lines += [
+        rows += [
             [],
             [(f"{glyph} ", color), (suspect.title, "strong!"), (f", {suspect.weight}", "muted")],
             [("  ", "text"), (one_line(suspect.evidence), "text")],
             [("  check:  ", "muted"), (one_line(suspect.check), "text")],
         ]
-    return lines
+    return rows
 
 
 # -- the runs of an arm ------------------------------------------------------------------------------------------------
 
 
-def record_lines(view: ArmView, width: int) -> list[Line]:
+def record_rows(view: ArmView) -> list[AnyRow]:
     """Every run of an arm with its figures, what does not count and why, all guards, and the server."""
-    lines: list[Line] = [[(f"{view.letter}  ", f"{view.color}!"), (one_line(view.arm.profile, 120), "strong!"),
+    rows: list[AnyRow] = [[(f"{view.letter}  ", f"{view.color}!"), (one_line(view.arm.profile, 120), "strong!"),
                           (f"  {view.changes}" if view.changes else "", "muted")]]  # fmt: skip
     if view.arm.reason:
-        lines += [[], *_paragraph(one_line(view.arm.reason), width)]
+        rows += [[], *[[(one_line(view.arm.reason), "text")]]]
     if not view.results:
-        return [*lines, [], [("no run is done yet", "muted")]]
-    lines += [[], [("Runs", "strong!")]]
+        return [*rows, [], [("no run is complete yet", "muted")]]
+    rows += [[], [("Runs", "strong!")]]
     for result in view.results:
-        lines += _run(view, result)
-    lines += [[], [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")]]
-    lines += _guards(view.results)
-    lines += [[], [("Server and load", "strong!")], *_server(view.results[-1], width)]
-    return lines
+        rows += _run(view, result)
+    rows += [[], [("Guards", "strong!"), ("  the last run's words, or those of the run that failed", "muted")]]
+    rows += _guards(view.results)
+    rows += [[], [("Server and load", "strong!")], *_server(view.results[-1])]
+    return rows
 
 
-def _run(view: ArmView, result: Result) -> list[Line]:
+def _run(view: ArmView, result: Result) -> list[AnyRow]:
     glyph: Run = ("✓ ", "ok") if result.valid else ("✗ ", "err")
     latencies, use = result.latencies, result.gpu
     facts: list[list[Run]] = [[(fmt.tok_s(result.throughput.per_user_tok_s), "strong!"), (" tok/s", "muted")]]
@@ -166,21 +148,21 @@ def _run(view: ArmView, result: Result) -> list[Line]:
         facts.append([("accept ", "muted"), (fmt.accept(result.speculation.tau), "text")])
     if use is not None and use.power_w is not None:
         facts.append([(fmt.whole(use.power_w), "text"), (" W", "muted")])
-    lines: list[Line] = [[glyph, (f"{run_place(view, result)}  ", "text"), *join(facts)]]
+    rows: list[AnyRow] = [[glyph, (f"{run_place(view, result)}  ", "text"), *join(facts)]]
     for guard in result.guards:
         if guard.status is GuardStatus.FAILED:
-            lines.append(
+            rows.append(
                 [("    ✗  ", "err"), (f"{one_line(guard.id, 40)}: ", "strong!"), (one_line(guard.text), "text")]
             )
     for text in result.suspicious:
-        lines.append([("    ▲  ", "warn"), (one_line(text), "text")])
+        rows.append([("    ▲  ", "warn"), (one_line(text), "text")])
     for text in result.notes:
-        lines.append([("    ·  ", "muted"), (one_line(text), "muted")])
-    return lines
+        rows.append([("    ·  ", "muted"), (one_line(text), "muted")])
+    return rows
 
 
-def _guards(results: Sequence[Result]) -> list[Line]:
-    lines: list[Line] = []
+def _guards(results: Sequence[Result]) -> list[AnyRow]:
+    rows: list[AnyRow] = []
     names = list(dict.fromkeys(guard.id for result in results for guard in result.guards))
     wide = min(24, max((len(name) for name in names), default=0)) + 2
     for name in names:
@@ -189,14 +171,14 @@ def _guards(results: Sequence[Result]) -> list[Line]:
         shown = failed[0] if failed else own[-1]
         glyph, color = _MARK[shown.status]
         count = f"{len(failed)} of {len(own)} runs: " if failed else ""
-        said = f"{count}{one_line(shown.text)}"
+        text = f"{count}{one_line(shown.text)}"
         # two blanks after each label: what is long hangs under its text
         label = f"{one_line(name, wide - 2).replace('_', ' '):<{wide}}"
-        lines.append([(f"{glyph}  ", color), (label, "text"), (said, "strong" if failed else "muted")])
-    return lines
+        rows.append([(f"{glyph}  ", color), (label, "text"), (text, "strong" if failed else "muted")])
+    return rows
 
 
-def _server(result: Result, width: int) -> list[Line]:
+def _server(result: Result) -> list[AnyRow]:
     server, load = result.server, result.load
     pairs = [
         ("run", server.run_id or fmt.NONE),
@@ -222,4 +204,4 @@ def _server(result: Result, width: int) -> list[Line]:
             ),
         ]
         pairs.insert(4, ("speculation", one_line(", ".join(parts), 160)))
-    return facts_of(pairs, width)
+    return facts_of(pairs)

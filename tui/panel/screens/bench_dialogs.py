@@ -1,13 +1,10 @@
 """What is measured: a bench of the running server, an experiment, or stored configurations side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.binding import BindingType
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
@@ -15,178 +12,59 @@ from tui.core.model.phases import Outcome
 from tui.core.model.profile import ARM_LETTERS, BenchProfile
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
-from tui.panel.hints import in_panel
 from tui.panel.host_view import run_name
-from tui.panel.protocol import Panel, panel_of
-from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
+from tui.panel.keys import bindings, keys
+from tui.panel.protocol import Panel
+from tui.panel.screens.dialog import Picker, entry
+from tui.panel.screens.plan_rows import error_rows, listed
 from tui.panel.widgets.bench.head import load_words
-from tui.panel.widgets.paint import Run, cells, clip, join, words
+from tui.panel.widgets.paint import Run, cells, join
+from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Row, Single
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Configuration
+    from tui.core.profiles.load import ProfileEntry
     from tui.core.server.server_state import ServerState
     from tui.panel.bench_view import Preview
 
-T = TypeVar("T")
+
+def heading(mark: str, title: str, host: str) -> Line:
+    """First row of a dialog: what it is about."""
+    return [(mark, "accent!"), ("   ", "text"), (title, "strong!"), ("  on ", "muted"), (host, "text")]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A row of a list: a mark before the name, and what it is."""
-
-    name: str
-    about: str = ""
-    broken: bool = False
-    mark: str = ""
-
-
-class Picker(Dialog[T], Generic[T]):
-    """A list, and below it what is under the cursor; Enter takes it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", show=False),
-        Binding("k,up", "move(-1)", "up", show=False),
-        Binding("enter", "go", "take", show=False),
-    ]
-    AUTO_FOCUS = "VerticalScroll"
-    MARK: ClassVar[str] = "● BENCH"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at = 0
-
-    @property
-    def eagle(self) -> Panel:
-        return panel_of(self)
-
-    def compose(self) -> ComposeResult:
-        with Container(classes="dialog -launch"):
-            yield Folded(id="head")
-            yield Lines(id="list")
-            with VerticalScroll():
-                yield Folded(id="body")
-            yield Lines(id="keys")
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.show()
-
-    def on_resize(self) -> None:
-        super().on_resize()
-        self.show()
-
-    # -- what a dialog says ----------------------------------------------------------------------------------------
-
-    def head(self) -> list[Line]:
-        """Rows over the list."""
-        raise NotImplementedError
-
-    def entries(self) -> Sequence[Entry]:
-        """Rows of the list."""
-        raise NotImplementedError
-
-    def body(self) -> list[Line]:
-        """What is under the cursor, in depth."""
-        raise NotImplementedError
-
-    def keys(self) -> Line:
-        """Keys and their verbs."""
-        raise NotImplementedError
-
-    @property
-    def width(self) -> int:
-        """Columns of a row: frame, padding and scrollbar are beside it."""
-        return max(30, min(130, int(self.app.size.width * 0.96)) - (7 if self.short else 9))
-
-    def show(self) -> None:
-        """Draws it anew."""
-        if not self.is_mounted:
-            return
-        blank: list[Line] = [] if self.short else [[]]
-        self.query_one("#head", Folded).set_lines([*self.head(), *blank])
-        entries = self.entries()
-        most = max(3, self.app.size.height // 3)
-        first = max(0, min(self.at - most // 2, len(entries) - most))
-        self.query_one("#list", Lines).set_lines([*self._rows(entries, first, most), *blank])
-        self.query_one("#body", Folded).set_lines(self.body())
-        self.query_one("#keys", Lines).set_lines([*blank, self.keys()])
-        used = len(self.head()) + min(most, max(1, len(entries))) + 1 + 3 * len(blank) + (2 if self.short else 4)
-        self.query_one(VerticalScroll).styles.max_height = max(2, self.app.size.height - used)
-
-    def _rows(self, entries: Sequence[Entry], first: int, most: int) -> list[Line]:
-        wide = min(max((cells(entry.name) for entry in entries), default=0) + 2, self.width // 2)
-        lines: list[Line] = []
-        for position, entry in enumerate(entries[first : first + most], first):
-            here = position == self.at
-            ground = "/raised" if here else ""
-            mark = f"{entry.mark} " if any(other.mark for other in entries) else ""
-            name = clip(entry.name, wide - 2)
-            about = "".join(text for text, _ in words([(entry.about, "")], max(0, self.width - wide - 2 - len(mark))))
-            lines.append(
-                [
-                    ("▌ " if here else "  ", "accent" + ground),
-                    (mark, "accent!" + ground),
-                    (name + " " * (wide - cells(name)), ("strong!" if here else "text") + ground),
-                    (about, ("err" if entry.broken else "muted") + ground),
-                ]
-            )
-        return lines
-
-    def action_move(self, step: int) -> None:
-        """Down or up the list."""
-        count = len(self.entries())
-        if count:
-            self.at = (self.at + step) % count
-            self.moved()
-            self.show()
-
-    def moved(self) -> None:
-        """Another row is under the cursor."""
-
-    def action_go(self) -> None:
-        """Takes what is under the cursor."""
-        raise NotImplementedError
-
-
-def error_lines(error: EagletuiError) -> list[Line]:
-    """An error with its hint; every fault of a broken profile a row."""
-    details = getattr(error, "errors", ()) or (error.message,)
-    lines: list[Line] = [[("✗ ", "err"), (str(detail), "text")] for detail in details]
-    if error.hint:
-        lines.append([("  ", "text"), (in_panel(error.hint), "muted")])
-    return lines
-
-
-def entries_of(eagle: Panel, kind: str) -> list[Entry]:
+def entries_of(panel: Panel, kind: str) -> "list[ProfileEntry]":
     """Profiles of one kind; a broken one is listed too."""
+    return [found for found in panel.profile_entries() if found.kind == kind]
+
+
+def why_not(panel: Panel) -> str | None:
+    """Why nothing can be measured now, whatever it is."""
+    if not panel.board.connected:
+        return f"{panel.board.host} is not connected"
+    return "a measurement is running; S stops it" if panel.measure.under_way else None
+
+
+def nothing_found(kind: str) -> Line:
+    """What an empty list says."""
     return [
-        Entry(
-            entry.name,
-            f"{fmt.plural(len(entry.errors), 'error')}, see 3" if entry.errors else entry.description or "",
-            bool(entry.errors),
-        )
-        for entry in eagle.profile_entries()
-        if entry.kind == kind
+        (f"No {kind} profile was found. ", "text"),
+        ("eagletui profiles", "strong"),
+        (" says where it looks.", "muted"),
     ]
 
 
-def nothing_found(kind: str) -> list[Line]:
-    """What an empty list says."""
-    said: list[Run] = [(f"No {kind} profile was found. ", "text"), ("eagletui profiles", "strong")]
-    return [[*said, (" says where it looks.", "muted")]]
-
-
-def labelled(label: str, runs: Sequence[Run]) -> Line:
+def labelled(label: str, runs: Sequence[Run]) -> Row:
     """A label and what it is; long rows hang under their text."""
-    return [(f"{label:<8}  ", "muted"), *runs]
+    return Row([(f"{label:<8}  ", "muted"), *runs], hang=10)
 
 
-def warning_lines(texts: Sequence[str]) -> list[Line]:
+def warning_rows(texts: Sequence[str]) -> list[AnyRow]:
     """Warnings, one paragraph each."""
     return [[("▲  ", "warn"), (text, "text")] for text in texts]
 
 
-def bench_lines(bench: BenchProfile) -> list[Line]:
+def bench_rows(bench: BenchProfile) -> list[AnyRow]:
     """What a bench asks of a server, and how long it takes."""
     from tui.core.experiment.state import bench_length_s
 
@@ -250,157 +128,142 @@ class BenchDialog(Picker[BenchProfile]):
         super().__init__()
         self._bench: BenchProfile | None = None
         self._error: EagletuiError | None = None
-        self._found: list[Entry] = []
+        self.found: list[ProfileEntry] = []
 
     def on_mount(self) -> None:
-        self._found = entries_of(self.eagle, "bench")
-        last = self.eagle.measure.last_bench
-        names = [entry.name for entry in self._found]
-        self.at = names.index(last) if last in names else self._first(names)
+        self.found = entries_of(self.panel, "bench")
+        last = self.panel.measure.last_bench
+        names = [found.name for found in self.found]
+        self.show(names.index(last) if last in names else self._first(names))
         self.moved()
-        super().on_mount()
+        self.show_chosen()
 
     def _first(self, names: Sequence[str]) -> int:
         """Real prompts for a server with speculation, else one user."""
-        state = self.eagle.board.state
+        state = self.panel.board.state
         wanted = "speculation" if state is not None and speculates(state) else "bs1"
         return next((at for at, name in enumerate(names) if wanted in name), 0)
 
     def moved(self) -> None:
         self._bench = self._error = None
-        if self._found:
+        if self.found:
             try:
-                self._bench = self.eagle.measure.load_bench(self._found[self.at].name)
+                self._bench = self.panel.measure.load_bench(self.found[self.at].name)
             except EagletuiError as error:
                 self._error = error
 
     def _why_not(self) -> str | None:
         """Why nothing can be measured now."""
-        board = self.eagle.board
-        if not board.connected:
-            return f"{board.host} is not connected"
-        if self.eagle.measure.under_way:
-            return "a measurement is under way; S stops it"
-        if board.state is None or board.state.outcome is not Outcome.READY:
+        board, bench = self.panel.board, self._bench
+        state = board.state
+        if (blocked := why_not(self.panel)) is not None:
+            return blocked
+        if state is None or state.outcome is not Outcome.READY:
             return "no server is ready; l launches one"
-        if board.state.suspicion is not None:
-            return f"the server may hang: {board.state.suspicion}"
-        if self._bench is not None and self._bench.driver != "eagletui":
-            return f"{self._bench.name} measures with driver {self._bench.driver}: eagletui bench {self._bench.name} runs it"
+        if state.suspicion is not None:
+            return f"the server may hang: {state.suspicion}"
+        if bench is not None and bench.driver != "eagletui":
+            return f"{bench.name} measures with driver {bench.driver}: eagletui bench {bench.name} runs it"
         return None
 
-    def head(self) -> list[Line]:
-        board = self.eagle.board
-        lines: list[Line] = [[(self.MARK, "accent!"), ("   ", "text"), ("Measure the running server", "strong!"), ("  on ", "muted"),
-                              (board.host, "text")]]  # fmt: skip
+    def summary(self) -> list[AnyRow]:
+        state = self.panel.board.state
+        head = heading("● BENCH", "Measure the running server", self.panel.board.host)
         why = self._why_not()
-        if why is not None:
-            return [*lines, [("✗ ", "err"), (why, "text")]]
-        assert board.state is not None
-        run = board.state.run
-        facts = join(
-            [
-                [(run_name(run), "strong!")],
-                [("run ", "muted"), (run.short_id, "text")],
-                [("port ", "muted"), (str(run.port), "text")],
-            ]
-        )
-        return [*lines, [("server  ", "muted"), *facts]]
+        if why is not None or state is None:
+            return [head, [("✗ ", "err"), (why or "", "text")]]
+        run = state.run
+        name: list[Run] = [(run_name(run), "strong!")]
+        facts = [name, [("run ", "muted"), (run.short_id, "text")], [("port ", "muted"), (str(run.port), "text")]]
+        return [head, [("server  ", "muted"), *join(facts)]]
 
-    def entries(self) -> Sequence[Entry]:
-        return self._found
+    def entries(self) -> list[Single]:
+        return listed(self.found)
 
-    def body(self) -> list[Line]:
-        if not self._found:
-            return nothing_found("bench")
-        if self._error is not None:
-            return error_lines(self._error)
-        if self._bench is None:
-            return []
-        state = self.eagle.board.state
+    def chosen(self) -> list[AnyRow]:
+        if self._error is not None or self._bench is None:
+            return error_rows(self._error) if self._error is not None else [nothing_found("bench")]
+        state = self.panel.board.state
         warnings = bench_warnings(self._bench, speculative=state is not None and speculates(state))
-        return [*bench_lines(self._bench), *warning_lines(warnings)]
+        return [*bench_rows(self._bench), *warning_rows(warnings)]
 
-    def keys(self) -> Line:
-        lead: list[Run] = []
-        if self._bench is not None and self._why_not() is None:
-            lead = [(" Enter ", "accent!/accbg"), (" measure", "text")]
-        return key_row(lead, (("j k", "choose"), ("Esc", "back")), self.width)
+    def keys(self) -> KeyRow:
+        can = self._bench is not None and self._why_not() is None
+        return KeyRow(
+            (("j k", "choose"), ("Esc", "back")), [(" Enter ", "accent!/accbg"), (" measure", "text")] if can else []
+        )
 
     def action_go(self) -> None:
         why = self._why_not()
         if why is not None:
-            self.eagle.say(why, severity="warning")
+            self.panel.say(why, severity="warning")
         elif self._bench is not None:
             self.dismiss(self._bench)
 
 
 class ExperimentDialog(Picker["tuple[Preview, bool]"]):
-    """An experiment profile, with its order and time; `r` goes on with an unfinished one.
+    """An experiment profile, with its order and time; `r` resumes an unfinished one.
 
     The answer is what to run, and whether that is what is left of an unfinished one.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "resume", "go on", show=False)]
-    MARK = "≡ EXPERIMENT"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("experiment dialog")
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: list[Entry] = []
+        self.found: list[ProfileEntry] = []
         self._preview: Preview | None = None
         self._error: EagletuiError | None = None
 
     def on_mount(self) -> None:
-        self._found = entries_of(self.eagle, "experiment")
+        self.found = entries_of(self.panel, "experiment")
         self.moved()
-        super().on_mount()
+        self.show()
 
     def moved(self) -> None:
         self._preview = self._error = None
-        if self._found:
-            self._read(self._found[self.at].name)
+        if self.found:
+            self._read(self.found[self.at].name)
 
     @work(exclusive=True, group="experiment-preview", exit_on_error=False)
     async def _read(self, name: str) -> None:
         try:
-            self._preview = await self.eagle.measure.preview(name)
+            self._preview = await self.panel.measure.preview(name)
         except EagletuiError as error:
             self._error = error
-        self.show()
+        self.show_chosen()
 
     def _why_not(self) -> str | None:
-        board = self.eagle.board
-        if not board.connected:
-            return f"{board.host} is not connected"
-        if self.eagle.measure.under_way:
-            return "a measurement is under way; S stops it"
-        return self._preview.running if self._preview is not None else None
+        return why_not(self.panel) or (self._preview.running if self._preview is not None else None)
 
-    def head(self) -> list[Line]:
-        board = self.eagle.board
-        lines: list[Line] = [[(self.MARK, "accent!"), ("   ", "text"), ("Launch and measure by turns", "strong!"), ("  on ", "muted"),
-                              (board.host, "text")]]  # fmt: skip
+    def summary(self) -> list[AnyRow]:
+        board = self.panel.board
+        head = heading("≡ EXPERIMENT", "Launch and measure alternately", board.host)
         why = self._why_not()
         if why is not None:
-            lines.append([("✗ ", "err"), (why, "text")])
-        elif running := board.live_servers():
-            names = ", ".join(f"{run_name(run)} ({run.short_id})" for run in running[:3])
-            lines.append([("■ ", "warn"), ("stops first what is in its way: ", "text"), (names, "strong!")])
-        return lines
+            return [head, [("✗ ", "err"), (why, "text")]]
+        running = board.live_servers()
+        if not running:
+            return [head]
+        names = ", ".join(f"{run_name(run)} ({run.short_id})" for run in running[:3])
+        return [
+            head,
+            Row([("■ ", "warn"), ("will first stop what is in its way: ", "text"), (names, "strong!")], hang=2),
+        ]
 
-    def entries(self) -> Sequence[Entry]:
-        return self._found
+    def entries(self) -> list[Single]:
+        return listed(self.found)
 
-    def body(self) -> list[Line]:
-        if not self._found:
-            return nothing_found("experiment")
+    def chosen(self) -> list[AnyRow]:
+        if not self.found:
+            return [nothing_found("experiment")]
         if self._error is not None:
-            return error_lines(self._error)
+            return error_rows(self._error)
         preview = self._preview
         if preview is None:
-            return [[("reading", "muted")]]
+            return [[("reading…", "muted")]]
         profile = preview.profile
-        lines: list[Line] = []
+        lines: list[AnyRow] = []
         for label, text in (("asks", profile.hypothesis), ("known", profile.known)):
             if text:
                 lines.append(labelled(label, [(one_line(text), "text")]))
@@ -414,16 +277,16 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             ]
             lines.append(labelled(f"arm {arm.letter}", join(parts)))
         lines += self._course(preview)
-        lines += warning_lines(bench_warnings(preview.bench, speculative=preview.speculative))
+        lines += warning_rows(bench_warnings(preview.bench, speculative=preview.speculative))
         if preview.unfinished is not None:
             record = preview.unfinished
             done = sum(cell.over for cell in record.cells)
             said = f"unfinished since {fmt.day_clock(record.started_at)}, {done} of {len(record.cells)} launches done: "
-            lines.append([("□ ", "warn"), (said, "text"), ("r", "accent!"), (" goes on with it", "muted")])
+            lines.append([("□ ", "warn"), (said, "text"), ("r", "accent!"), (" resumes it", "muted")])
         return lines
 
     @staticmethod
-    def _course(preview: "Preview") -> list[Line]:
+    def _course(preview: "Preview") -> list[AnyRow]:
         """Order, bench and time."""
         profile, bench = preview.profile, preview.bench
         count = profile.pairs * len(profile.arms)
@@ -447,19 +310,18 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             labelled("takes", takes),
         ]
 
-    def keys(self) -> Line:
-        lead: list[Run] = []
-        if self._preview is not None and self._why_not() is None:
-            lead = [(" Enter ", "accent!/accbg"), (" start", "text")]
-        pairs = [("j k", "choose"), ("Esc", "back")]
-        if self._preview is not None and self._preview.unfinished is not None:
-            pairs.insert(0, ("r", "go on with the unfinished one"))
-        return key_row(lead, pairs, self.width)
+    def keys(self) -> KeyRow:
+        unfinished = self._preview is not None and self._preview.unfinished is not None
+        can = self._preview is not None and self._why_not() is None
+        return KeyRow(
+            (*(keys("r", where="experiment dialog") if unfinished else ()), ("j k", "choose"), ("Esc", "back")),
+            [(" Enter ", "accent!/accbg"), (" start", "text")] if can else [],
+        )
 
     def _leave(self, *, resume: bool) -> None:
         why = self._why_not()
         if why is not None:
-            self.eagle.say(why, severity="warning")
+            self.panel.say(why, severity="warning")
         elif self._preview is not None:
             self.dismiss((self._preview, resume))
 
@@ -467,7 +329,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         self._leave(resume=False)
 
     def action_resume(self) -> None:
-        """Goes on with the unfinished one."""
+        """Resumes the unfinished one."""
         if self._preview is not None and self._preview.unfinished is not None:
             self._leave(resume=True)
 
@@ -475,62 +337,65 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
 class ArmsDialog(Picker["tuple[Configuration, ...]"]):
     """Up to four stored configurations side by side: those of one bench, host and model."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "mark", "choose", show=False)]
-    MARK = "≡ STORED"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("stored results")
 
     def __init__(self, found: "Sequence[Configuration]") -> None:
         super().__init__()
         self._found = tuple(found)
         self._chosen: list[int] = []
 
-    def head(self) -> list[Line]:
+    def summary(self) -> list[AnyRow]:
+        head: Line = [("≡ STORED", "accent!"), ("   ", "text"), ("Which configurations side by side?", "strong!")]
+        return [[*head, ("  up to four of one bench", "muted")]]
+
+    def entries(self) -> list[Single]:
+        names = [self._label(one) for one in self._found]
+        wide = min(70, max(map(cells, names), default=0) + 2)
         return [
-            [
-                (self.MARK, "accent!"),
-                ("   ", "text"),
-                ("Which configurations side by side?", "strong!"),
-                ("  up to four of one bench", "muted"),
-            ]
+            entry(name, self._about(one), wide=wide, mark=self._mark(at))
+            for at, (name, one) in enumerate(zip(names, self._found, strict=True))
         ]
 
-    def entries(self) -> Sequence[Entry]:
-        entries = []
-        for at, one in enumerate(self._found):
-            sets = ", ".join(
-                f"{one_line(key, 40)}={one_line(str(value), 40)}" for key, value in one.results[-1].server.sets.items()
-            )
-            valid = sum(result.valid for result in one.results)
-            about = f"{one_line(one.bench, 60)} · {valid} of {fmt.plural(len(one.results), 'run')} valid · {fmt.day_clock(one.newest)}"
-            mark = "●" if at in self._chosen else "–" if not self._fits(at) else "○"
-            entries.append(Entry(one_line(one.profile, 120) + (f" +{sets}" if sets else ""), about, mark=mark))
-        return entries
+    @staticmethod
+    def _label(one: "Configuration") -> str:
+        sets = ", ".join(
+            f"{one_line(key, 40)}={one_line(str(value), 40)}" for key, value in one.results[-1].server.sets.items()
+        )
+        return one_line(one.profile, 120) + (f" +{sets}" if sets else "")
+
+    @staticmethod
+    def _about(one: "Configuration") -> str:
+        valid = sum(result.valid for result in one.results)
+        runs = f"{valid} of {fmt.plural(len(one.results), 'run')} valid"
+        return f"{one_line(one.bench, 60)} · {runs} · {fmt.day_clock(one.newest)}"
+
+    def _mark(self, at: int) -> str:
+        return "●" if at in self._chosen else "–" if not self._fits(at) else "○"
 
     def _fits(self, at: int) -> bool:
         from tui.core.experiment.history import comparable
 
         return not self._chosen or comparable(self._found[self._chosen[0]], self._found[at])
 
-    def body(self) -> list[Line]:
-        if not self._fits(self.at):
-            return [[("– ", "muted"), ("another bench, model or workload than what is chosen: not comparable", "text")]]
-        return []
+    def chosen(self) -> list[AnyRow]:
+        if self._fits(self.at):
+            return []
+        return [[("– ", "muted"), ("another bench, model or workload than what is chosen: not comparable", "text")]]
 
-    def keys(self) -> Line:
+    def keys(self) -> KeyRow:
         count = len(self._chosen)
-        lead: list[Run] = [
-            (" Enter ", "accent!/accbg"),
-            (f" show {fmt.plural(count, 'arm')}" if count else " show this one", "text"),
-        ]
-        return key_row(lead, (("space", "choose"), ("j k", "move"), ("Esc", "back")), self.width)
+        verb = f" show {fmt.plural(count, 'arm')}" if count else " show this one"
+        pairs = (*keys("space", where="stored results"), ("j k", "move"), ("Esc", "back"))
+        return KeyRow(pairs, [(" Enter ", "accent!/accbg"), (verb, "text")])
 
     def action_mark(self) -> None:
         """Chooses what is under the cursor, or not."""
         if self.at in self._chosen:
             self._chosen.remove(self.at)
         elif not self._fits(self.at):
-            self.eagle.say("Not comparable with what is chosen", severity="warning")
+            self.panel.say("Not comparable with what is chosen", severity="warning")
         elif len(self._chosen) == len(ARM_LETTERS):
-            self.eagle.say(f"{len(ARM_LETTERS)} stand side by side at most", severity="warning")
+            self.panel.say(f"{len(ARM_LETTERS)} stand side by side at most", severity="warning")
         else:
             self._chosen.append(self.at)
         self.show()

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 
 from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board
-from tui.panel.keys import keys
+from tui.panel.keys import bindings, keys, moving
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.crash_card import CrashCard
 from tui.panel.widgets.footer import Keys
@@ -18,6 +18,7 @@ from tui.panel.widgets.log.view import LogView
 from tui.panel.widgets.ranks import RanksPanel
 from tui.panel.widgets.server_card import ServerCard
 
+_HEIGHTS = [(0, "-short"), (40, "-tall")]
 _LOG_ROWS = 5  # title and four lines: below that the panels give way
 
 
@@ -25,20 +26,10 @@ class Dashboard(Mode):
     """Two panels over a full-width log from 150 columns on; stacked below; one column below 100."""
 
     NAME = "Dashboard"
+    VERTICAL_BREAKPOINTS = _HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "app.apply", "apply and relaunch", show=False),
-        Binding("f", "follow", "follow", show=False),
-        Binding("left_square_bracket", "app.server(-1)", "previous server", show=False),
-        Binding("right_square_bracket", "app.server(1)", "next server", show=False),
-        Binding("p", "power", "power history", show=False),
-        Binding("enter", "open", "open", show=False),
-        Binding("escape", "back", "back", show=False),
-        Binding("j,down", "log('move(1)')", "down", show=False),
-        Binding("k,up", "log('move(-1)')", "up", show=False),
-        Binding("pagedown", "log('page(1)')", "page down", show=False),
-        Binding("pageup", "log('page(-1)')", "page up", show=False),
-        Binding("g,home", "log('top')", "first line", show=False),
-        Binding("G,end", "log('bottom')", "last line", show=False),
+        *bindings("dashboard"),
+        *moving(*(f"log('{action}')" for action in ("move(1)", "move(-1)", "page(1)", "page(-1)", "top", "bottom"))),
     ]
 
     def __init__(self, board: Board) -> None:
@@ -71,7 +62,7 @@ class Dashboard(Mode):
 
     @property
     def put_aside(self) -> bool:
-        """True where there is a report of a crash that is not on show."""
+        """True where there is a report of a crash that is not displayed."""
         state = self.board.state
         return state is not None and state.outcome is Outcome.CRASHED and state.run.run_id == self._aside
 
@@ -111,44 +102,31 @@ class Dashboard(Mode):
         self.give_heights()
 
     def give_heights(self) -> None:
-        """Gives each panel its height; nothing is laid out anew while that stays the same."""
+        """Gives each panel its height and the screen the classes of its layout; nothing is laid out again while that stays the same."""
         width, height = self.size
         if not width or not height:
             return
         server, gpus = self.query_one(ServerCard), self.query_one(GpuPanel)
         crash, log = self.query_one(CrashCard), self.query_one(LogView)
-        layout, rows, gap = self._layout(width, height, server, gpus)
-        crashed = self.crashed
-        crash_rows = min(height - 3, crash.wanted_height(width, height)) if crashed else 0
-        wanted = (layout, rows, gap, crashed, crash_rows, gpus.wanted_height(title=layout != "narrow"), width, height)
+        layout, rows, (gap_over_gpus, gap_over_log) = self._layout(width, height, server, gpus)
+        wide = layout == "wide"
+        gpu_rows = gpus.wanted_height(title=layout != "narrow")
+        crash_rows = min(height - 3, crash.wanted_height(width, height)) if self.crashed else 0
+        wanted = (layout, rows, gap_over_gpus, gap_over_log, crash_rows, gpu_rows, width, height)
         if wanted == self._arrangement:
             return
         self._arrangement = wanted
-        wide = layout == "wide"
         self.set_class(wide, "-wide")
-        top, right, ranks = self.query_one("#top"), self.query_one("#right"), self.query_one(RanksPanel)
-        top.display = not crashed
-        crash.display = crashed
-        crash.styles.height = crash_rows
-        crash.styles.margin = (1 if height >= 40 else 0, 0, 0, 0)
-        gpu_rows = gpus.wanted_height(title=layout != "narrow")
+        self.set_class(bool(crash_rows), "-crashed")
+        self.set_class(bool(gap_over_gpus), "-gap-over-gpus")
+        self.set_class(bool(gap_over_log), "-gap-over-log")
         server.styles.height = rows
         gpus.styles.height = gpu_rows
-        ranks.display = wide and rows - gpu_rows - 2 >= 4
-        if wide:
-            server.styles.width = (width - 5) // 2 - 2
-            top.styles.height = rows
-            top.styles.margin = (1, 1, 0, 1)
-            right.styles.height = rows
-            right.styles.margin = (0, 0, 0, 3)
-        else:
-            server.styles.width = "1fr"
-            top.styles.height = rows + gap[0] + gpu_rows
-            top.styles.margin = (0, 1)
-            right.styles.height = gpu_rows
-            right.styles.margin = (gap[0], 0, 0, 0)
-        log.styles.margin = (gap[1], 0, 0, 0)
-        log.display = not crashed or height - 3 - crash_rows - (1 if height >= 40 else 0) >= 3
+        crash.styles.height = crash_rows
+        self.query_one("#top").styles.height = rows if wide else rows + gap_over_gpus + gpu_rows
+        self.query_one("#right").styles.height = rows if wide else gpu_rows
+        self.query_one(RanksPanel).display = wide and rows - gpu_rows - 2 >= 4
+        log.display = not crash_rows or height - 3 - crash_rows - (1 if height >= 40 else 0) >= 3
 
     def _layout(self, width: int, height: int, server: ServerCard, gpus: GpuPanel) -> tuple[str, int, tuple[int, int]]:
         """Layout, rows of the server card, and blank rows over GPUs and log."""
@@ -187,7 +165,7 @@ class Dashboard(Mode):
         panel.repaint()
 
     def action_back(self) -> None:
-        """Puts the report of a crash aside, or takes it up again; else leaves the panel that has the focus."""
+        """Puts the report of a crash aside, or shows it again; else leaves the panel that has the focus."""
         state = self.board.state
         if self.focused is not None:
             self.set_focus(None)
@@ -196,7 +174,7 @@ class Dashboard(Mode):
             self.update()
 
     def action_open(self) -> None:
-        """The evidence of a crash, the log at the line on show, or more about the panel that has the focus."""
+        """The evidence of a crash, the log at the current line, or more about the panel that has the focus."""
         state = self.board.state
         if isinstance(self.focused, GpuPanel):
             self.eagle.show_gpus()

@@ -4,21 +4,22 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.panel.host_view import Board, overrides_of
-from tui.panel.screens.dialogs import Line, facts_of
+from tui.panel.screens.plan_rows import flag_rows, gpus_text
 from tui.panel.widgets.paint import join
+from tui.panel.widgets.rows import AnyRow, facts_of
 
 if TYPE_CHECKING:
     from tui.core.server.server_state import ServerState
 
 
-def gpu_lines(board: Board) -> list[Line]:
+def gpu_rows(board: Board) -> list[AnyRow]:
     """Clocks, PCIe link and traffic, throttling and processes of each GPU; then the topology."""
     if board.sample is None:
         return [[("not connected", "muted")]]
-    lines: list[Line] = []
+    rows: list[AnyRow] = []
     for gpu in board.sample.gpus:
         name = f"GPU {gpu.index}" if gpu.index is not None else "GPU"
-        lines.append([(name, "strong!"), (f"  {gpu.name or ''}  {gpu.bus_id or ''}", "muted")])
+        rows.append([(name, "strong!"), (f"  {gpu.name or ''}  {gpu.bus_id or ''}", "muted")])
         facts = []
         if gpu.sm_clock_mhz is not None:
             facts.append([("SM ", "muted"), (f"{fmt.whole(gpu.sm_clock_mhz)} MHz", "text")])
@@ -36,24 +37,22 @@ def gpu_lines(board: Board) -> list[Line]:
         if gpu.mig_mode:
             facts.append([("MIG", "text")])
         if facts:
-            lines.append([("  ", "text"), *join(facts)])
+            rows.append([("  ", "text"), *join(facts)])
         if gpu.processes is None:
-            lines.append([("  processes are not reported", "muted")])
+            rows.append([("  processes are not reported", "muted")])
         for process in gpu.processes or ():
-            lines.append(
+            rows.append(
                 [("  PID ", "muted"), (str(process.pid), "text"), (f"  {process.user or '?'}  {process.name or ''}  ", "muted"),
                  (f"{fmt.gib(process.memory_used_mib)} GiB", "text")]
             )  # fmt: skip
     if board.facts is not None and board.facts.topology:
-        lines += [[], [("Topology", "strong!")]]
-        lines += [[(row.expandtabs(8), "text")] for row in board.facts.topology.splitlines()]
-    return lines
+        rows += [[], [("Topology", "strong!")]]
+        rows += [[(text, "text")] for text in board.facts.topology.splitlines()]
+    return rows
 
 
-def run_lines(board: Board, state: "ServerState", width: int) -> list[Line]:
-    """Id, PID, port, times, files and the command of the run on show."""
-    from tui.panel.screens.launch import command_lines, gpus_text
-
+def run_rows(board: Board, state: "ServerState") -> list[AnyRow]:
+    """Id, PID, port, times, files and the command of the current run."""
     run = state.run
     changed = overrides_of(run.extra.get("sets"))
     pairs = [
@@ -75,14 +74,13 @@ def run_lines(board: Board, state: "ServerState", width: int) -> list[Line]:
         pairs.append(("log", run.log_path))
     if run.directory:
         pairs.append(("files", run.directory))
-    lines = facts_of(pairs, width)
+    rows = facts_of(pairs)
     if run.argv:
-        lines += [[], [("Command", "strong!")]]
-        rows: list[str] = []
+        texts: list[str] = []
         for word in run.argv:
-            if word.startswith("--") or not rows:
-                rows.append(word)
+            if word.startswith("--") or not texts:
+                texts.append(f"  {word}" if texts else word)
             else:
-                rows[-1] += f" {word}"
-        lines += command_lines("\n".join(("  " if i else "") + row for i, row in enumerate(rows)), width)
-    return lines
+                texts[-1] += f" {word}"
+        rows += [[], [("Command", "strong!")], *flag_rows(texts)]
+    return rows

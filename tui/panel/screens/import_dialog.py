@@ -1,19 +1,21 @@
 """A posted launch command becomes a profile; nothing is executed."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.binding import BindingType
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from tui import format as fmt
 from tui.core.config import config_dir
 from tui.core.errors import EagletuiError
 from tui.core.text import one_line
-from tui.panel.hints import in_panel
-from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines, key_row
+from tui.panel.keys import bindings, keys
+from tui.panel.screens.dialog import Box, Dialog
+from tui.panel.screens.plan_rows import error_rows
+from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose
 
 if TYPE_CHECKING:
     from tui.core.profiles.importing.shell_command import ImportedCommand
@@ -22,30 +24,26 @@ if TYPE_CHECKING:
 class ImportDialog(Dialog[Path]):
     """A field for the command (or the path of a script), and a name for the profile."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "save", "save", show=False, priority=True),
-        Binding("pagedown", "scroll_outcome(5)", "page down", show=False),
-        Binding("pageup", "scroll_outcome(-5)", "page up", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("import dialog")
     AUTO_FOCUS = "TextArea"
 
-    def compose(self) -> ComposeResult:
-        with Container(classes="dialog"):
-            yield Folded([[("i IMPORT", "accent!"), ("   ", "text"), ("Paste a launch command, or the path of a script", "strong!")],
-                         [("Nothing of it is executed.", "muted")]], id="head")  # fmt: skip
-            yield TextArea(id="posted")
-            with VerticalScroll(id="outcome", can_focus=False):
-                yield Folded([[]], id="result")
-            yield Input(placeholder="name of the new profile", id="name")
-            yield Lines([key_row((), (("Tab", "next field"), ("^S", "save"), ("Esc", "back")), 60)])
+    def head(self) -> Iterable[Widget]:
+        title: Line = [
+            ("i IMPORT", "accent!"),
+            ("   ", "text"),
+            ("Paste a launch command, or the path of a script", "strong!"),
+        ]
+        yield Prose([title, [("Nothing is executed.", "muted")]])
+        yield TextArea(id="posted")
 
-    def _fit(self) -> None:
-        super()._fit()
-        # Title, name, keys, frame and blank rows keep theirs; the command gives way to what came of it.
-        rows = self.app.size.height
-        posted = max(3, min(10, rows // 4))
-        self.query_one(TextArea).styles.height = posted
-        self.query_one("#outcome", VerticalScroll).styles.max_height = max(2, rows - posted - (6 if self.short else 9))
+    def body(self) -> Iterable[Widget]:
+        yield Prose(id="result")
+
+    def foot(self) -> Iterable[Widget]:
+        yield Input(placeholder="name of the new profile", id="name")
+        yield Prose(
+            [KeyRow((("Tab", "next field"), *keys("^S", where="import dialog"), ("Esc", "back")))], classes="keys"
+        )
 
     def _text(self) -> str:
         text = self.query_one(TextArea).text
@@ -59,42 +57,39 @@ class ImportDialog(Dialog[Path]):
 
     def _try(self) -> str | None:
         """The profile's text, or None; says what came of it either way."""
-        result = self.query_one("#result", Folded)
+        result = self.query_one("#result", Prose)
         try:
             text = self._text()
         except (OSError, RuntimeError) as error:  # no such user, or a file that is not for us
-            result.set_lines([[("✗ ", "err"), (f"cannot be read: {one_line(str(error))}", "text")]])
+            result.show([[("✗ ", "err"), (f"cannot be read: {one_line(str(error))}", "text")]])
             return None
         if not text.strip():
-            result.set_lines([[]])
+            result.show([])
             return None
         from tui.core.profiles.importing.shell_command import import_command
 
         try:
             imported = import_command(text, str(Path.home()))
         except EagletuiError as error:
-            lines: list[Line] = [[("✗ ", "err"), (error.message, "text")]]
-            if error.hint:
-                lines.append([("  ", "text"), (in_panel(error.hint), "muted")])
-            result.set_lines(lines)
+            result.show(error_rows(error))
             return None
-        result.set_lines(told(imported))
+        result.show(outcome_rows(imported))
         return imported.profile
 
     def action_scroll_outcome(self, rows: int) -> None:
         """What came of it, from the name's field."""
-        self.query_one("#outcome", VerticalScroll).scroll_relative(y=rows, animate=False)
+        self.query_one(Box).scroll_relative(y=rows, animate=False)
 
     def action_save(self) -> None:
         """Writes the profile into the user's directory."""
         profile = self._try()
         name = self.query_one(Input).value.strip()
         if profile is None:
-            self.app.notify("There is no launch command to save yet", markup=False, severity="warning")
+            self.panel.say("There is no launch command to save yet", severity="warning")
             return
         if not name:
             self.query_one(Input).focus()
-            self.app.notify("Give the profile a name", markup=False, severity="warning")
+            self.panel.say("Give the profile a name", severity="warning")
             return
         from tui.core.profiles.toml_text import save_profile
 
@@ -103,22 +98,24 @@ class ImportDialog(Dialog[Path]):
             directory.mkdir(parents=True, exist_ok=True)
             self.dismiss(save_profile(profile, name, directory))
         except EagletuiError as error:
-            self.app.notify(f"{error.message}\n{error.hint or ''}", markup=False, severity="error")
+            self.panel.tell(error)
         except OSError as error:
-            self.app.notify(f"{directory} cannot be written: {error.strerror}", markup=False, severity="error")
+            self.panel.say(f"{directory} cannot be written: {error.strerror}", severity="error")
 
     def on_input_submitted(self) -> None:
         self.action_save()
 
 
-def told(imported: "ImportedCommand") -> list[Line]:
+def outcome_rows(imported: "ImportedCommand") -> list[AnyRow]:
     """What was found, what was left out or changed, and the profile with its secrets masked."""
     flags = sum(1 for word in imported.argv if word.startswith("--"))
     counts = f"{fmt.plural(flags, 'flag')}, {fmt.plural(len(imported.env), 'environment variable')}"
-    lines: list[Line] = [[("✓ ", "ok"), (counts, "text")]]
-    lines += [[("▲ ", "warn"), (warning, "text")] for warning in imported.warnings]
-    shown = masked_profile(imported.profile)
-    return [*lines, *([("  ", "text"), (row, "muted")] for row in shown.splitlines() if row.strip())]
+    shown = [row for row in masked_profile(imported.profile).splitlines() if row.strip()]
+    return [
+        [("✓ ", "ok"), (counts, "text")],
+        *([("▲ ", "warn"), (warning, "text")] for warning in imported.warnings),
+        *([("  ", "text"), (row, "muted")] for row in shown),
+    ]
 
 
 def masked_profile(text: str) -> str:

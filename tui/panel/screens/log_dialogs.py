@@ -3,13 +3,11 @@
 import os
 import re
 import time
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container
-from textual.widgets import Input
+from textual import on
+from textual.widget import Widget
+from textual.widgets import Input, OptionList
 
 from tui import format as fmt
 from tui.core.logs.folding import Folds
@@ -17,7 +15,8 @@ from tui.core.logs.rows import LogRows, Row
 from tui.core.model.log import LogRecord
 from tui.core.text import one_line
 from tui.panel.open_log import OpenLog
-from tui.panel.screens.dialogs import Dialog, Folded, Line, Lines
+from tui.panel.screens.dialog import Choices, Dialog, entry
+from tui.panel.widgets.rows import KeyRow, Prose
 
 
 def to_write(log: OpenLog, log_rows: LogRows, chosen: Sequence[Row]) -> tuple[list[LogRecord], str]:
@@ -44,13 +43,17 @@ class WriteDialog(Dialog[str]):
         self._what = what
         self._text = lines
 
-    def compose(self) -> ComposeResult:
-        with Container(classes="dialog"):
-            yield Folded([[("Write ", "strong!"), (self._what, "strong!")], [],
-                          [("On this machine; a relative path is taken from ", "muted"), (one_line(os.getcwd(), 200), "text"), (".", "muted")], []])  # fmt: skip
-            yield Input(self._path, select_on_focus=False)
-            yield Folded(id="problem")
-            yield Lines([[("Enter", "accent!"), (" write   ", "muted"), ("Esc", "accent!"), (" back", "muted")]])
+    def head(self) -> Iterable[Widget]:
+        here = one_line(os.getcwd(), 200)
+        yield Prose([[("Write ", "strong!"), (self._what, "strong!")]])
+        yield Prose([[("On this machine; a relative path is taken from ", "muted"), (here, "text"), (".", "muted")]])
+        yield Input(self._path, select_on_focus=False)
+
+    def body(self) -> Iterable[Widget]:
+        yield Prose(id="problem")
+
+    def foot(self) -> Iterable[Widget]:
+        yield Prose([KeyRow((("Enter", "write"), ("Esc", "back")))], classes="keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         typed = event.value.strip()
@@ -70,51 +73,33 @@ class WriteDialog(Dialog[str]):
             self.dismiss(path)
 
     def _say(self, text: str) -> None:
-        self.query_one("#problem", Folded).set_lines([[("▲ ", "warn"), (text, "text")], []])
+        self.query_one("#problem", Prose).show([[("▲ ", "warn"), (text, "text")]])
 
 
 class BesideDialog(Dialog[int]):
     """What to show beside the log: another rank of it, another run; answers the place in the list."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "down", show=False, priority=True),
-        Binding("up,k", "move(-1)", "up", show=False, priority=True),
-        Binding("enter", "choose", "choose", show=False, priority=True),
-    ]
+    AUTO_FOCUS = "Choices"
 
     def __init__(self, choices: Sequence[tuple[str, str]]) -> None:
         """`choices`: name, and what it is."""
         super().__init__()
         self._choices = choices
-        self._at = 0
 
-    def compose(self) -> ComposeResult:
-        with Container(classes="dialog"):
-            yield Lines([[("Side by side, on a common time axis", "strong!")], []])
-            yield Lines(id="beside")
-            yield Lines([[], [("Enter", "accent!"), (" show   ", "muted"), ("↓ ↑", "accent!"), (" choose   ", "muted"),
-                              ("Esc", "accent!"), (" back", "muted")]])  # fmt: skip
+    def head(self) -> Iterable[Widget]:
+        yield Prose([[("Side by side, on a common time axis", "strong!")]])
+
+    def body(self) -> Iterable[Widget]:
+        yield Choices()
+
+    def foot(self) -> Iterable[Widget]:
+        yield Prose([KeyRow((("Enter", "show"), ("↓ ↑", "choose"), ("Esc", "back")))], classes="keys")
 
     def on_mount(self) -> None:
-        super().on_mount()
-        self._draw_list()
+        rows = [entry(one_line(name, 40), one_line(about, 46), wide=40) for name, about in self._choices]
+        self.query_one(Choices).show(rows)
 
-    def _draw_list(self) -> None:
-        most = max(1, self.app.size.height - 8)
-        first = max(0, min(self._at - most // 2, len(self._choices) - most))
-        rows: list[Line] = []
-        for number, (name, about) in enumerate(self._choices[first : first + most], first):
-            here = number == self._at
-            ground = "/raised" if here else ""
-            rows.append([("▌ " if here else "  ", "accent" + ground), (f"{one_line(name, 40):<40}", ("strong!" if here else "text") + ground),
-                         (one_line(about, 46), "muted" + ground)])  # fmt: skip
-        self.query_one("#beside", Lines).set_lines(rows)
-
-    def action_move(self, step: int) -> None:
-        """Down or up the list."""
-        self._at = (self._at + step) % len(self._choices)
-        self._draw_list()
-
-    def action_choose(self) -> None:
+    @on(OptionList.OptionSelected)
+    def choose(self, event: OptionList.OptionSelected) -> None:
         """Shows it."""
-        self.dismiss(self._at)
+        self.dismiss(event.option_index)

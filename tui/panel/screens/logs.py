@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.timer import Timer
 from textual.widgets import Input
@@ -15,7 +15,7 @@ from textual.widgets import Input
 from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.panel.host_view import Board
-from tui.panel.keys import keys
+from tui.panel.keys import bindings, keys
 from tui.panel.open_log import Beside, line_number, line_text
 from tui.panel.screens.log_following import LogFollowing
 from tui.panel.screens.log_pair import choices, show_pair
@@ -38,10 +38,7 @@ _PLOT_FROM = 36  # rows of the terminal
 class Search(Input):
     """The search line; Tab turns marking into filtering."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "screen.toggle_filter", "filter", show=False, priority=True),
-        Binding("ctrl+r", "screen.toggle_regex", "expression", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("search field")
 
 
 class Logs(LogFollowing):
@@ -49,16 +46,7 @@ class Logs(LogFollowing):
 
     NAME = "Logs"
     AUTO_FOCUS = "LogView"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back", show=False),
-        Binding("enter", "open", "open", show=False),
-        Binding("p", "plot", "plot", show=False),
-        Binding("W", "write", "write", show=False),
-        Binding("plus", "context(1)", "more context", show=False),
-        Binding("minus", "context(-1)", "less context", show=False),
-        Binding("colon", "line", "line", show=False),
-        Binding("vertical_line", "beside", "side by side", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("logs", "p", "W", "+ -", ":", "|")
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)

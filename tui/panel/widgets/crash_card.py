@@ -1,16 +1,16 @@
 """A crash: one red sentence, ledger and suggested difference side by side, advice, evidence, how far it got."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.panel.host_view import Board, run_name
+from tui.panel.server_view import LONG, phase_rows
 from tui.panel.widgets.log.lines import line_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.panel.widgets.reasons import reasons, written
-from tui.panel.widgets.server_card import LONG, phase_rows
 
 if TYPE_CHECKING:
     from tui.core.logs.rows import Row
@@ -133,6 +133,7 @@ class CrashCard(Painted):
         bar_at = x + 40
         bar = width - 40
         least = min(row.weights_gib or 0.0 for row in rows)
+        # bars that differ in their last part only begin a little below the least one
         start = max(0.0, float(int(least * 0.9 / 4) * 4)) if total and least > 0.5 * total else 0.0
         canvas.put(bar_at, y + 1, f"{start:g}", "muted")
         canvas.right(x + width, y + 1, f"{fmt.gib_of(total)} GiB", "muted")
@@ -158,24 +159,9 @@ class CrashCard(Painted):
             canvas.right(ends[1], line, fmt.gib_of(row.draft_gib), "text")
             canvas.right(ends[2], line, fmt.gib_of(budget), "text")
             canvas.right(ends[3], line, fmt.gib_of(left), "err!" if left is not None and left < 0 else "text")
-            canvas.put(bar_at, line, "▆" * bar, "track")
-            at = 0.0
-            done = 0
-            for value, spec, glyph in (
-                (row.weights_gib, "data", "▆"),
-                (row.draft_gib, "violet", "▄"),
-                (row.kv_pool_gib, "teal", "▆"),
-                (row.graphs_gib, "muted", "▄"),
-            ):
-                if not value:
-                    continue
-                at += value
-                stop = max(done + 1, column(at)) if at > start else done
-                canvas.put(bar_at + done, line, glyph * (stop - done), f"{spec}/track" if glyph == "▄" else spec)
-                done = stop
-            if budget is not None and spent > budget:
-                over = column(budget)
-                canvas.put(bar_at + over, line, "▞" * max(1, done - over), "err")
+            _ledger_bar(
+                canvas, bar_at, line, bar, row, column, budget if budget is not None and spent > budget else None
+            )
             line += 1
         if budgets and fraction is not None:
             before = min(row.before_gib for row in rows if row.before_gib is not None)
@@ -202,17 +188,14 @@ class CrashCard(Painted):
         arguments = state.startup.server_args or {}
         for key, value in diagnosis.set.items():
             old = arguments.get(key.replace("-", "_"))
-            if old is not None:
-                canvas.fill(x, line, width, 1, "errbg")
-                canvas.put(x, line, "-", "err!/errbg")
-                at = canvas.put(x + 2, line, f"{key} = ", "text/errbg", width - 2)
-                canvas.put(at, line, written(old), "err!/errbg", x + width - at)
+            signs = [("-", old, "err")] if old is not None else []
+            for sign, shown, color in (*signs, ("+", value, "ok")):
+                ground = f"{color}bg"
+                canvas.fill(x, line, width, 1, ground)
+                canvas.put(x, line, sign, f"{color}!/{ground}")
+                at = canvas.put(x + 2, line, f"{key} = ", f"text/{ground}", width - 2)
+                canvas.put(at, line, written(shown), f"{color}!/{ground}", x + width - at)
                 line += 1
-            canvas.fill(x, line, width, 1, "okbg")
-            canvas.put(x, line, "+", "ok!/okbg")
-            at = canvas.put(x + 2, line, f"{key} = ", "text/okbg", width - 2)
-            canvas.put(at, line, written(value), "ok!/okbg", x + width - at)
-            line += 1
         # Where there are rows; the whole advice stands below.
         for reason in reasons(state, self.board.host) if canvas.height >= 24 else ():
             for part in wrap(reason, width):
@@ -341,6 +324,30 @@ class CrashCard(Painted):
                 runs.append((f" {fmt.duration(row.took_s)}", "text"))
             runs.append(("    " if canvas.width >= 130 else "  ", "muted"))
         canvas.runs(1, y + 1, runs[:-1], canvas.width - 2)
+
+
+def _ledger_bar(
+    canvas: Canvas, x: int, y: int, width: int, row: "LedgerRow", column: Callable[[float], int], over: float | None
+) -> None:
+    """Parts of one rank's memory; what is over the budget of `over` GiB is hatched. `column` is the place of a value."""
+    canvas.put(x, y, "▆" * width, "track")
+    used = 0.0
+    end = 0
+    parts = (
+        (row.weights_gib, "data", "▆"),
+        (row.draft_gib, "violet/track", "▄"),
+        (row.kv_pool_gib, "teal", "▆"),
+        (row.graphs_gib, "muted/track", "▄"),
+    )
+    for value, spec, glyph in parts:
+        if value:
+            used += value
+            begin, place = end, column(used)
+            end = max(begin + 1, place) if place else begin
+            canvas.put(x + begin, y, glyph * (end - begin), spec)
+    if over is not None:
+        first = column(over)
+        canvas.put(x + first, y, "▞" * max(1, end - first), "err")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """GPUs: memory with the budget mark, history on a fixed scale, power against its limit, temperature; one row each."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tui import format as fmt
 from tui.core.host.gpus import ERRORS, Gpu
@@ -46,56 +48,48 @@ class GpuPanel(Painted):
         if not gpus:
             canvas.put(0, y, "no GPU on this host", "muted")
             return
-        free = max(8, width - 40)
-        memory, history = (free - 1) // 2, free - (free - 1) // 2
-        gib_end = 3 + memory + 6
-        history_at = gib_end + 2
-        pct_end = history_at + history + 5
-        power_at = pct_end + 2
-        watt_end = power_at + 16
-        totals = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib]
-        largest = max(totals, default=None)
-        if titled:
-            canvas.put(0, y, "#", "muted")
-            canvas.put(3, y, f"memory of {fmt.gib(largest)}", "muted", memory)
-        else:
-            canvas.put(0, y, "GPU", "accent!" if self.has_focus else "strong!")
-            canvas.put(4, y, f"memory of {fmt.gib(largest)}", "muted", memory)
-        canvas.right(gib_end, y, "GiB", "muted")
-        canvas.put(history_at, y, "power, 60 s" if self.power else "util, 60 s", "muted", history)
-        canvas.right(pct_end, y, "%", "muted")
-        limits = {gpu.power_limit_w for gpu in gpus}
-        limit = next(iter(limits)) if len(limits) == 1 else None
-        canvas.right(watt_end, y, f"W / {limit:.0f} W" if limit else "W", "muted")
-        canvas.right(min(width, watt_end + 6), y, "°C", "muted")
+        at = _Columns.of(width)
+        self._heads(canvas, y, at, gpus, titled=titled)
         behind = {straggler.position for straggler in board.stragglers()}
         keys = [key for key, _ in board.own_gpus()]
-        marked = {keys[position] for position in behind if position < len(keys)}
-        show_budget = board.state is not None and board.state.outcome is Outcome.STARTING and not board.stale
-        now = time.monotonic()
+        late = {keys[position] for position in behind if position < len(keys)}
         for position, gpu in enumerate(gpus):
-            row = y + 1 + position
             key = gpu_key(gpu, position)
-            late = key in marked
-            index = fmt.NONE if gpu.index is None else str(gpu.index)
-            canvas.put(0, row, index, "warn!" if late else "muted")
-            if late:
-                canvas.put(len(index), row, "▲", "warn!")
-            if gpu.health is not None:
-                canvas.put(len(index), row, "✗", "err!")
-                canvas.put(3, row, _HEALTH.get(gpu.health, gpu.health), "err!", memory)
-            else:
-                self._memory(canvas, 3, row, memory, gpu, key, late=late, budget=show_budget)
-                canvas.right(gib_end, row, fmt.gib(gpu.memory_used_mib), "warn!" if late else "text")
-            points = board.points.get(key, ())
-            values = bins([p for p in points], history, now, power=self.power)
-            canvas.history(history_at, row, values)
-            canvas.right(pct_end, row, fmt.whole(gpu.utilization_pct), "text")
-            share = gpu.power_w / gpu.power_limit_w if gpu.power_w is not None and gpu.power_limit_w else None
-            if gpu.power_w is not None:
-                canvas.bar(power_at, row, 6, share)
-            canvas.right(watt_end, row, fmt.whole(gpu.power_w), "text")
-            canvas.right(min(width, watt_end + 6), row, fmt.whole(gpu.temperature_c), "text")
+            self._row(canvas, y + 1 + position, at, gpu, key, late=key in late)
+
+    def _heads(self, canvas: Canvas, y: int, at: "_Columns", gpus: Sequence[Gpu], *, titled: bool) -> None:
+        largest = max((gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib), default=None)
+        head, spec = ("#  ", "muted") if titled else ("GPU ", "accent!" if self.has_focus else "strong!")
+        canvas.put(0, y, head, spec)
+        canvas.put(len(head), y, f"memory of {fmt.gib(largest)}", "muted", at.memory)
+        canvas.right(at.gib, y, "GiB", "muted")
+        canvas.put(at.history, y, "power, 60 s" if self.power else "util, 60 s", "muted", at.history_width)
+        canvas.right(at.percent, y, "%", "muted")
+        limits = {gpu.power_limit_w for gpu in gpus}
+        limit = limits.pop() if len(limits) == 1 else None
+        canvas.right(at.watt, y, f"W / {limit:.0f} W" if limit else "W", "muted")
+        canvas.right(at.celsius, y, "°C", "muted")
+
+    def _row(self, canvas: Canvas, y: int, at: "_Columns", gpu: Gpu, key: str, *, late: bool) -> None:
+        board = self.board
+        index = fmt.NONE if gpu.index is None else str(gpu.index)
+        canvas.put(0, y, index, "warn!" if late else "muted")
+        if late:
+            canvas.put(len(index), y, "▲", "warn!")
+        if gpu.health is not None:
+            canvas.put(len(index), y, "✗", "err!")
+            canvas.put(3, y, _HEALTH.get(gpu.health, gpu.health), "err!", at.memory)
+        else:
+            budget = board.state is not None and board.state.outcome is Outcome.STARTING and not board.stale
+            self._memory(canvas, 3, y, at.memory, gpu, key, late=late, budget=budget)
+            canvas.right(at.gib, y, fmt.gib(gpu.memory_used_mib), "warn!" if late else "text")
+        points = list(board.points.get(key, ()))
+        canvas.history(at.history, y, bins(points, at.history_width, time.monotonic(), power=self.power))
+        canvas.right(at.percent, y, fmt.whole(gpu.utilization_pct), "text")
+        if gpu.power_w is not None:
+            canvas.bar(at.power, y, 6, gpu.power_w / gpu.power_limit_w if gpu.power_limit_w else None)
+        canvas.right(at.watt, y, fmt.whole(gpu.power_w), "text")
+        canvas.right(at.celsius, y, fmt.whole(gpu.temperature_c), "text")
 
     def _memory(
         self, canvas: Canvas, x: int, y: int, width: int, gpu: Gpu, key: str, *, late: bool, budget: bool
@@ -126,6 +120,30 @@ class GpuPanel(Painted):
         if sample is not None and any(gpu.unified_memory for gpu in sample.gpus):
             return [("unified memory: the host's own", "muted")]
         return []
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Where the figures of a row are: widths of the bars, and columns where figures begin or end."""
+
+    memory: int
+    gib: int  # end
+    history: int
+    history_width: int
+    percent: int  # end
+    power: int
+    watt: int  # end
+    celsius: int  # end
+
+    @classmethod
+    def of(cls, width: int) -> "_Columns":
+        """Memory and history share what the figures leave."""
+        free = max(8, width - 40)
+        memory = (free - 1) // 2
+        gib = 3 + memory + 6
+        percent = gib + 2 + free - memory + 5
+        watt = percent + 2 + 16
+        return cls(memory, gib, gib + 2, free - memory, percent, percent + 2, watt, min(width, watt + 6))
 
 
 def bins(points: list[GpuPoint], count: int, now: float, *, power: bool) -> list[float | None]:

@@ -8,7 +8,7 @@ from tui.core.link.transport import LinkState
 from tui.panel.host_view import Board
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
 
-MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))
+MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"))
 
 
 class Header(Painted):
@@ -57,7 +57,7 @@ class Header(Painted):
         canvas.put(x + 2, 0, end_of(name, end - x - 2), "text")
 
     def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
-        """All five tabs: with names, else the present one with its name, else numbers alone."""
+        """All tabs: with names, else the present one with its name, else numbers alone."""
         full = [(name, f"{key} {name}") for key, name in MODES]
         own = [(name, f"{key} {name}" if name == self.mode else key) for key, name in MODES]
         for labels in (full, own):
@@ -112,7 +112,7 @@ class Header(Painted):
             link_word = "link lost" if link.last_byte_at is not None else word
             runs = [("▲ ", "warn"), (f"{link_word} {fmt.age(now - link.since)}", "text")]
             if self.board.state is not None:
-                runs += [(" · server last seen ", "muted"), (str(self.board.state.outcome), "text")]
+                runs += [(" · server last seen ", "muted"), (self.board.state.outcome, "text")]
             if link.retry_at is not None and link.retry_at > now:
                 runs += [(" · next try in ", "muted"), (fmt.age(max(1.0, link.retry_at - now)), "text")]
             return runs

@@ -46,8 +46,8 @@ class HostLine(Painted):
                 if value
             ]
             if facts.sglang is None:
-                told = facts.python_error or f"no SGLang in {facts.python or 'the Python of this host'}"
-                parts.append([("▲ ", "warn"), (told, "text")])
+                problem = facts.python_error or f"no SGLang in {facts.python or 'the Python of this host'}"
+                parts.append([("▲ ", "warn"), (problem, "text")])
             if facts.persistence_mode is False:
                 parts.append([("▲ ", "warn"), ("persistence mode off", "text")])
         if (

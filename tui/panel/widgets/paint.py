@@ -15,21 +15,22 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.panel.protocol import panel_of
 from tui.panel.theme import DARK, THEMES, Tokens, style_of
 
 Run = tuple[str, str]
 """A piece of text and its spec (see `tui.panel.theme.style_of`)."""
 
-# A terminal that cannot show Unicode gets letters of the same meaning and width.
-_ASCII = str.maketrans(
-    {
-        **dict(zip("◌◐●▲✗■✓·▸≡○–↑↓≈≠∅□", ".o*!x#v.>=o-^v~!0.", strict=True)),
-        **dict(zip("▌▆│─╌…×±−→▞°≥≤", "[#|-..x+->%d>>"[:-1] + "<", strict=True)),
-        **dict(zip("▁▂▃▄▅▇▀█", "__---##" + "#", strict=True)),
-        **dict(zip("┊◆●", "|+*", strict=True)),
-        **{chr(0x2800 + dots): " ..:::###"[dots.bit_count()] for dots in range(256)},
-    }
-)
+_PLAIN = (  # glyphs, and below each what a terminal without Unicode gets: of the same meaning and width
+    ("◌◐●▲✗■✓·▸≡○–↑↓≈≠∅□◆",
+     ".o*!x#v.>=o-^v~!0.+"),
+    ("▌▆│─╌┊…×±−→▞°≥≤",
+     "[#|-.|.x+->%d><"),
+    ("▁▂▃▄▅▇▀█",
+     "__---###"),
+)  # fmt: skip
+_BRAILLE = {0x2800 + dots: " ..:::###"[dots.bit_count()] for dots in range(256)}  # by how many dots a cell has
+ASCII = {ord(glyph): char for pair in _PLAIN for glyph, char in zip(*pair, strict=True)} | _BRAILLE
 _JOINERS = {"\u200d", "\ufe0e", "\ufe0f"}  # would turn a glyph into an emoji of another width
 
 
@@ -352,7 +353,7 @@ class Painted(Widget):
         raise NotImplementedError
 
     def repaint(self) -> None:
-        """Draws anew and marks the cells that differ."""
+        """Draws again and marks the cells that differ."""
         if not self.is_mounted or not self.display or not self.size.width or not self.size.height:
             return
         tokens = THEMES.get(self.app.theme, DARK)
@@ -361,13 +362,12 @@ class Painted(Widget):
         try:
             self.draw(canvas)
         except Exception as error:
-            report = getattr(self.app, "report_fault", None)
-            if self.app.is_headless or report is None:
+            if self.app.is_headless:
                 raise
             # A fault in one panel must not take the others, and the person's session, with it.
-            told = report(error)
+            fault = panel_of(self).report_fault(error)
             canvas = Canvas(self.size.width, self.size.height, self.GROUND)
-            canvas.put(1, 0, f"✗ not drawn: {told.message}; {told.hint}", "err")
+            canvas.put(1, 0, f"✗ not drawn: {fault.message}; {fault.hint}", "err")
         self._canvas = canvas
         if old is None or tokens is not self._tokens or (old.width, old.height) != (canvas.width, canvas.height):
             self._tokens = tokens
@@ -418,7 +418,7 @@ def _strip(canvas: Canvas, y: int, tokens: Tokens) -> Strip:
         if x == canvas.width or specs[x] != specs[begin]:
             text = "".join(chars[begin:x])
             segments.append(
-                Segment(text.translate(_ASCII) if plain_terminal() else text, style_of(tokens, specs[begin]))
+                Segment(text.translate(ASCII) if plain_terminal() else text, style_of(tokens, specs[begin]))
             )
             begin = x
     return Strip(segments, canvas.width)

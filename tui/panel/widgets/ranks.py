@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.model.phases import Outcome, Phase
 from tui.panel.host_view import Board
+from tui.panel.server_view import LONG, SHORT, phase_rows
 from tui.panel.widgets.paint import Canvas, Painted, Run
-from tui.panel.widgets.server_card import LONG, SHORT, phase_rows
 
 if TYPE_CHECKING:
     from tui.core.server.server_state import ServerState

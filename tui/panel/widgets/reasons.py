@@ -17,8 +17,8 @@ def reasons(state: "ServerState", host: str) -> tuple[str, ...]:
     diagnosis = state.diagnosis
     if diagnosis is None or not diagnosis.set:
         return ()
-    said = diagnosis.advice[0] if diagnosis.advice else ""
-    first = re.split(r"(?<=[.!?])\s+(?=[A-Z])", said)[0]
+    advice = diagnosis.advice[0] if diagnosis.advice else ""
+    first = re.split(r"(?<=[.!?])\s+(?=[A-Z])", advice)[0]
     times = _worked(host, state.run.run_id, tuple((key, str(value)) for key, value in diagnosis.set.items()))
     known = "reached ready here" in first
     found = [first] if first else []

@@ -1,11 +1,11 @@
 """The arms of a comparison: a card each, side by side; below 100 columns a row each, and the selected one in depth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.model.experiment import ArmStatus, LiveRun
-from tui.core.model.result import Result
+from tui.core.model.result import Distribution, Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import answer_words
@@ -110,8 +110,8 @@ def run_place(view: ArmView, result: Result) -> str:
 def note(view: ArmView, *, card: bool) -> list[Run]:
     """What deserves a look on an arm: the guard that failed, or, where no card says it, why it has no result."""
     head: Run = (f"{view.letter} ", f"{view.color}!")
-    told = card and not view.results
-    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason and not told:
+    on_card = card and not view.results
+    if view.arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) and view.arm.reason and not on_card:
         glyph: Run = ("✗ ", "err") if view.arm.status is ArmStatus.FAILED else ("– ", "muted")
         return [glyph, head, (one_line(view.arm.reason), "text")]
     fault = view.fault
@@ -332,9 +332,7 @@ class Arms(Painted):
     ) -> None:
         """A table of means: what a row is, its figures, and whether it counts."""
         canvas.put(x, y, name, "muted")
-        columns = [*self._FIGURES]
-        while sum(size for _, size in columns) > width - 20:
-            columns.pop()
+        columns = _fitting(self._FIGURES, width - 20)
         at = x + 10
         for title, size in columns:
             at += size
@@ -388,9 +386,7 @@ class Arms(Painted):
         loads, room = view.loads, max(1, rows - 2)
         holding = sum(one.held.holds for one in loads)
         first = max(0, min(holding - room // 2, len(loads) - room))
-        columns = [*self._HELD]
-        while sum(size for _, size in columns) > width - 20:
-            columns.pop()
+        columns = _fitting(self._HELD, width - 20)
         word = "users" if comparison.point.search == "concurrency" else "rate"
         canvas.put(x, 1, f"  {word}", "muted")
         tail = search.limits.tail
@@ -513,44 +509,52 @@ class Arms(Painted):
             spark(canvas, at, line, begin - at, 1, view, self._duration_s)
 
 
+def _fitting(columns: Sequence[tuple[str, int]], room: int) -> list[tuple[str, int]]:
+    """As many columns as fit, the first ones."""
+    kept = list(columns)
+    while sum(size for _, size in kept) > room:
+        kept.pop()
+    return kept
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
 def _held_of(column: str, one: SearchedLoad) -> str:
     """A figure of a load of a search, as a table shows it."""
+    tail = one.held.limits.tail
 
-    def mean(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
+    def latency(of: Distribution | None) -> float | None:
+        return {"p50": of.p50, "p90": of.p90, "p95": of.p95, "p99": of.p99}.get(tail) if of is not None else None
 
     if column == "within":
         share = one.held.share
         return f"{share * 100:.1f} %" if share is not None else fmt.NONE
     if column == "goodput":
-        return fmt.decimals(mean([r.throughput.goodput_req_s for r in one.results]), 2)
-    tail = one.held.limits.tail
+        return fmt.decimals(_mean(r.throughput.goodput_req_s for r in one.results), 2)
     if column == "TTFT":
-        return fmt.whole(mean([getattr(r.latencies.ttft, tail, None) for r in one.results]))
+        return fmt.whole(_mean(latency(r.latencies.ttft) for r in one.results))
     if column == "TPOT":
-        return fmt.decimals(mean([getattr(r.latencies.tpot, tail, None) for r in one.results]), 1)
-    return fmt.tok_s(mean([r.throughput.per_user_tok_s for r in one.results]))
+        return fmt.decimals(_mean(latency(r.latencies.tpot) for r in one.results), 1)
+    return fmt.tok_s(_mean(r.throughput.per_user_tok_s for r in one.results))
+
+
+_MEANS: dict[str, tuple[Callable[[Result], float | None], Callable[[float | None], str]]] = {
+    "tok/s": (lambda r: r.throughput.per_user_tok_s, fmt.tok_s),
+    "all users": (lambda r: r.throughput.output_tok_s, fmt.tok_s),
+    "TTFT": (lambda r: r.latencies.ttft.p50 if r.latencies.ttft else None, fmt.whole),
+    "TPOT": (lambda r: r.latencies.tpot.p50 if r.latencies.tpot else None, lambda value: fmt.decimals(value, 2)),
+    "accept": (lambda r: r.speculation.tau if r.speculation else None, fmt.accept),
+    "power W": (lambda r: r.gpu.power_w if r.gpu else None, fmt.whole),
+}
 
 
 def _mean_of(column: str, results: Sequence[Result]) -> str:
     """A figure of some runs, as a table shows it."""
-
-    def mean(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
-
-    if column == "tok/s":
-        return fmt.tok_s(mean([r.throughput.per_user_tok_s for r in results]))
-    if column == "all users":
-        return fmt.tok_s(mean([r.throughput.output_tok_s for r in results]))
-    if column == "TTFT":
-        return fmt.whole(mean([r.latencies.ttft.p50 if r.latencies.ttft else None for r in results]))
-    if column == "TPOT":
-        return fmt.decimals(mean([r.latencies.tpot.p50 if r.latencies.tpot else None for r in results]), 2)
-    if column == "accept":
-        return fmt.accept(mean([r.speculation.tau if r.speculation else None for r in results]))
-    return fmt.whole(mean([r.gpu.power_w if r.gpu else None for r in results]))
+    value, text = _MEANS[column]
+    return text(_mean(value(result) for result in results))
 
 
 def _phase(view: ArmView) -> str:
@@ -559,7 +563,7 @@ def _phase(view: ArmView) -> str:
 
 
 def live_facts(view: ArmView) -> list[Run]:
-    """`run 2, 41 s left`: where the run under way is."""
+    """`run 2, 41 s left`: where the current run is."""
     live = view.live
     assert live is not None
     parts: list[list[Run]] = [[("run ", "muted"), (str(live.run_index), "text")]]
@@ -573,7 +577,7 @@ def live_facts(view: ArmView) -> list[Run]:
 
 
 def spark(canvas: Canvas, x: int, y: int, width: int, rows: int, view: ArmView, duration_s: float) -> None:
-    """Tok/s of the run under way from its first second, from zero to its highest value: it fills as the run goes on."""
+    """Tok/s of the current run from its first second, from zero to its highest value: it fills while the run continues."""
     live = view.live
     if live is None or width < 4 or rows < 1:
         return

@@ -1,4 +1,4 @@
-"""The run under way: tok/s of every second since it began."""
+"""The current run: tok/s of every second since it began."""
 
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ class LivePlot(Painted):
         live = view.live if view is not None else None
         if view is None or live is None:
             canvas.title(0, 0, canvas.width, "Now")
-            canvas.put(0, 1, "no run is under way", "muted")
+            canvas.put(0, 1, "no run is in progress", "muted")
             return
         before = self._before(view)
         one = live.point.concurrency == 1

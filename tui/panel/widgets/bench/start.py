@@ -40,7 +40,7 @@ class BenchStart(Painted):
             first,
             [
                 ("E", "accent!"),
-                ("  opens an experiment: configurations launched and measured by turns, with a verdict", "muted"),
+                ("  opens an experiment: configurations launched and measured alternately, with a verdict", "muted"),
             ],
         ]
         for y, line in enumerate(lines, 3):

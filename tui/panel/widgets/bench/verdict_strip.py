@@ -89,7 +89,7 @@ def alone(view: ArmView) -> list[Run]:
     elif level == "L2":
         said = f"{len(view.launches)} launches"
     else:
-        said = "no run is done yet" if not view.valid else f"{fmt.plural(view.valid, 'run')} so far"
+        said = "no run is complete yet" if not view.valid else f"{fmt.plural(view.valid, 'run')} so far"
     return [("· ", "muted"), ("One configuration, nothing to compare it with", "strong!"), (f": {said}", "text")]
 
 

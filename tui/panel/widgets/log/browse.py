@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui.panel.host_view import Board
+from tui.panel.keys import bindings
 from tui.panel.widgets.log.lines import fresh, line_of, note_width
 from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
 from tui.panel.widgets.log.text import flat, width_of
@@ -28,12 +29,7 @@ class LogBrowser(Scrolled):
     filters show of it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *LOG_KEYS,
-        Binding("w", "wrap", "wrap", show=False),
-        Binding("R", "ranks", "ranks", show=False),
-        Binding("A", "access", "access lines", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*LOG_KEYS, *bindings("logs", "w", "R", "A")]
 
     def __init__(self, board: Board, *, numbers: bool = False) -> None:
         super().__init__(id="log")

@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui import format as fmt
 from tui.panel.host_view import Board, run_name
+from tui.panel.keys import bindings
+from tui.panel.server_view import badge
 from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of
-from tui.panel.widgets.server_card import badge
 
 if TYPE_CHECKING:
     from tui.panel.open_log import OpenLog
@@ -168,11 +169,7 @@ class RankLine(_Head):
     """Which ranks are displayed, one or several; with the focus on it, arrows and the space bar choose."""
 
     can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "move(-1)", "left", show=False),
-        Binding("right", "move(1)", "right", show=False),
-        Binding("space,enter", "turn", "show", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("rank line")
 
     def __init__(self, board: Board) -> None:
         super().__init__(board, id="ranksline")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.phases import Phase
+from tui.panel.server_view import SHORT
 from tui.panel.widgets.log.text import flat
 from tui.panel.widgets.paint import Run, width_of
-from tui.panel.widgets.server_card import SHORT
 
 if TYPE_CHECKING:
     from tui.core.logs.rows import Row

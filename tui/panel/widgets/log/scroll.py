@@ -8,24 +8,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 
+from tui.panel.keys import bindings, moving
 from tui.panel.widgets.paint import Painted
 
 _SIDE = 16  # cells that an arrow moves the lines
 # Of one log, and of two side by side.
-LOG_KEYS: list[BindingType] = [
-    Binding("n", "hit(1)", "next hit", show=False),
-    Binding("N", "hit(-1)", "previous hit", show=False),
-    Binding("right_square_bracket", "phase(1)", "next phase", show=False),
-    Binding("left_square_bracket", "phase(-1)", "previous phase", show=False),
-    Binding("e", "error(1)", "next error", show=False),
-    Binding("E", "error(-1)", "previous error", show=False),
-    Binding("z", "folds", "folds", show=False),
-    Binding("space", "fold", "open or close", show=False),
-    Binding("t", "clock", "time", show=False),
-]
+LOG_KEYS = bindings("logs", "n N", "[ ]", "e E", "z", "space", "t")
 
 
 class Scrolled(Painted):
@@ -38,20 +29,8 @@ class Scrolled(Painted):
     can_focus = True
     ALLOW_SELECT = False  # it selects whole lines, also those that are folded or off the screen
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", show=False),
-        Binding("k,up", "move(-1)", "up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "page down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "page up", show=False),
-        Binding("g,home", "top", "first line", show=False),
-        Binding("G,end", "bottom", "last line", show=False),
-        Binding("right", "side(1)", "right", show=False),
-        Binding("left", "side(-1)", "left", show=False),
-        Binding("greater_than_sign", "line_end", "end of the lines", show=False),
-        Binding("less_than_sign", "line_begin", "begin of the lines", show=False),
-        Binding("f", "follow", "follow", show=False),
-        Binding("V", "select", "select", show=False),
-        Binding("shift+down", "extend(1)", "extend", show=False),
-        Binding("shift+up", "extend(-1)", "extend", show=False),
+        *moving("move(1)", "move(-1)", "page(1)", "page(-1)", "top", "bottom"),
+        *bindings("logs", "left right", "f", "V"),
     ]
 
     class Changed(Message):

@@ -1,0 +1,173 @@
+"""A launch in rows: its command, what pre-flight found, how it differs, which runs it would stop, and errors."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui import format as fmt
+from tui.core.errors import EagletuiError
+from tui.core.server.finding import Level
+from tui.panel.hints import in_panel, with_hint
+from tui.panel.host_view import run_name
+from tui.panel.protocol import Panel
+from tui.panel.screens.dialog import entry
+from tui.panel.widgets.paint import Run, cells, join
+from tui.panel.widgets.rows import AnyRow, Line, Row, Single
+
+if TYPE_CHECKING:
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.profiles.load import ProfileEntry
+    from tui.core.runs.control import Run as HostRun
+    from tui.core.server.finding import Finding
+
+_MARKS = {  # glyph, its colour, that of the text
+    Level.BLOCK: ("✗", "err", "strong"),
+    Level.WARN: ("▲", "warn", "text"),
+    Level.OK: ("✓", "ok", "muted"),
+}
+_SIGNS = {"+": ("ok", "okbg"), "~": ("warn", "warnbg"), "-": ("err", "errbg")}
+
+
+def listed(found: "Sequence[ProfileEntry]") -> list[Single]:
+    """Profiles as rows of a list."""
+    wide = max((cells(one.name) for one in found), default=0) + 2
+    rows = []
+    for one in found:
+        about = f"{fmt.plural(len(one.errors), 'error')}, see 3" if one.errors else one.description or ""
+        rows.append(entry(one.name, about, wide=wide, broken=bool(one.errors)))
+    return rows
+
+
+def command_rows(command: "LaunchCommand", width: int, ground: str | None = None) -> list[AnyRow]:
+    """A command as it is run in rows of about `width` cells, its flags in accent; nothing is cut."""
+    from tui.core.profiles.command import render_command
+
+    return flag_rows(render_command(command, width).splitlines(), ground)
+
+
+def flag_rows(texts: Sequence[str], ground: str | None = None) -> list[AnyRow]:
+    """Rows of a command with flags in accent; what is broken hangs two cells deeper."""
+    rows: list[AnyRow] = []
+    for text in texts:
+        indent = text[: len(text) - len(text.lstrip())] + (" " if ground else "")
+        words = [(" " + word, "accent" if word.startswith("--") else "text") for word in text.split()]
+        runs: list[Run] = [
+            (indent, "text"),
+            *((word[1:], spec) if at == 0 else (word, spec) for at, (word, spec) in enumerate(words)),
+        ]
+        rows.append(Row(runs, hang=len(indent) + 2, ground=ground))
+    return rows
+
+
+def note_rows(command: "LaunchCommand", findings: "Sequence[Finding]") -> list[AnyRow]:
+    """What a command says about itself, where no finding says it."""
+    from tui.core.profiles.command import METRICS_NOTE
+
+    return [
+        [("· ", "muted") if note == METRICS_NOTE else ("▲ ", "warn"), (note, "text")]
+        for note in command.notes
+        if not any(note.startswith(finding.text) for finding in findings)
+    ]
+
+
+def finding_rows(findings: "Sequence[Finding]") -> list[AnyRow]:
+    """Findings, those that block first."""
+    rows: list[AnyRow] = []
+    for finding in sorted(findings, key=lambda finding: list(_MARKS).index(finding.level)):
+        glyph, color, spec = _MARKS[finding.level]
+        text = with_hint(finding.text, finding.hint)
+        rows.append(Row([(f"{glyph} ", color), (f"{finding.check:<12} ", "text"), (text, spec)], hang=15))
+    return rows
+
+
+def finding_counts(findings: "Sequence[Finding]") -> list[Run]:
+    """`1 blocking · 2 warnings · 6 OK`."""
+
+    count = Counter(finding.level for finding in findings)
+    groups = (
+        (count[Level.BLOCK], f"{count[Level.BLOCK]} blocking", "err!"),
+        (count[Level.WARN], fmt.plural(count[Level.WARN], "warning"), "warn"),
+        (count[Level.OK], f"{count[Level.OK]} OK", "ok"),
+    )
+    return join([[(text, spec)] for number, text, spec in groups if number])
+
+
+def difference_rows(difference: "Sequence[DiffLine]") -> list[AnyRow]:
+    """Added, changed and removed keys, each with its sign and its ground."""
+    rows: list[AnyRow] = []
+    for changed in difference:
+        color, ground = _SIGNS[changed.sign]
+        runs: list[Run] = [(f"{changed.sign} ", f"{color}!"), (f"{changed.key:<28} ", "text")]
+        if changed.sign == "~":
+            runs += [(f"{changed.old} → ", "muted"), (f"{changed.new}", "strong!")]
+        else:
+            runs.append((f"{changed.old if changed.new is None else changed.new}", "strong!"))
+        rows.append(Row(runs, hang=2, ground=ground))
+    return rows
+
+
+def error_rows(error: EagletuiError) -> list[AnyRow]:
+    """An error with its hint; every fault of a broken profile a row."""
+    from tui.core.profiles.errors import ProfileBroken
+
+    texts = [str(fault) for fault in error.errors] if isinstance(error, ProfileBroken) else [error.message]
+    rows: list[AnyRow] = [[("✗ ", "err"), (text, "text")] for text in texts]
+    if error.hint:
+        rows.append([("  ", "text"), (in_panel(error.hint), "muted")])
+    return rows
+
+
+def run_words(run: "HostRun") -> list[Run]:
+    """A run by what a person knows it by: profile, id, PID, port, GPUs."""
+    parts: list[list[Run]] = [[(run_name(run), "strong!")], [("run ", "muted"), (run.short_id, "text")]]
+    if run.pid is not None:
+        parts.append([("PID ", "muted"), (str(run.pid), "text")])
+    if run.port is not None:
+        parts.append([("port ", "muted"), (str(run.port), "text")])
+    parts.append([("GPUs ", "muted"), (gpus_text(run.gpus), "text")])
+    return join(parts)
+
+
+def stopped_rows(runs: "Sequence[HostRun]") -> list[AnyRow]:
+    """Runs that a launch would stop."""
+    rows: list[AnyRow] = []
+    for run in runs:
+        lead: Line = [("■ ", "warn"), ("will first stop: ", "text")]
+        rows.append(Row([*lead, *run_words(run)], hang=2))
+    return rows
+
+
+def gpus_text(gpus: Sequence[int] | None) -> str:
+    """`0–7`, `0, 2`, or `all`."""
+    if not gpus:
+        return "all"
+    ordered = sorted(gpus)
+    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"{ordered[0]}–{ordered[-1]}"
+    return ", ".join(map(str, ordered))
+
+
+def known_command(panel: Panel, profile: "LaunchProfile") -> "LaunchCommand | None":
+    """What would run, from what is known of the host without asking it; None where that is nothing."""
+    from tui.core.config import load_settings
+    from tui.core.host import facts_cache
+    from tui.core.profiles.command import build_command
+    from tui.core.sglang.flags import flags_of
+
+    try:
+        entry = panel.session.entry if panel.session is not None else load_settings().host(panel.board.host)
+        facts = panel.board.facts or facts_cache.remembered(entry)
+        if facts is None:
+            return None
+        command = build_command(profile, entry, facts.sglang, flags_of(facts.sglang), home=facts.home)
+    except EagletuiError:
+        return None
+    if panel.board.simulated:
+        from tui.demo.client import demo_env
+
+        return replace(command, env={**demo_env(os.environ), **command.env})
+    return command
