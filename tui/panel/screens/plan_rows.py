@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.runs.control import Run as HostRun
+    from tui.core.model.run import Run
     from tui.core.server.finding import Finding
 
 _MARKS = {  # glyph, its colour, that of the text
