@@ -4,7 +4,7 @@
 
 A truth server at several paces, measured again and again by the load generator; a run is right where its per-user rate is
 within half a percent of the server's own sends. Of the right ones: how many fail a guard, and which. The paces are measured
-side by side, the machine's quiet and busy halves by turns.
+side by side, the machine's quiet and busy halves alternately.
 """
 
 import argparse

@@ -138,7 +138,7 @@ async def launches_under_resets(count: int, seed: int) -> None:
         proxy = ResettingProxy(loopback.port, rng)
         loopback.ssh_config(proxy.port)
         loopback.use()
-        transport = open_transport(HostEntry("bench", "bench"), TerminalAsker())
+        transport = open_transport(HostEntry("loopback", "loopback"), TerminalAsker())
         await transport.connect()
         seconds: list[float] = []
         reported: collections.Counter[str] = collections.Counter()

@@ -1,13 +1,13 @@
 """The load generator beside SGLang's own Python client, an aiohttp loop and an httpx loop, on the same server.
 
-    .venv/bin/python benchmarks/loadgen_clients.py [--rounds 3] [--streams 64] [--sglang DIR]
+    .venv/bin/python benchmarks/loadgen_clients.py [--smoke] [--rounds 3] [--streams 64] [--sglang DIR]
 
 The server is sse_mock.c, one thread on a core of its own; the client has another. Twice a round, each client in turn: paced,
 a chunk of one token every 10 ms on each stream, replies of 256 tokens with SGLang's cumulative frames; and flooded, as fast
 as the client reads. CPU time is read from /proc between two counts of the server's tokens, so that imports and the end don't
 count. The other clients run in the environment of tests/sglang_cpu/setup.sh; the generator there too (it has uvloop and
 orjson) and in this Python. Medians, but for the highest rate; the last lines say whether the generator takes at most half of
-SGLang's CPU time a chunk.
+SGLang's CPU time a chunk. A client that is not installed is named and left out. --smoke takes one round of half a second.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOADGEN = ROOT / "tui" / "remote" / "loadgen.py"
+START_S = 120.0  # imports of SGLang on a busy machine
 OUTPUT, INPUT, TICK_US = 256, 64, 10_000
 CLIENTS = {
     "loadgen": "load generator, standard library",
@@ -113,7 +113,7 @@ def command(client: str, url: str, streams: int, seconds: float, sglang: Path, d
             "warmup_s": 0.5,
         }
         (directory / "bench.json").write_text(json.dumps(plan))
-        return [sys.executable if client == "loadgen" else python, str(LOADGEN), "bench.json"]
+        return [sys.executable if client == "loadgen" else python, "-B", "-m", "tui.remote.loadgen", "bench.json"]
     if client == "sglang":
         words = (
             f"-m sglang.benchmark.serving --backend sglang --base-url {url} --dataset-name random-ids --num-prompts 100000 "
@@ -143,6 +143,29 @@ def peak_mib(pid: int) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
+class NotRunning(Exception):
+    """A client that ended, or did not begin; its last words."""
+
+
+def missing(client: str, sglang: Path) -> str | None:
+    """Why a client cannot run here, None where it can."""
+    if client == "loadgen":
+        return None
+    python = sglang / "venv" / "bin" / "python"
+    if not python.exists():
+        return f"no {python}: tests/sglang_cpu/setup.sh makes it"
+    needs = {"loadgen-fast": "uvloop orjson", "sglang": "sglang"}.get(client, client.replace("-", " ") + " orjson")
+    names = needs.split()
+    program = f"import importlib.util as u; print(*[n for n in {names} if u.find_spec(n) is None])"
+    lacking = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{python} has no {lacking}" if lacking else None
+
+
+def last_line(directory: Path) -> str:
+    said = (directory / "stderr").read_text(errors="replace") or (directory / "stdout").read_text(errors="replace")
+    return next((line for line in reversed(said.splitlines()) if line.strip()), "it did not say why")
+
+
 def measure(
     client: str, mock: Path, tick_us: int, options: argparse.Namespace
 ) -> tuple[float, float, float, dict | None]:
@@ -157,15 +180,17 @@ def measure(
         )
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        environment = os.environ | {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        offline = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        environment = os.environ | offline | {"PYTHONPATH": str(ROOT)}
         seconds = options.seconds
         program = subprocess.Popen(
             ["taskset", "-c", "0", *command(client, url, options.streams, seconds + 3, options.sglang, directory)],
             cwd=directory,
             env=environment,
             stdout=(directory / "stdout").open("wb"),
-            stderr=subprocess.DEVNULL,
+            stderr=(directory / "stderr").open("wb"),
         )
+        deadline = time.monotonic() + START_S
 
         def ready() -> bool:
             """Past imports; of the load generator, past its warm-up too."""
@@ -175,6 +200,8 @@ def measure(
 
         try:
             while not ready():
+                if program.poll() is not None or time.monotonic() > deadline:
+                    raise NotRunning(last_line(directory))
                 time.sleep(0.1)
             time.sleep(1)
             before, cpu, begin = tokens(url), cpu_s(program.pid), time.monotonic()
@@ -200,12 +227,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="that count, of each client in each round")
     parser.add_argument("--sglang", type=Path, help="environment made by tests/sglang_cpu/setup.sh")
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
+    parser.add_argument("--smoke", action="store_true", help="one short round: whether it runs at all")
     parser.add_argument("--act", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.act:
         act(options.act, options.url, options.streams)
         return
+    if options.smoke:
+        options.rounds, options.seconds, options.streams = 1, 0.5, 4
     if options.sglang is None:
         setup = ROOT / "tests" / "sglang_cpu" / "setup.sh"
         options.sglang = Path(
@@ -214,14 +244,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         mock = Path(place) / "sse_mock"
         subprocess.run(["cc", "-O2", "-o", mock, Path(__file__).with_name("sse_mock.c")], check=True)
-        found: dict[str, list[tuple]] = {client: [] for client in options.clients}
+        found: dict[str, list[tuple]] = {}
+        for client in options.clients:
+            if why := missing(client, options.sglang):
+                print(f"{CLIENTS[client]}: left out: {why}", file=sys.stderr)
+            else:
+                found[client] = []
         for number in range(options.rounds):
-            for client in options.clients:
-                paced, flooded = measure(client, mock, TICK_US, options), measure(client, mock, 0, options)
+            for client in list(found):
+                try:
+                    paced, flooded = measure(client, mock, TICK_US, options), measure(client, mock, 0, options)
+                except NotRunning as error:
+                    print(f"{CLIENTS[client]}: left out: it does not run: {error}", file=sys.stderr)
+                    del found[client]
+                    continue
                 found[client].append((paced, flooded))
                 print(
                     f"round {number + 1}: {client}: {paced[0]:.1f} µs a chunk, {flooded[1]:.0f} tok/s", file=sys.stderr
                 )
+    if not found:
+        raise SystemExit("no client could be measured")
 
     def median(client: str, part: int, figure: int) -> float:
         return statistics.median(entry[part][figure] for entry in found[client])
@@ -229,23 +271,23 @@ def main() -> None:
     def highest(client: str) -> float:
         return max(entry[1][1] for entry in found[client])
 
-    compared = "sglang" if "sglang" in found else options.clients[0]
-    print(f"{options.streams} streams, {options.rounds} rounds")
+    compared = "sglang" if "sglang" in found else next(iter(found))
+    print(f"{options.streams} streams, rounds: {options.rounds}")
     print(
-        "| client | CPU µs/chunk | to SGLang's | tok/s, paced | flooded: CPU µs/chunk | to SGLang's | highest tok/s | peak MiB |"
+        f"| client | CPU µs/chunk | to {compared}'s | tok/s, paced | flooded: CPU µs/chunk | to {compared}'s | highest tok/s | peak MiB |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for client in options.clients:
+    for client in found:
         paced, flooded = median(client, 0, 0), median(client, 1, 0)
         print(
             f"| {CLIENTS[client]} | {paced:.1f} | {paced / median(compared, 0, 0):.2f}x | {median(client, 0, 1):,.0f} | {flooded:.1f} | "
             f"{flooded / median(compared, 1, 0):.2f}x | {highest(client):,.0f} | {median(client, 0, 2):.0f} |"
         )
-    for client in options.clients:
+    for client in found:
         if client.startswith("loadgen"):
             for name, part in (("paced", 0), ("flooded", 1)):
                 print(f"{CLIENTS[client]}, {name}, says of itself: {json.dumps(found[client][-1][part][3])}")
-    if "sglang" in found:
+    if "sglang" in found and not options.smoke:
         for client in ("loadgen", "loadgen-fast"):
             if client in found:
                 share = median(client, 0, 0) / median("sglang", 0, 0)

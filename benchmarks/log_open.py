@@ -63,7 +63,7 @@ def viewers(directory: Path | None) -> list[Viewer]:
     """Ours on this machine and over SSH, and with a directory the others."""
     ours = [
         Viewer("eagletui, this machine", [eagletui(), "logs"], "local:"),
-        Viewer("eagletui over SSH", [eagletui(), "logs"], "bench:"),
+        Viewer("eagletui over SSH", [eagletui(), "logs"], "loopback:"),
     ]
     if directory is None:
         return ours

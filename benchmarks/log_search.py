@@ -54,7 +54,7 @@ async def drained(search: HostSearch | LogMarks) -> None:
 
 
 async def measure(path: Path, size: int, rounds: int) -> None:
-    session = await open_session("bench", SilentAsker())
+    session = await open_session("loopback", SilentAsker())
     await session.open()
     transport = session.transport
     found: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""An sshd of our own on 127.0.0.1 and a home whose ~/.ssh/config names it `bench`."""
+"""An sshd of our own on 127.0.0.1 and a home whose ~/.ssh/config names it `loopback`."""
 
 import os
 import shutil
@@ -29,16 +29,16 @@ class Loopback:
         self.port = free_port()
 
     def ssh_config(self, port: int) -> None:
-        """Writes ~/.ssh/config with `bench` at this port (a proxy's, for instance)."""
+        """Writes ~/.ssh/config with `loopback` at this port (a proxy's, for instance)."""
         (self.home / ".ssh/config").write_text(
-            f"Host bench\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {self.home}/.ssh/id_ed25519\n"
+            f"Host loopback\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {self.home}/.ssh/id_ed25519\n"
             f"  IdentitiesOnly yes\n  UserKnownHostsFile {self.home}/.ssh/known_hosts\n"
         )
         host_key = (self.directory / "host_key.pub").read_text().split()
         (self.home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{port} {host_key[0]} {host_key[1]}\n")
 
     def use(self) -> None:
-        """Makes this process' own HOME the one that knows `bench`."""
+        """Makes this process' own HOME the one that knows `loopback`."""
         os.environ["HOME"] = str(self.home)
         os.environ.pop("SSH_AUTH_SOCK", None)
 

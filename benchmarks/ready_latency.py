@@ -1,11 +1,11 @@
 """From the ready line written on the host to the panel showing READY, over a real sshd on loopback.
 
-    .venv/bin/python benchmarks/ready_latency.py [--rounds 30]
+    .venv/bin/python benchmarks/ready_latency.py [--smoke] [--rounds 30]
 
 Each round launches a stand-in for SGLang (`ready_stand_in.py`: the log lines and HTTP answers of a start, held just before
 its last line), opens the panel in a pseudo-terminal, lets it settle, and releases the line. The clock starts when
 the stand-in has written the line and stops when the terminal has received READY; both are this machine's clock. Printed: the
-median and the 95th percentile in milliseconds.
+median and the 95th percentile in milliseconds. --smoke takes one round.
 """
 
 import argparse
@@ -43,8 +43,8 @@ def one_round(loopback: Loopback, environment: dict[str, str]) -> float:
             raise SystemExit(done.stdout + done.stderr)
         return json.loads(done.stdout)
 
-    run = str(call("launch", "held", "--host", "bench")["run"])
-    panel = PtyProgram([eagletui(), "bench"], environment, cwd=str(loopback.home))
+    run = str(call("launch", "held", "--host", "loopback")["run"])
+    panel = PtyProgram([eagletui(), "loopback"], environment, cwd=str(loopback.home))
     try:
         panel.wait_for("(?i)starting", 30)
         panel.run_for(SETTLE_S)
@@ -60,7 +60,9 @@ def one_round(loopback: Loopback, environment: dict[str, str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--smoke", action="store_true", help="one round: whether it runs at all")
+    options = parser.parse_args()
+    rounds = 1 if options.smoke else options.rounds
     with Loopback() as loopback:
         (loopback.home / "profiles").mkdir()
         environment = {

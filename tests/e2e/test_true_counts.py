@@ -9,7 +9,6 @@ import itertools
 import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.generator import generator
 from tests.support.truth import LIMIT, Case, Run, compare, prompt_of
-from tui.remote import loadgen
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -160,7 +159,7 @@ def test_the_figures_are_those_of_the_frames(port, tmp_path, api, users):
         "warmup_s": 3,
     }
     (tmp_path / "bench.json").write_text(json.dumps(plan))
-    argv = [sys.executable, loadgen.__file__, "bench.json"]
+    argv = generator(tmp_path)
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     proxy.close()
     assert done.returncode == 0, done.stdout[-500:] + done.stderr

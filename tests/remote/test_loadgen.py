@@ -21,14 +21,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.generator import generator
 from tests.support.truth_server import truth_server
 from tui.core.bench import metrics
 from tui.core.bench.guards import ServerChecks, judge
 from tui.core.model.result import GuardStatus
 from tui.core.verdicts import same_text
-from tui.remote import loadgen
+from tui.remote.loadgen.counters import read_metrics
+from tui.remote.loadgen.identity import without_secrets
+from tui.remote.loadgen.plan import Plan
+from tui.remote.loadgen.protocol import Stop
+from tui.remote.loadgen.server_log import LogSpan
 
-LOADGEN = Path(loadgen.__file__)
 LIMITS = {"stall_s": 1, "request_s": 4, "drain_s": 6, "tail_s": 0.5, "settle_s": 3, "ramp_s": 8}
 REPLY = "one two tokens=12 chunk=2"
 
@@ -57,7 +61,7 @@ class Bench:
         self.events = []
         self._lines = queue.Queue()
         self.process = subprocess.Popen(
-            [python, str(LOADGEN), "bench.json"],
+            generator(directory, python),
             cwd=directory,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
@@ -209,7 +213,9 @@ def test_every_figure_is_the_servers(bench, python):
             }
         assert number == 2
     hello = under_way.events[0]
-    assert hello["sha256"] == hashlib.sha256(LOADGEN.read_bytes()).hexdigest()
+    parts = sorted((under_way.directory / "program/tui/remote/loadgen").glob("*.py"))
+    content = b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in parts)
+    assert hello["sha256"] == hashlib.sha256(content).hexdigest()
     assert bool(hello["uvloop"]) == ("sglang" in python)
 
 
@@ -223,13 +229,13 @@ def test_rows_are_read_as_replies(bench, api, python):
         found = list(same_text.replies(lines))
     rows = under_way.rows()
     assert len(rows) > len(SHAPES)
-    assert [(one.prompt, one.item, one.capped, one.first) for one in found] == [
-        (row["prompt"], row["item"], row["finish"] == "length", row["k1"]) for row in rows
+    assert [(one.prompt, one.item, one.capped) for one in found] == [
+        (row["prompt"], row["item"], row["finish"] == "length") for row in rows
     ]
     if api == "generate":
-        assert [json.loads(b"[%b]" % one.ids) for one in found] == [row["ids"] for row in rows]
+        assert [list(one.ids) for one in found] == [row["ids"] for row in rows]
     else:
-        assert [same_text._decoded(one) for one in found] == ["".join(row["texts"]) for row in rows]
+        assert [one.text for one in found] == ["".join(row["texts"]) for row in rows]
 
 
 def test_times_are_in_order(bench):
@@ -259,7 +265,12 @@ def test_files_and_events(bench):
     names = {
         f"{label}-{run}.{kind}" for label in ("c3", "r30.5") for run in (1, 2) for kind in ("json", "rows.jsonl.gz")
     }
-    assert {path.name for path in under_way.directory.iterdir()} == names | {"bench.json", "server.json", "stderr"}
+    assert {path.name for path in under_way.directory.iterdir()} == names | {
+        "bench.json",
+        "server.json",
+        "stderr",
+        "program",
+    }
     told = [event for event in under_way.events if event["event"] == "run"]
     assert [(event["label"], event["run"]) for event in told] == [("c3", 1), ("c3", 2), ("r30.5", 1), ("r30.5", 2)]
     for event in told:
@@ -527,7 +538,7 @@ def test_without_metrics(bench):
 
 def test_metrics_of_a_real_server():
     text = (Path(__file__).parents[1] / "data" / "http" / "spec_eagle3_metrics_under_load.txt").read_text()
-    counters, busy = loadgen.read_metrics(text)
+    counters, busy = read_metrics(text)
     assert busy == 6
     assert counters == {
         "sglang:generation_tokens_total": 8,
@@ -535,7 +546,7 @@ def test_metrics_of_a_real_server():
         "sglang:prompt_tokens_total": 15,
         "sglang:spec_verify_calls_total": 4,
     }
-    counters, busy = loadgen.read_metrics((Path(__file__).parents[1] / "data" / "http" / "metrics.txt").read_text())
+    counters, busy = read_metrics((Path(__file__).parents[1] / "data" / "http" / "metrics.txt").read_text())
     assert (busy, counters["sglang:generation_tokens_total"], counters["sglang:prompt_tokens_total"]) == (0, 96, 90)
     assert (counters["sglang:num_requests_total"], counters["sglang:cached_tokens_total"]) == (11, 45)
 
@@ -555,7 +566,7 @@ def test_ranks_of_a_replica_count_once():
         ]
         + ["vllm:generation_tokens_total 1.5e3", "sglang:generation_tokens_total_created 7", "other 1"]
     )
-    counters, busy = loadgen.read_metrics(text)
+    counters, busy = read_metrics(text)
     assert busy == 2 + 3 + 4
     assert counters == {"sglang:generation_tokens_total": 21, "vllm:generation_tokens_total": 1500}
 
@@ -784,8 +795,8 @@ def test_a_signal_ends_it_and_leaves_finished_runs(bench, number):
 def test_a_plan_that_cannot_be_carried_out(change, words, tmp_path):
     file = tmp_path / "bench.json"
     file.write_text(json.dumps({**plan(1, "a"), **change}))
-    with pytest.raises(loadgen.Stop) as caught:
-        loadgen.Plan.read(str(file))
+    with pytest.raises(Stop) as caught:
+        Plan.read(str(file))
     assert caught.value.slug == "bad_plan"
     assert words in caught.value.text
 
@@ -795,10 +806,10 @@ def test_a_plan_that_cannot_be_carried_out(change, words, tmp_path):
 )
 def test_a_plan_that_is_no_plan(bench, content, tmp_path):
     (tmp_path / "p").mkdir()
-    under_way = subprocess.run([sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True)
+    under_way = subprocess.run(generator(tmp_path, plan="p/bench.json"), cwd=tmp_path, capture_output=True, text=True)
     assert json.loads(under_way.stdout.splitlines()[-1])["slug"] == "bad_plan"
     (tmp_path / "p" / "bench.json").write_text(content)
-    under_way = subprocess.run([sys.executable, LOADGEN, "p/bench.json"], cwd=tmp_path, capture_output=True, text=True)
+    under_way = subprocess.run(generator(tmp_path, plan="p/bench.json"), cwd=tmp_path, capture_output=True, text=True)
     assert (under_way.returncode, under_way.stderr) == (1, "")
     assert json.loads(under_way.stdout.splitlines()[-1])["slug"] == "bad_plan"
 
@@ -822,7 +833,7 @@ def test_the_key_is_sent_and_kept_nowhere(bench):
         assert bench(plan(port, REPLY, headers_env="KEY"), KEY="wrong").error()["slug"] == "unauthorized"
         under_way = done(bench(plan(port, REPLY, headers_env="KEY"), KEY="hush-hush"))
     assert set(slugs(under_way.rows())) == {None}
-    for path in under_way.directory.iterdir():
+    for path in filter(Path.is_file, under_way.directory.rglob("*")):
         content = path.read_bytes()
         assert b"hush" not in (gzip.decompress(content) if path.suffix == ".gz" else content)
     assert "hush" not in json.dumps(under_way.events)
@@ -873,7 +884,7 @@ def test_the_servers_environment(bench):
     ],
 )  # fmt: skip
 def test_secrets_are_taken_out(value, left):
-    assert loadgen.without_secrets(value, "the-key") == left
+    assert without_secrets(value, "the-key") == left
 
 
 # --- the host around it ---------------------------------------------------------------------------------------------
@@ -992,7 +1003,7 @@ def test_decode_lines_of_the_window(bench, tmp_path):
 
 def test_log_span(tmp_path):
     log = tmp_path / "log"
-    span = loadgen.LogSpan(str(log))
+    span = LogSpan(str(log))
     assert span.mark() is None
     assert span.graph() is None
     line = b"[x] Decode batch, " + b"y" * 300 + b" cuda graph: %b,\n"
@@ -1009,11 +1020,10 @@ def test_log_span(tmp_path):
         assert span.graph() is None
 
 
-def test_the_heads_description_names_every_key(bench):
-    """The head of the file is the contract: each key of the files stands there."""
+def test_the_description_of_the_files_names_every_key(bench):
     with truth_server() as (port, _):
         under_way = done(bench(plan(port, REPLY)))
-    text = loadgen.__doc__
+    text = (Path(__file__).parents[2] / "docs/load-generator.md").read_text()
 
     def keys(value):
         return set(value) if isinstance(value, dict) else set()

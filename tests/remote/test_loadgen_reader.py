@@ -10,10 +10,15 @@ import pytest
 
 from tests.support import recorded
 from tests.support.truth_server import WORDS, Reply
-from tui.remote import loadgen
+from tui.remote.loadgen.counters import read_metrics
+from tui.remote.loadgen.exchange import Exchange, Owner
+from tui.remote.loadgen.identity import identity_of
+from tui.remote.loadgen.protocol import dumps
+from tui.remote.loadgen.reader import MAX_HEAD, Malformed, Reader
+from tui.remote.loadgen.warmup import Warmth
 
 
-class Holder(loadgen.Owner):
+class Holder(Owner):
     """Notes what an exchange tells."""
 
     def __init__(self):
@@ -28,13 +33,13 @@ class Holder(loadgen.Owner):
         self.over += 1
 
 
-class Wire(loadgen.Reader):
+class Wire(Reader):
     """A reader without a connection: `completed` ends the exchange, as a connection does."""
 
     def __init__(self, path="/generate"):
         super().__init__()
         self.holder = Holder()
-        self.exchange = self.kept = loadgen.Exchange(self.holder, "POST", path, b"{}", True)
+        self.exchange = self.kept = Exchange(self.holder, "POST", path, b"{}", True)
 
     def completed(self):
         exchange, self.exchange = self.exchange, None
@@ -137,7 +142,9 @@ def test_several_events_in_one_chunk(name, pack):
 def test_a_chunk_an_event_is_not_read_as_json(monkeypatch):
     """The hot path looks only for the count: JSON is read for the last frame alone."""
     read = []
-    monkeypatch.setattr(loadgen, "loads", lambda frame: read.append(bytes(frame)) or json.loads(frame))
+    monkeypatch.setattr(
+        "tui.remote.loadgen.exchange.loads", lambda frame: read.append(bytes(frame)) or json.loads(frame)
+    )
     reply = order("tokens=60 chunk=2")
     events = [reply.part(reply.event(frame)) for frame in reply.frames()]
     right(Wire().take(reply.head(), *events, reply.end()), reply)
@@ -197,7 +204,7 @@ def test_two_replies_on_one_connection():
     right(wire.take(first.whole()), first)
     assert wire.reusable
     wire.holder = Holder()
-    wire.exchange = wire.kept = loadgen.Exchange(wire.holder, "POST", "/generate", b"{}", True)
+    wire.exchange = wire.kept = Exchange(wire.holder, "POST", "/generate", b"{}", True)
     right(wire.take(second.whole()), second)
 
 
@@ -277,7 +284,7 @@ def test_last_event_without_its_empty_line():
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 30\r\n\r\n" + b'{"error":{"message":"later"}} ', "http: 503: later"),
         (b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nOops\r\n0\r\n\r\n", "http: 500: Oops"),
         (b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n", "http: 400: "),
-        (b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"error":"no"}', "malformed: the reply is no event stream"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"error":"no"}', "malformed: the reply is not an event stream"),
     ],
 )
 def test_refusals(reply, error):
@@ -300,11 +307,11 @@ def test_refusals(reply, error):
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nabcd\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n",
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * loadgen.MAX_HEAD,
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD,
     ],
 )
 def test_not_http(nonsense):
-    with pytest.raises(loadgen.Malformed):
+    with pytest.raises(Malformed):
         Wire().take(nonsense)
 
 
@@ -312,16 +319,16 @@ def test_bytes_that_nobody_asked_for():
     reply = order("tokens=5")
     wire = Wire()
     wire.take(reply.whole())
-    with pytest.raises(loadgen.Malformed):
+    with pytest.raises(Malformed):
         wire.take(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
 
 
 def test_an_event_without_an_end_is_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(loadgen, "MAX_FRAME", 1000)
+    monkeypatch.setattr("tui.remote.loadgen.reader.MAX_FRAME", 1000)
     reply = order("tokens=5")
     wire = Wire()
     wire.take(reply.head())
-    with pytest.raises(loadgen.Malformed, match="event without an end"):
+    with pytest.raises(Malformed, match="event without an end"):
         wire.take(*([reply.part(b"x" * 100)] * 20))
 
 
@@ -338,7 +345,7 @@ def test_random_bytes_do_no_harm():
         try:
             wire.take(bytes(noisy[:cut]), bytes(noisy[cut:]))
             wire.end_of_file()
-        except loadgen.Malformed:
+        except Malformed:
             pass
 
 
@@ -376,10 +383,10 @@ def test_replies_of_a_real_server(name):
 def warmed_after(monkeypatch, step_s, *, requests=2, limit_s=30.0):
     """Seconds until a warm-up ends, and whether it was steady, for a server whose steps take `step_s(time)`."""
     now = 0.0
-    monkeypatch.setattr(loadgen, "clock", lambda: now)
+    monkeypatch.setattr("tui.remote.loadgen.warmup.clock", lambda: now)
     reply = SimpleNamespace(stamps=array.array("d"))
     load = SimpleNamespace(zero=0.0, tokens=0, completed=0, all=[reply])
-    warmth = loadgen.Warmth(requests, limit_s)
+    warmth = Warmth(requests, limit_s)
     while not warmth(load):
         now += step_s(now)
         if len(reply.stamps) >= 60 + 25 * load.completed:  # replies of different lengths, and a prefill between them
@@ -455,7 +462,7 @@ def test_all_text_of_an_event_is_kept_in_its_order(deltas, texts, counted):
     assert row["err"] is None
     assert row["texts"] == texts
     assert row["out"] == len(deltas)
-    assert loadgen.dumps(row)  # whatever writes it
+    assert dumps(row)  # whatever writes it
 
 
 def test_usage_in_the_event_of_the_end_is_no_chunk():
@@ -472,6 +479,6 @@ def test_an_error_in_the_middle_of_a_reply_is_not_passed_over():
 
 def test_counters_that_are_no_number_are_left_out():
     text = 'vllm:generation_tokens_total{engine="0"} +Inf\nvllm:prompt_tokens_total{engine="0"} 7.0\n'
-    assert loadgen.read_metrics(text) == ({"vllm:prompt_tokens_total": 7}, 0.0)
+    assert read_metrics(text) == ({"vllm:prompt_tokens_total": 7}, 0.0)
     facts = {"server_info": None, "model_info": None, "models": {"data": 5}}
-    assert loadgen.identity_of(facts, None, None)["model"] is None
+    assert identity_of(facts, None, None)["model"] is None

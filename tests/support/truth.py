@@ -10,16 +10,16 @@ import itertools
 import json
 import math
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from tests.support.generator import generator
 from tests.support.truth_server import truth_server
 from tui.core.bench.metrics import distribution, figures
-from tui.remote import loadgen
+from tui.remote.loadgen.protocol import dumps, label_of
 
 LIMIT = 0.005  # share of the truth
 USAGE_LAST = {"refuses": ["continuous_usage_stats"]}
@@ -36,7 +36,7 @@ WRITES: dict[str, dict[str, Any]] = {"a write each": {}, "three a write": {"pack
 
 @dataclass(frozen=True)
 class Case:
-    """A load on a server that behaves in one way. `words` are the prompts', for the truth server to obey, by turns."""
+    """A load on a server that behaves in one way. `words` are the prompts', for the truth server to obey, in turn."""
 
     dialect: str
     point: Mapping[str, float]
@@ -142,10 +142,10 @@ def run(case: Case, directory: Path, *, duration_s: float, warmup_s: float = 0.3
         }
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "bench.json").write_text(json.dumps(plan))
-        argv = [sys.executable, loadgen.__file__, "bench.json"]
+        argv = generator(directory)
         done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, timeout=120 + 4 * duration_s)
         assert done.returncode == 0, done.stdout[-500:] + done.stderr
-    label = loadgen.label_of(dict(case.point))
+    label = label_of(dict(case.point))
     meta = json.loads((directory / f"{label}-1.json").read_text())
     packed = (directory / f"{label}-1.rows.jsonl.gz").read_bytes()
     rows = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
@@ -158,7 +158,7 @@ def prompt_of(event: Mapping[str, Any]) -> str:
     body = event["body"]
     name = "messages" if event["what"] == "chat" else "text"
     length = body.get("max_tokens") or body["sampling_params"]["max_new_tokens"]
-    return hashlib.sha256(loadgen.dumps([{name: body[name]}, length])).hexdigest()[:16]
+    return hashlib.sha256(dumps([{name: body[name]}, length])).hexdigest()[:16]
 
 
 def lateness(run: Run) -> list[float]:

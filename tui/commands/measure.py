@@ -15,6 +15,7 @@ from tui.commands.options import measured_server
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
 from tui.core.bench import allreduce, bench_run, target
+from tui.core.bench.drivers import VERIFY
 from tui.core.bench.target import Target
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
@@ -91,7 +92,7 @@ def measure(
     async def start_and_follow() -> None:
         async with session(where) as opened:
             server = await _find_target(opened, run, url)
-            begun.append(await bench_run.start(opened, profile, server, verify=verify))
+            begun.append(await bench_run.start(opened, profile, server, driver=VERIFY if verify else None))
             if tell:
                 how = "with both, alternately" if verify else written.runs_words(profile)
                 tell(f"{begun[0].run_id} measures {server} on {opened.entry.name}: {how}")

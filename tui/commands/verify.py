@@ -10,7 +10,7 @@ from tui import format as written
 from tui.commands.measure import measure
 from tui.commands.options import measured_server
 from tui.commands.output import emit, say
-from tui.core.bench.sglang_driver import TOOL, Agreement, agreement
+from tui.core.bench.sglang_driver import NAME, Agreement, agreement
 from tui.core.config import profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
@@ -56,13 +56,13 @@ def command(
 
 def _agreement(label: str, results: Sequence[Result]) -> Agreement:
     of_load = [result for result in results if result.point.label == label]
-    referee = [result for result in of_load if result.tool.name == TOOL]
-    return agreement(label, [result for result in of_load if result.tool.name != TOOL], referee)
+    referee = [result for result in of_load if result.tool.name == NAME]
+    return agreement(label, [result for result in of_load if result.tool.name != NAME], referee)
 
 
 def _interface(results: Sequence[Result]) -> str | None:
     """What both measured through: generate, chat."""
-    return next((result.tool.backend for result in results if result.tool.name != TOOL), None)
+    return next((result.tool.backend for result in results if result.tool.name != NAME), None)
 
 
 def _lines(agreed: Agreement, interface: str | None) -> list[str]:
@@ -85,13 +85,13 @@ def _rates(rates: Sequence[float]) -> str:
 
 
 def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool) -> dict[str, object]:
-    referee = next(result for result in results if result.tool.name == TOOL)
+    referee = next(result for result in results if result.tool.name == NAME)
     return {
         "bench": name,
         "host": referee.server.host,
         "run": referee.server.run_id,
         "bench_run": referee.bench_run_id,
-        "referee": {"name": TOOL, "version": referee.tool.version},
+        "referee": {"name": NAME, "version": referee.tool.version},
         "interface": _interface(results),
         "passes": passes,
         "points": [

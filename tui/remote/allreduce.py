@@ -38,7 +38,7 @@ _KEPT = ("NCCL_", "GLOO_", "TORCH_NCCL_", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_O
 
 
 class Failure(Exception):
-    """One line of what is wrong, and how to mend it."""
+    """One line of what is wrong, and how to fix it."""
 
     def __init__(self, slug: str, text: str, hint: str) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ def shape_of(options: argparse.Namespace) -> "tuple[int, int]":
             with open(path, encoding="utf-8") as file:
                 config = json.load(file)
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is no JSON"
+            why = error.strerror if isinstance(error, OSError) else "is not JSON"
             raise Failure("bad_model_path", f"{path}: {why}", "name the model's directory") from None
         if not isinstance(config, dict):
             config = {}

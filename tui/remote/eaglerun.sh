@@ -460,10 +460,11 @@ er_start() { # writes the files and starts the supervisor; C_LINE where it could
   C_LINE="error${ER_TAB}write-failed${ER_TAB}$D"
 }
 
-er_files() { # ER_FILES: names; ER_FILE_1, ER_FILE_2, ...: their bytes, which are written as they are
+er_files() { # ER_FILES: paths; ER_FILE_1, ER_FILE_2, ...: their bytes, which are written as they are
   _i=0
   for _f in $ER_FILES; do
     _i=$((_i + 1))
+    case $_f in */*) mkdir -p "$D/${_f%/*}" 2>/dev/null || return 1 ;; esac
     eval "( printf %s \"\$ER_FILE_$_i\" > \"\$D/\$_f\" )" 2>/dev/null || return 1
   done
 }

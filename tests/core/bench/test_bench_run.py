@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.truth_server import truth_server
 from tui.core.bench import bench_run, target
+from tui.core.bench.progress import Progress
 from tui.core.config import HostEntry, data_dir
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import GuardStatus, Result
@@ -23,24 +23,12 @@ from tui.core.runs import control
 from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
-from tui.core.server.session import TransportSession, open_session
+from tui.core.server.session import TransportSession
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),), output_len=40, duration_s=0.5, runs=1)
 ENDLESS = replace(QUICK, duration_s=600.0)
 # Some 30 requests a second by two users; each waits for its first token, then has 9 verify steps.
 SPECULATIVE = {"speculate": 1, "chunk": 3, "tick_ms": 4, "tokens": 19, "first_ms": 10}
-
-
-@pytest.fixture
-async def local():
-    """A session with this machine."""
-    session = await open_session("local", SilentAsker())
-    await session.open()
-    yield session
-    for run in await control.list_runs(session.transport):
-        if run.active:
-            await control.stop(session.transport, run.run_id, 0)
-    await session.close()
 
 
 async def measured(session, profile, port_or_url, **options):
@@ -522,7 +510,7 @@ async def test_a_command_that_fails_or_prints_nothing_does_not_count(local):
 
 
 def test_series_of_a_live_run_has_a_figure_a_second():
-    progress = bench_run._Progress()
+    progress = Progress()
     lines = [
         {
             "event": "progress",

@@ -17,9 +17,11 @@ from tests.support.verdicts import compare
 from tui.commands.measure import document, summary
 from tui.core.bench import bench_run, target
 from tui.core.bench.capacity import answer
+from tui.core.bench.driver import Order
+from tui.core.bench.loadgen_driver import plan
 from tui.core.bench.metrics import figures
 from tui.core.bench.recompute import recompute, recompute_answer
-from tui.core.bench.workload import bundled_prompts, plan
+from tui.core.bench.workload import bundled_prompts
 from tui.core.config import data_dir
 from tui.core.errors import EagletuiError
 from tui.core.experiment import record as experiment_record
@@ -27,7 +29,6 @@ from tui.core.experiment.export.formats import format_named
 from tui.core.experiment.history import configurations, side_by_side
 from tui.core.experiment.runner import begin
 from tui.core.experiment.so_far import verdicts_of, worth_repeating
-from tui.core.link.transport import SilentAsker
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, Limits, LoadPoint, Search
 from tui.core.model.result import Counts, Guard, GuardStatus, Held, Result, Throughput
@@ -36,11 +37,9 @@ from tui.core.profiles.load import load_bench, load_launch
 from tui.core.records import from_json, to_json
 from tui.core.results import store
 from tui.core.results.flat import flat
-from tui.core.runs import control
-from tui.core.server.session import open_session
 from tui.core.verdicts.pairing import Side, matched
 from tui.core.verdicts.sentences import answer_words
-from tui.remote import loadgen
+from tui.remote.loadgen import search as on_the_host
 
 LIMITS = Limits(ttft_ms=500.0, tpot_ms=30.0)
 USERS = Search(LIMITS, "concurrency", 1.0, 256.0)
@@ -53,7 +52,8 @@ SEARCHING = BenchProfile("capacity", (LoadPoint(search="concurrency"),), search=
 def searched(search, holds):
     """The generator's search by what the plan says of it, each load judged by an oracle."""
     profile = replace(SEARCHING, search=search)
-    own = loadgen.Search(plan(profile, bundled_prompts(), base_url="", api="chat", seed=1)["search"])
+    order = Order(profile, bundled_prompts(), target.Target(""), target.Seen("chat"), 1, "python3", {})
+    own = on_the_host.Search(plan(order)["search"])
     while (load := own.next()) is not None:
         assert search.low <= load <= search.high
         own.judge(load, 100, 95 if holds(load) else 94)
@@ -123,9 +123,6 @@ def test_a_reply_is_within_all_limits_or_not_the_same_here_and_in_the_generator(
     late = 1 if "rate" in point else 0
     assert (found.slo.replies, found.slo.met) == (7, 4 - late)
     assert found.throughput.goodput_req_s == pytest.approx((4 - late) / 99.1)
-    since = "t_sched" if "rate" in point else "t_send"
-    own = loadgen.Search({"kind": "rate", "low": 1, "high": 2, "share": 0.9, "most": 9, **to_json(limits)})
-    assert sum(own.met(one, since) for one in rows if one["t_sched"] >= 0.9) == 4 - late
     # Without all users busy nothing was held; without limits nothing is said.
     assert figures(rows, meta(window=None), limits=limits).slo == Held(limits, 0, 0)
     assert figures(rows, told).slo is figures(rows, told).throughput.goodput_req_s is None
@@ -326,18 +323,6 @@ LIVE = replace(
     SEARCHING, search=Search(Limits(ttft_ms=25.0, share=0.8), "concurrency", 1.0, 8.0), output_len=10, duration_s=1.0
 )
 SERVER = {"slots": 3, "tokens": 10, "tick_ms": 10}
-
-
-@pytest.fixture
-async def local():
-    """A session with this machine."""
-    session = await open_session("local", SilentAsker())
-    await session.open()
-    yield session
-    for run in await control.list_runs(session.transport):
-        if run.active:
-            await control.stop(session.transport, run.run_id, 0)
-    await session.close()
 
 
 async def follow(session, profile, port):

@@ -146,7 +146,7 @@ def test_a_good_run_counts_and_every_condition_says_its_figure():
             steady_meta(
                 counters=counters({"sglang:generation_tokens_total": 20}, {"sglang:generation_tokens_total": 900})
             ),
-            "the server's own count fell by 880 tokens: it was started anew",
+            "the server's own count fell by 880 tokens: it was restarted",
         ),
         (
             "server",

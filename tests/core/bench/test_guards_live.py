@@ -9,8 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import truth_server as truth
-from tui.core.bench.collect import Asked, assemble
+from tests.support.generator import generator
+from tui.core.bench.collect import Asked
+from tui.core.bench.loadgen_driver import assemble
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import GuardStatus, MeasuredServer
-from tui.remote import loadgen
 
-LOADGEN = Path(loadgen.__file__)
 PROMPT_TOKENS = 201
 # The generator's clock of CPU time goes at this share of a core: a real one depends on what else the machine does.
 CPU_CLOCK = """
@@ -103,8 +101,8 @@ def measured(directory: Path, setting: Setting):
             "server": {"log": str(log), "pid": server_process.pid, "gpus": [0]},
         }  # fmt: skip
         (directory / "bench.json").write_text(json.dumps(plan))
-        generator = subprocess.Popen(
-            [sys.executable, str(LOADGEN), "bench.json"],
+        bench = subprocess.Popen(
+            generator(directory),
             cwd=directory,
             env={
                 **os.environ,
@@ -116,22 +114,24 @@ def measured(directory: Path, setting: Setting):
             text=True,
         )
         label = f"r{setting.rate:g}" if setting.rate else "c4"
-        for line in generator.stdout:
+        for line in bench.stdout:
             event = json.loads(line)
             if event.get("phase") == "window" and event["tokens"] > 20:
                 break
         with open(log, "a") as lines:
             for number in range(100):
                 lines.write(f"Decode batch, #running-req: 4, cuda graph: {number >= setting.eager}\n")
-        threading.Timer(5.0, lambda: server.settings.update(tick_ms=20 * setting.slower)).start()
         if setting.restarted:
             server.settings["seed"] = 2
         if setting.freeze_s:
-            generator.send_signal(signal.SIGSTOP)
+            bench.send_signal(signal.SIGSTOP)
             time.sleep(setting.freeze_s)
-            generator.send_signal(signal.SIGCONT)
-        generator.communicate(timeout=120)
-        assert generator.returncode == 0
+            bench.send_signal(signal.SIGCONT)
+        for line in bench.stdout:
+            event = json.loads(line)
+            if event.get("phase") == "window" and event["t"] > setting.duration_s / 2:
+                server.settings.update(tick_ms=20 * setting.slower)
+        assert bench.wait(120) == 0
     rows = gzip.decompress((directory / f"{label}-1.rows.jsonl.gz").read_bytes()).splitlines()
     asked = Asked(
         bench=BenchProfile("live", (LoadPoint(concurrency=4),)), server=MeasuredServer("local"), api="generate", seed=7,

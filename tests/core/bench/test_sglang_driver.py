@@ -1,7 +1,6 @@
 """The referee: what it is told, what becomes of its files, when both tools agree; and the real one on a known server."""
 
 import gzip
-import importlib.util
 import json
 import os
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import tui.remote
+from tests.support.generator import generator
 from tests.support.truth_server import truth_server
 from tui.core.bench import sglang_driver
 from tui.core.bench.collect import Asked
@@ -21,22 +20,13 @@ from tui.core.bench.workload import Dataset
 from tui.core.errors import UsageError
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer, Throughput
+from tui.remote import sglang_bench
+from tui.remote.loadgen.plan import Plan
+from tui.remote.loadgen.prompts import Workload
+from tui.remote.loadgen.protocol import Stop
+from tui.remote.sglang_bench import Benchmark
 
-REMOTE = Path(tui.remote.__file__).parent
 DATA = Path(__file__).parents[2] / "data" / "bench" / "referee"
-
-
-@pytest.fixture(scope="module")
-def remote():
-    """The program for the host, as a module."""
-    sys.path.insert(0, str(REMOTE))  # it finds loadgen.py beside itself
-    spec = importlib.util.spec_from_file_location("referee_on_the_host", REMOTE / "referee.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.remove(str(REMOTE))
-    return module
 
 
 # -- its command line -------------------------------------------------------------------------------------------------
@@ -52,13 +42,13 @@ OLD = NEWEST - {"--tokenize-prompt", "--temperature", "--flush-cache", "--warmup
 CHAT = {"--extra-request-body", "--served-model-name"}
 
 
-def tool(remote, flags, module="sglang.benchmark.serving"):
-    made = remote.Tool.__new__(remote.Tool)
+def tool(flags, module="sglang.benchmark.serving"):
+    made = Benchmark.__new__(Benchmark)
     made.flags, made.module, made.version = flags, module, "0.5.23"
     return made
 
 
-def plan(remote, **changes):
+def plan(**changes):
     document = {
         "version": 1,
         "base_url": "http://127.0.0.1:30000",
@@ -73,13 +63,13 @@ def plan(remote, **changes):
         "seed": 7,
         "ignore_eos": True,
     }
-    return remote.loadgen.Plan(document | changes)
+    return Plan(document | changes)
 
 
-def command(remote, flags=NEWEST, point=None, prompts=None, **changes):
-    made = tool(remote, flags)
+def command(flags=NEWEST, point=None, prompts=None, **changes):
+    made = tool(flags)
     return made.command(
-        plan(remote, **changes), point or {"concurrency": 4}, 2, 40,
+        plan(**changes), point or {"concurrency": 4}, 2, 40,
         output="/run/out.jsonl", prompts=prompts, tokenizer="/models/m",
     )  # fmt: skip
 
@@ -96,8 +86,8 @@ def flags_of(argv):
     return found
 
 
-def test_a_closed_loop_of_random_ids(remote):
-    argv = command(remote)
+def test_a_closed_loop_of_random_ids():
+    argv = command()
     assert argv[:3] == [sys.executable, "-m", "sglang.benchmark.serving"]
     assert flags_of(argv) == {
         "--backend": "sglang",
@@ -122,9 +112,9 @@ def test_a_closed_loop_of_random_ids(remote):
     }
 
 
-def test_prompts_of_ours_with_a_natural_end_at_a_rate(remote):
+def test_prompts_of_ours_with_a_natural_end_at_a_rate():
     dataset = {"kind": "prompts", "items": [{"prompt": "a"}]}
-    found = flags_of(command(remote, point={"rate": 2.5}, prompts="/run/p.jsonl", dataset=dataset, ignore_eos=False))
+    found = flags_of(command(point={"rate": 2.5}, prompts="/run/p.jsonl", dataset=dataset, ignore_eos=False))
     assert found["--dataset-name"] == "custom"
     assert found["--dataset-path"] == "/run/p.jsonl"
     assert found["--sharegpt-output-len"] == "64"
@@ -134,10 +124,10 @@ def test_prompts_of_ours_with_a_natural_end_at_a_rate(remote):
     assert "--random-input-len" not in found
 
 
-def test_chat_is_asked_for_usage_and_for_its_temperature_in_the_body(remote):
+def test_chat_is_asked_for_usage_and_for_its_temperature_in_the_body():
     dataset = {"kind": "prompts", "items": [{"prompt": "a"}]}
     changes = {"api": "chat", "model": "tiny", "dataset": dataset, "vocab": None}
-    found = flags_of(command(remote, NEWEST | CHAT, prompts="/run/p.jsonl", **changes))
+    found = flags_of(command(NEWEST | CHAT, prompts="/run/p.jsonl", **changes))
     assert found["--backend"] == "sglang-oai-chat"
     body = json.loads(found["--extra-request-body"])
     assert body == {"stream_options": {"include_usage": True}, "temperature": 0.0}
@@ -145,27 +135,27 @@ def test_chat_is_asked_for_usage_and_for_its_temperature_in_the_body(remote):
     assert "--temperature" not in found
 
 
-def test_an_old_version_gets_the_flags_it_has(remote):
-    found = flags_of(command(remote, OLD))
+def test_an_old_version_gets_the_flags_it_has():
+    found = flags_of(command(OLD))
     assert found.keys() <= OLD
     assert found["--output-file"] == "/run/out.jsonl"
 
 
 @pytest.mark.parametrize("missing", ["--max-concurrency", "--random-input-len", "--output-file", "--seed"])
-def test_without_a_flag_that_makes_the_run_there_is_no_run(remote, missing):
-    with pytest.raises(remote.loadgen.Stop, match=missing) as caught:
-        command(remote, NEWEST - {missing})
+def test_without_a_flag_that_makes_the_run_there_is_no_run(missing):
+    with pytest.raises(Stop, match=missing) as caught:
+        command(NEWEST - {missing})
     assert caught.value.slug == "unsupported"
 
 
 @pytest.mark.parametrize("api", ["generate", "chat"])
-def test_prompts_are_those_of_the_load_generator(remote, tmp_path, monkeypatch, api):
+def test_prompts_are_those_of_the_load_generator(tmp_path, monkeypatch, api):
     monkeypatch.chdir(tmp_path)
     items = [{"prompt": f"prompt {number}"} for number in range(5)]
-    made = plan(remote, api=api, dataset={"kind": "prompts", "items": items}, vocab=None, ignore_eos=False)
-    name = remote.prompts_of(made, "c4", 3, 7, "p.jsonl")
+    made = plan(api=api, dataset={"kind": "prompts", "items": items}, vocab=None, ignore_eos=False)
+    name = sglang_bench.prompts_of(made, "c4", 3, 7, "p.jsonl")
     sent = [json.loads(line)["conversations"] for line in Path(name).read_text().splitlines()]
-    ours = iter(remote.loadgen.Workload(made, "c4", "3", fresh=True))
+    ours = iter(Workload(made, "c4", "3", fresh=True))
     wanted = [next(ours)[0] for _ in range(7)]
     texts = [fields["messages"][0]["content"] if api == "chat" else fields["text"] for fields in wanted]
     assert [turns[0]["content"] for turns in sent] == texts
@@ -173,13 +163,13 @@ def test_prompts_are_those_of_the_load_generator(remote, tmp_path, monkeypatch, 
     assert len({turns[0]["content"] for turns in sent}) == 7  # from the second round on they are marked
 
 
-def test_what_its_datasets_cannot_hold_is_refused(remote, tmp_path, monkeypatch):
+def test_what_its_datasets_cannot_hold_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert remote.prompts_of(plan(remote), "c4", 1, 5, "p.jsonl") is None  # random ids need no file
+    assert sglang_bench.prompts_of(plan(), "c4", 1, 5, "p.jsonl") is None  # random ids need no file
     for items in ([{"input_ids": [1, 2, 3]}], [{"prompt": "a", "output_len": 5}]):
-        made = plan(remote, dataset={"kind": "jsonl", "items": items})
-        with pytest.raises(remote.loadgen.Stop) as caught:
-            remote.prompts_of(made, "c4", 1, 5, "p.jsonl")
+        made = plan(dataset={"kind": "jsonl", "items": items})
+        with pytest.raises(Stop) as caught:
+            sglang_bench.prompts_of(made, "c4", 1, 5, "p.jsonl")
         assert caught.value.slug == "unsupported"
 
 
@@ -355,11 +345,9 @@ def sglang():
 
 
 def started(directory, python, port, **changes):
-    for name in ("loadgen.py", "referee.py"):
-        (directory / name).write_bytes((REMOTE / name).read_bytes())
     (directory / "bench.json").write_text(json.dumps(PLAN | {"base_url": f"http://127.0.0.1:{port}"} | changes))
     return subprocess.Popen(
-        [str(python), "referee.py", "bench.json"], cwd=directory, stdout=subprocess.PIPE,
+        generator(directory, str(python), "sglang"), cwd=directory, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env={**os.environ, "HF_HUB_OFFLINE": "1"}, start_new_session=True,
     )  # fmt: skip
 
@@ -440,8 +428,8 @@ def test_an_interpreter_without_sglang_is_no_referee(tmp_path):
 
 def test_a_tool_that_counts_chat_wrongly_is_refused(tmp_path):
     """An older one: an event that has usage alone would end it, so it is not asked for usage."""
-    old = tmp_path / "sglang" / "bench_serving.py"
-    old.parent.mkdir()
+    old = tmp_path / "program" / "sglang" / "bench_serving.py"
+    old.parent.mkdir(parents=True)
     (old.parent / "__init__.py").touch()
     old.write_text(
         '"--extra-request-body"\nasync def async_request_openai_chat_completions(x):\n'

@@ -4,13 +4,17 @@ import hashlib
 import json
 from dataclasses import replace
 from importlib import resources
+from types import SimpleNamespace
 
 import pytest
 
-from tui.core.bench.workload import bundled_prompts, dataset_of, plan, read_jsonl, vocabulary
+from tui.core.bench.driver import Order
+from tui.core.bench.loadgen_driver import plan
+from tui.core.bench.target import Seen, Target
+from tui.core.bench.workload import bundled_prompts, dataset_of, read_jsonl, vocabulary
 from tui.core.errors import UsageError
 from tui.core.model.profile import BenchProfile, LoadPoint
-from tui.remote.loadgen import Plan
+from tui.remote.loadgen.plan import Plan
 
 PROFILE = BenchProfile("p", (LoadPoint(concurrency=4), LoadPoint(concurrency=16)), runs=2, duration_s=20.0)
 
@@ -67,17 +71,17 @@ def test_every_bad_line_is_named_with_its_number(tmp_path):
         read_jsonl(path)
     said = caught.value.message.removeprefix(f"{path}: ").split("; ")
     assert said == [
-        "line 2: is no JSON",
-        "line 3: is no JSON object",
+        "line 2: is not JSON",
+        "line 3: is not a JSON object",
         "line 4: has none of prompt, messages, input_ids",
-        "line 5: its prompt is no text",
+        "line 5: its prompt is not text",
         "line 6: has prompt and input_ids",
-        "line 7: its messages are no list",
+        "line 7: its messages are not a list",
         "line 8: its message 1 has no role (system, user, assistant, tool, developer)",
         "line 9: its message 1 has no text as content",
         "line 10: its last message is the assistant's own",
-        "line 11: its input_ids are no list of token numbers",
-        "line 12: its output_len is no number of tokens",
+        "line 11: its input_ids are not a list of token numbers",
+        "line 12: its output_len is not a number of tokens",
     ]
     assert caught.value.slug == "bad_dataset"
     assert caught.value.hint
@@ -125,12 +129,17 @@ def test_random_ids_keep_away_from_special_tokens(size):
         assert high <= size * 0.9
 
 
+def plan_of(profile, api, seed):
+    server = Target("http://127.0.0.1:30000", SimpleNamespace(log_path=None, gpus=(0, 1)))
+    return plan(Order(profile, dataset_of(profile), server, Seen(api), seed, "python3", {}))
+
+
 @pytest.mark.parametrize(
     ("dataset", "api", "ends_by_itself"), [("prompts", "chat", True), ("random-ids", "generate", False)]
 )
 def test_the_plan_is_one_that_the_generator_takes(dataset, api, ends_by_itself, tmp_path):
     profile = replace(PROFILE, dataset=dataset)
-    document = plan(profile, dataset_of(profile), base_url="http://127.0.0.1:30000", api=api, seed=3, gpus=(0, 1))
+    document = plan_of(profile, api, 3)
     taken = Plan(json.loads(json.dumps(document)))
     assert taken.ignore_eos is not ends_by_itself
     assert taken.temperature == 0
@@ -140,5 +149,5 @@ def test_the_plan_is_one_that_the_generator_takes(dataset, api, ends_by_itself, 
     assert taken.warmup_s == 20.0
     assert taken.input_len == (0 if ends_by_itself else 256)
     rated = replace(profile, points=(LoadPoint(rate=2.5),), input_len=99)
-    document = plan(rated, dataset_of(rated), base_url="http://h", api=api, seed=1)
+    document = plan_of(rated, api, 1)
     assert document["points"] == [{"rate": 2.5}]

@@ -164,7 +164,7 @@ async def test_files_are_private_and_hold_no_secret(make_host, shell, state):
 
 async def test_files_of_a_launch_are_there_before_the_start(make_host, shell):
     files = {f"file{at}.txt": text.encode() for at, text in enumerate([*HOSTILE, "no end of line", "\n\n"])}
-    files |= {"program.sh": b'ls -l >&2; cat "$1"; pwd', "big.json": ("é'" * 300_000).encode()}
+    files |= {"program.sh": b'ls -l >&2; cat "$1"; pwd', "big.json": ("é'" * 300_000).encode(), "a/b/part.py": b"pass"}
     host = make_host(shell)
     argv = ("sh", InRunDir("program.sh"), InRunDir("file1.txt"))
     run = await exited(host, await launch(host, request(argv, files=files)))

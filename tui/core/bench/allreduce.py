@@ -1,27 +1,27 @@
 """The all-reduce micro-benchmark (`tui/remote/allreduce.py`) run on a host, kept, and found again for the economics.
 
-It measures the host and no server: a bench profile of driver command whose command names `{allreduce}`. What it said is
-kept in a file of its own under the data directory, because it is no result of a configuration.
+It measures the host and no server: a bench profile of driver command whose command names `{allreduce}`. Its figures are
+kept in a file of its own under the data directory, because it is not a result of a configuration.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from operator import attrgetter
 from typing import Any
 
+from tui.core.bench.driver import Program, host_python, launch_request
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
+from tui.core.link.programs import program
 from tui.core.link.retry import patiently, until
 from tui.core.link.scripts import shell_path
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import AllReduce, Result
 from tui.core.model.run import Run
-from tui.core.profiles.secrets import is_secret_env
 from tui.core.records import RecordFiles, from_json
 from tui.core.runs import control
-from tui.core.runs.request import InRunDir, LaunchRequest, new_run_id
+from tui.core.runs.request import InRunDir, new_run_id
 from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line, read_json
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Report:
-    """What the micro-benchmark said of a host."""
+    """What the micro-benchmark measured on a host."""
 
     run_id: str
     host: str
@@ -82,25 +82,14 @@ def is_one(profile: BenchProfile) -> bool:
 
 async def start(session: HostSession, profile: BenchProfile) -> Run:
     """Starts it on the host, in the Python that has SGLang. Raises HostError, EagletuiError."""
-    entry, facts = session.entry, await session.facts()
-    python = entry.python
-    if facts.home and python.startswith("~/"):
-        python = f"{facts.home}/{python[2:]}"
-    words: dict[str, str | InRunDir] = {PYTHON: python, WORD: PROGRAM}
-    request = LaunchRequest(
-        run_id=new_run_id(profile.name),
-        kind="bench",
-        profile=profile.name,
-        argv=tuple(words.get(word, word) for word in profile.command),
-        env={name: value for name, value in entry.env.items() if not is_secret_env(name, value)},
-        secret_env={name: value for name, value in entry.env.items() if is_secret_env(name, value)},
-        files={PROGRAM.name: resources.files("tui.remote").joinpath("allreduce.py").read_bytes()},
-    )
-    return await control.launch(session.transport, request)
+    words: dict[str, str | InRunDir] = {PYTHON: host_python(session.entry, await session.facts()), WORD: PROGRAM}
+    argv = tuple(words.get(word, word) for word in profile.command)
+    started = Program(argv, {PROGRAM.name: program(PROGRAM.name).encode()}, session.entry.env)
+    return await control.launch(session.transport, launch_request(new_run_id(profile.name), profile.name, started))
 
 
 async def wait(session: HostSession, run: Run) -> Report:
-    """What it said at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
+    """What it reports at its end, stored. Raises EagletuiError with its own slug and hint where it failed; HostError."""
 
     async def look() -> Run:
         return await patiently(session.transport, partial(control.refresh, session.transport, run)) or run
@@ -137,7 +126,7 @@ def _failure(run: Run, document: Mapping[str, Any] | None, output: bytes) -> Eag
         text, hint = one_line(str(document.get("text")), 300), one_line(str(document.get("hint")), 200)
         return EagletuiError(text, hint, slug=one_line(str(document.get("slug")), 40))
     lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    last = one_line(lines[-1], 200) if lines else "it said nothing"
+    last = one_line(lines[-1], 200) if lines else "it printed nothing"
     why = "stopped" if run.stopped_by_us else f"exit code {run.exit_code}"
     return EagletuiError(
         f"{run.run_id} ended without figures ({why}): {last}",
@@ -162,7 +151,7 @@ def of_results(spec: Sequence[Result], layers: int | None = None) -> tuple[int |
     """Layers of the model, and one all-reduce at the sizes that these speculative results have, as far as is known.
 
     Args:
-        layers: as somebody said; a report of another number of layers is then of another model.
+        layers: as the user gave it; a report of another number of layers is then of another model.
     """
     for result in spec:
         config, users = result.server.spec, result.load.concurrency

@@ -1,29 +1,31 @@
-"""A measurement as a run on the host: started once, followed over any number of lost links, collected by whom it may.
+"""A measurement as a run on the host: started once, followed over any number of lost links, collected by whoever comes.
 
-The load generator runs beside the server and goes on without us. What is needed to make results of its files is in the
+The load generator runs beside the server and continues without us. What is needed to make results of its files is in the
 run's cmd.json, so any later eagletui can collect what finished while nobody looked; collecting twice writes one file.
 """
 
 import asyncio
 import hashlib
-import json
 import re
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import cache, partial
-from importlib import resources
+from functools import partial
 from typing import Any
 
-from tui.core.bench import command_driver, sglang_driver, target
+from tui.core.bench import target
 from tui.core.bench.capacity import answer
-from tui.core.bench.collect import Asked, assemble, point_of, result_id, unpack
+from tui.core.bench.collect import Asked, Place, point_of, result_id
+from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
+from tui.core.bench.drivers import DRIVERS
+from tui.core.bench.loadgen_driver import LoadgenDriver
+from tui.core.bench.progress import Progress
 from tui.core.bench.target import Seen, Target
-from tui.core.bench.workload import DEFAULT_INPUT_LEN, KEY_VARIABLE, Dataset, dataset_of, plan
+from tui.core.bench.workload import KEY_VARIABLE
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
+from tui.core.host.gpus import HostFacts
 from tui.core.link.retry import follow_through, patiently, until
 from tui.core.link.transport import Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
@@ -32,28 +34,19 @@ from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer, Result
 from tui.core.model.run import Run, RunState
-from tui.core.profiles.secrets import is_secret_env
 from tui.core.results import store
 from tui.core.runs import control
-from tui.core.runs.request import InRunDir, LaunchRequest, new_run_id
+from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
-from tui.core.text import as_number, as_whole, one_line, read_json
+from tui.core.text import one_line
 
-PROGRAM = InRunDir("loadgen.py")
-PLAN = InRunDir("bench.json")
 _POLL_S = 1.0
-_SERIES = 120  # seconds of rate that a live state carries
 _FILE_LIMIT = 256 << 20  # bytes of one file of a run; its log has four lines a second of some 400 bytes
 _TRIES = 3
 DEFAULT_SEED = 1
-
-
-@cache
-def _program() -> bytes:
-    return resources.files("tui.remote").joinpath("loadgen.py").read_bytes()
 
 
 async def start(
@@ -63,110 +56,68 @@ async def start(
     *,
     run_id: str | None = None,
     seed: int = DEFAULT_SEED,
-    experiment: str | None = None,
-    arm: str | None = None,
-    launch_number: int | None = None,
-    pair_number: int | None = None,
-    verify: bool = False,
+    place: Place | None = None,
+    driver: Driver | None = None,
 ) -> Run:
-    """Starts the generator on the host, once however often it is asked for with one `run_id`.
+    """Starts the measurement on the host, once however often it is asked for with one `run_id`.
 
     Args:
-        profile: of driver eagletui, sglang (the referee) or command.
-        verify: both measure each run, the same number of requests.
         seed: decides prompts and their order, together with the number of a run: the same for all arms.
-        experiment, arm, launch_number, pair_number: kept in the results.
+        place: in an experiment; kept in the results.
+        driver: another one than the profile's.
 
     Raises:
         UsageError: the profile cannot be measured on this server.
         EagletuiError: the server is not ready or does not generate; another measurement of it is under way.
         HostError: the host cannot run it.
     """
-    commanded = profile.driver == command_driver.TOOL
-    data = command_driver.NO_DATA if commanded else await asyncio.to_thread(dataset_of, profile)
+    driver = driver or DRIVERS[profile.driver]
+    data = await asyncio.to_thread(driver.dataset, profile)
     if run_id is not None:
         known = await control.status(session.transport, [run_id])
         if known and known[0].state is not RunState.STAGED:
             return replace(known[0], host=session.entry.name)
     facts = await session.facts()
-    if facts.python_error and not commanded:
+    if facts.python_error and driver.needs_python:
         raise HostError(
             f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
             "name an interpreter in the host's entry",
             slug=Slug.NO_PYTHON,
         )
     await _nobody_else(session, measured)
-    seen = await target.look(session, measured, data)
-    refereed = verify or profile.driver == sglang_driver.TOOL
-    if refereed:
-        # By driver = "sglang" always /generate, as all stored results of it.
-        seen = sglang_driver.through(seen, data, str(measured), facts.sglang if verify else None)
-    random_ids = data.kind == "random-ids"
-    input_len = (profile.input_len or DEFAULT_INPUT_LEN) if random_ids else None
-    if seen.max_input is not None and (input_len or 0) + profile.output_len > seen.max_input:
-        asked_for = f"{input_len} tokens in and " if input_len else ""
-        raise UsageError(
-            f"{measured} takes {seen.max_input} tokens a request, fewer than {asked_for}{profile.output_len} out",
-            "make input_len or output_len smaller, or launch with a larger context-length",
-            slug=Slug.TOO_LONG,
-        )
-    run = measured.run
-    now = datetime.now(UTC)
-    run_id = run_id or new_run_id(profile.name, now.timestamp())
-    asked = Asked(
-        bench=replace(profile, path=None),
-        server=_server(session, measured, seen, facts.gpu_names, facts.driver),
-        api=seen.api,
-        seed=seed,
-        dataset=data.name,
-        dataset_sha=data.sha,
-        input_len=input_len,
-        ignore_eos=random_ids,
-        gpus=len(run.gpus) or None if run else None,
-        version_meant=_version_meant(run),
-        from_profile=run is not None and run.profile is not None,
-        experiment=experiment,
-        arm=arm,
-        launch_number=launch_number,
-        pair_number=pair_number,
-    )
-    if commanded:
-        sglang_driver.refuse_miscounting(profile.command)
-        argv: tuple[str | InRunDir, ...] = ("sh", command_driver.PROGRAM)
-        files = {command_driver.PROGRAM.name: command_driver.program(profile, measured, seen)}
-    else:
-        document = _plan(profile, data, measured, seen, seed) | ({"verify": verify} if refereed else {})
-        python = session.entry.python
-        if facts.home and python.startswith("~/"):
-            python = f"{facts.home}/{python[2:]}"
-        argv = (python, sglang_driver.PROGRAM if refereed else PROGRAM, PLAN)
-        files = {PROGRAM.name: _program(), PLAN.name: json.dumps(document, ensure_ascii=False).encode()}
-        if refereed:
-            files[sglang_driver.PROGRAM.name] = sglang_driver.program()
-    env = dict(session.entry.env) if commanded else {}
+    seen = driver.seen_by(await target.look(session, measured, data), data, measured, facts)
+    order = Order(profile, data, measured, seen, seed, host_python(session.entry, facts), session.entry.env)
+    _check_length(order)
+    asked = _asked(order, _server(session, measured, seen, facts), place or Place())
+    program = driver.program(order)
     if seen.key:
-        env[KEY_VARIABLE] = seen.key
-    request = LaunchRequest(
-        run_id=run_id,
-        kind="bench",
-        profile=profile.name,
-        argv=argv,
-        env={name: value for name, value in env.items() if not is_secret_env(name, value)},
-        secret_env={name: value for name, value in env.items() if is_secret_env(name, value)},
-        extra=asked.to_extra(),
-        files=files,
-    )
+        program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
+    now = datetime.now(UTC)
+    request = launch_request(run_id or new_run_id(profile.name, now.timestamp()), profile.name, program)
     # Recorded before it is asked for: whatever happens to the link, this machine knows where it is.
     launch_records.write(
         LaunchRecord(
-            run_id=run_id,
+            run_id=request.run_id,
             host=session.entry.name,
             kind="bench",
             profile=profile.name,
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    return replace(await control.launch(session.transport, request), host=session.entry.name)
+    begun = await control.launch(session.transport, replace(request, extra=asked.to_extra()))
+    return replace(begun, host=session.entry.name)
+
+
+def _check_length(order: Order) -> None:
+    """Raises UsageError where the server takes no requests that long."""
+    most, input_len, output_len = order.seen.max_input, order.input_len, order.profile.output_len
+    if most is not None and (input_len or 0) + output_len > most:
+        asked_for = f"{input_len} tokens in and " if input_len else ""
+        raise UsageError(
+            f"{order.target} takes {most} tokens a request, fewer than {asked_for}{output_len} out",
+            "make input_len or output_len smaller, or launch with a larger context-length",
+            slug=Slug.TOO_LONG,
+        )
 
 
 async def _nobody_else(session: HostSession, measured: Target) -> None:
@@ -187,12 +138,11 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
             )
 
 
-def _server(
-    session: HostSession, measured: Target, seen: Seen, gpu_names: tuple[str, ...], driver: str | None
-) -> MeasuredServer:
+def _server(session: HostSession, measured: Target, seen: Seen, facts: HostFacts) -> MeasuredServer:
     run = measured.run
     ours = run is not None and run.profile is not None
     sets = run.extra.get("sets") if run else None
+    names = facts.gpu_names
     return MeasuredServer(
         host=session.entry.name,
         profile=run.profile if run else None,
@@ -204,120 +154,31 @@ def _server(
         env=dict(run.env) if run and ours else {},
         model=seen.model,
         version=seen.version,
-        gpus=tuple(gpu_names[index] for index in run.gpus if index < len(gpu_names)) if run else (),
-        driver=driver,
+        gpus=tuple(names[index] for index in run.gpus if index < len(names)) if run else (),
+        driver=facts.driver,
     )
 
 
-def _version_meant(run: Run | None) -> str | None:
-    """Of SGLang, at the launch from this machine."""
-    known = launch_records.read(run.run_id) if run else None
-    return known.sglang if known else None
-
-
-def _plan(profile: BenchProfile, data: Dataset, measured: Target, seen: Seen, seed: int) -> dict[str, Any]:
-    run = measured.run
-    return plan(
-        profile,
-        data,
-        base_url=measured.url,
-        api=seen.api,
-        seed=seed,
-        vocab_size=seen.vocab_size,
-        has_key=seen.key is not None,
-        log=run.log_path if run else None,
-        pid=measured.pid,
-        gpus=run.gpus if run else None,
+def _asked(order: Order, server: MeasuredServer, place: Place) -> Asked:
+    run = order.target.run
+    launched = launch_records.read(run.run_id) if run else None
+    return Asked(
+        bench=replace(order.profile, path=None),
+        server=server,
+        api=order.seen.api,
+        seed=order.seed,
+        dataset=order.data.name,
+        dataset_sha=order.data.sha,
+        input_len=order.input_len,
+        ignore_eos=order.random_ids,
+        gpus=len(run.gpus) or None if run else None,
+        version_meant=launched.sglang if launched else None,
+        from_profile=run is not None and run.profile is not None,
+        **asdict(place),
     )
 
 
 # -- following --------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Progress:
-    """What the generator's lines have said so far."""
-
-    sha: str | None = None
-    live: LiveRun | None = None
-    ended: list[Mapping[str, Any]] = field(default_factory=list)  # of runs and searches, not taken yet
-    done: bool = False
-    error: EagletuiError | None = None
-    _rest: bytes = b""
-    _words: deque[str] = field(default_factory=lambda: deque(maxlen=20))  # lines that are no events
-    _series: deque[float | None] = field(default_factory=lambda: deque(maxlen=_SERIES))
-    _of: object = None
-    _second: int = -1
-
-    def feed(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
-
-    def _line(self, line: bytes) -> None:
-        try:
-            event = read_json(line)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            if words := one_line(line.decode("utf-8", "replace"), 200):
-                self._words.append(words)
-            return
-        name = event["event"]
-        if name == "hello":
-            self.sha = str(event.get("sha256") or "") or None
-        elif name == "progress":
-            self._progressed(event)
-        elif name in ("run", "search"):
-            self.ended.append(event)
-        elif name == "done":
-            self.done = True
-        elif name == "error":
-            hint = event.get("hint")
-            self.error = EagletuiError(
-                one_line(str(event.get("text")), 300),
-                one_line(str(hint), 200) if hint else None,
-                slug=one_line(str(event.get("slug")), 40),
-            )
-
-    def _progressed(self, event: Mapping[str, Any]) -> None:
-        try:
-            point, number = point_of(event["point"]), int(event["run"])
-        except (KeyError, TypeError, ValueError):
-            return
-        phase = str(event.get("phase"))
-        rate, passed = as_number(event.get("tok_s")), as_number(event.get("t")) or 0.0
-        part = point, number, phase == "warmup"
-        if part != self._of:
-            self._of, self._second = part, -1
-            self._series.clear()
-        second = int(passed) if phase != "drain" else self._second + 1
-        if second > self._second:
-            self._second = second
-            self._series.append(rate)
-        elif self._series:
-            self._series[-1] = rate
-        self.live = LiveRun(
-            point=point,
-            run_index=number,
-            phase=phase,
-            tok_s=rate,
-            series=tuple(self._series),
-            ttft_ms=as_number(event.get("ttft_ms")),
-            tpot_ms=as_number(event.get("tpot_ms")),
-            accept_length=as_number(event.get("accept_length")),
-            power_w=as_number(event.get("power_w")),
-            memory_used_mib=as_number(event.get("memory_used_mib")),
-            active=as_whole(event.get("active")),
-            completed=as_whole(event.get("completed")) or 0,
-            errors=as_whole(event.get("errors")) or 0,
-            left_s=as_number(event.get("left_s")),
-        )
-
-    def last_words(self) -> str:
-        if self._rest.strip():
-            self._words.append(one_line(self._rest.decode("utf-8", "replace"), 200))
-        return self._words[-1] if self._words else "it said nothing"
 
 
 async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun | Result, None]:
@@ -331,9 +192,9 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
         HostError: the host cannot be used, or the session was closed.
     """
     asked = Asked.of(run.run_id, run.extra)
-    seen = _Seen(session, run)
+    seen = _RunWatch(session, run)
     watching = asyncio.create_task(seen.watch())
-    progress = _Progress()
+    progress = Progress()
     shown: LiveRun | None = None
     try:
         async with aclosing(_chunks(session.transport, _log_path(run), seen.over)) as chunks:
@@ -356,7 +217,7 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
         raise problem
 
 
-def _how_it_ended(run: Run, progress: _Progress) -> EagletuiError | None:
+def _how_it_ended(run: Run, progress: Progress) -> EagletuiError | None:
     if progress.done:
         return None
     if run.stop is not None and run.stopped_by_us:
@@ -377,10 +238,10 @@ def _how_it_ended(run: Run, progress: _Progress) -> EagletuiError | None:
 async def collect(session: HostSession, run: Run) -> tuple[Result, ...]:
     """Every result that a measurement has left on the host so far, stored; calling it again changes nothing.
 
-    Raises EagletuiError where the run is no measurement, or a file of it is damaged; HostError, LinkLost.
+    Raises EagletuiError where the run is not a measurement, or a file of it is damaged; HostError, LinkLost.
     """
     asked = Asked.of(run.run_id, run.extra)
-    progress = _Progress()
+    progress = Progress()
     progress.feed(await _read(session, run, _log_path(run)) or b"")
     found = [await _results(session, run, asked, event, progress.sha) for event in progress.ended]
     return tuple(result for results in found for result in results)
@@ -392,8 +253,8 @@ def _log_path(run: Run) -> str:
     return run.log_path
 
 
-class _Seen:
-    """The generator's run as the host last told."""
+class _RunWatch:
+    """The generator's run as the host last reported it."""
 
     def __init__(self, session: HostSession, run: Run) -> None:
         self._session, self.run = session, run
@@ -432,58 +293,36 @@ async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) ->
 async def _results(
     session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
 ) -> tuple[Result, ...]:
-    """What a run or a search that has ended gives, stored: of a command what it printed, else one result."""
+    """What a run or a search that has ended gives: as it is stored, else from the files on the host, and stored then."""
     if event["event"] == "search":
-        return (await asyncio.to_thread(_answer, run, asked, event),)
-    if event.get("tool") != command_driver.TOOL:
-        return (await _result(session, run, asked, event, sha),)
+        return (await asyncio.to_thread(_answer_of_search, run, asked, event),)
     try:
-        output = await _read(session, run, _path(run, str(event["output"]))) or b""
-        results = command_driver.assemble(run.run_id, asked, event, output)
+        driver = DRIVERS[event.get("tool", LoadgenDriver.name)]
+        named = driver.result_id(run.run_id, point_of(event["point"]).label, int(event["run"]))
+        files = driver.files(event)
     except (KeyError, TypeError, ValueError):
         raise _damaged(run, "a line of its log") from None
-    results = tuple(map(store.without_secrets, results))
-    for result in results:
-        await asyncio.to_thread(store.write, result, None)
-    return results
-
-
-async def _result(session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None) -> Result:
-    """The result of a run that has ended: as it is stored, else from the files on the host."""
-    refereed = event.get("tool") == sglang_driver.TOOL
-    kind = "record" if refereed else "rows"
-    try:
-        label, number = point_of(event["point"]).label, int(event["run"])
-        names = str(event["meta"]), str(event[kind])
-        sums = str(event["sha256"]["meta"]), str(event["sha256"][kind])
-    except (KeyError, TypeError, ValueError):
-        raise _damaged(run, "a line of its log") from None
-    named = (sglang_driver.result_id if refereed else result_id)(run.run_id, label, number)
-    stored = await asyncio.to_thread(store.read, named)
+    stored = await asyncio.to_thread(store.read, named) if named is not None else None
     if stored is not None:
-        return stored
-    meta = await _fetch(session, run, names[0], sums[0])
-    data = await _fetch(session, run, names[1], sums[1])
-    server = await _fetch(session, run, "server.json", None)
+        return (stored,)
+    data = {name: await _fetch(session, run, *place) for name, place in files.items()}
 
-    def make() -> Result:
+    def make() -> tuple[Result, ...]:
         try:
-            if refereed:
-                result, rows = sglang_driver.assemble(run.run_id, asked, json.loads(meta), data, json.loads(server))
-            else:
-                rows = data
-                result = assemble(run.run_id, asked, json.loads(meta), unpack(rows), json.loads(server), sha)
+            found = driver.results(Finished(run.run_id, asked, event, data, sha))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            raise _damaged(run, f"{names[0]} ({type(error).__name__}: {one_line(str(error), 80)})") from None
-        result = store.without_secrets(result)
-        store.write(result, rows, None if refereed else json.loads(meta))
-        return result
+            first, _ = next(iter(files.values()))
+            raise _damaged(run, f"{first} ({type(error).__name__}: {one_line(str(error), 80)})") from None
+        results = [store.without_secrets(each.result) for each in found]
+        for each, result in zip(found, results, strict=True):
+            store.write(result, each.rows, each.meta)
+        return tuple(results)
 
-    # A second of computing for a large run: the screen goes on meanwhile.
+    # A second of computing for a large run: the screen keeps running meanwhile.
     return await asyncio.to_thread(make)
 
 
-def _answer(run: Run, asked: Asked, event: Mapping[str, Any]) -> Result:
+def _answer_of_search(run: Run, asked: Asked, event: Mapping[str, Any]) -> Result:
     """The answer of a search, from the results of its loads: those are stored, their events came before."""
     try:
         number, labels = int(event["run"]), [point_of(point["point"]).label for point in event["points"]]
@@ -508,7 +347,7 @@ async def _fetch(session: HostSession, run: Run, name: str, sha: str | None) -> 
     """A file of the run, whole. Raises EagletuiError where it is not what its checksum says, or is gone."""
     for _ in range(_TRIES):
         data = await _read(session, run, _path(run, name))
-        if data and (sha is None or hashlib.sha256(data).hexdigest() == sha):
+        if data is not None and (sha is None or hashlib.sha256(data).hexdigest() == sha):
             return data
     raise _damaged(run, name)
 

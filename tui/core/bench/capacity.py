@@ -9,7 +9,7 @@ from tui.core.verdicts.sentences import amount_words
 
 # What fails because the load is too much says where the end is: no search is the worse for it.
 _EVIDENCE = frozenset(["errors", "overload"])
-# Beyond the end there may be too few replies as well, and a queue that grows is no steady state.
+# Beyond the end there may be too few replies as well, and a growing queue is not a steady state.
 _BEYOND = _EVIDENCE | {"window", "steady"}
 
 
@@ -21,9 +21,9 @@ def answer(results: Sequence[Result], search: Search, result_id: str) -> Result:
     Args:
         results: of its loads, in the order in which they were measured; at least one.
 
-    Raises ValueError where a result is none of a search.
+    Raises ValueError where a result is not one of a search.
     """
-    points = tuple(_point(result) for result in results)
+    points = tuple(_search_point(result) for result in results)
     capacity = Capacity(search, points)
     by_load = {point.load: result for point, result in zip(points, results, strict=True)}
     best, beyond = (by_load.get(load or 0.0) for load in (capacity.found, capacity.fails_from))
@@ -54,10 +54,10 @@ def answer(results: Sequence[Result], search: Search, result_id: str) -> Result:
     )
 
 
-def _point(result: Result) -> SearchPoint:
+def _search_point(result: Result) -> SearchPoint:
     load = result.load.rate if result.load.concurrency is None else result.load.concurrency
     if load is None or result.slo is None:
-        raise ValueError(f"{result.result_id} is no load of a search")
+        raise ValueError(f"{result.result_id} is not a load of a search")
     return SearchPoint(float(load), result.slo, result.result_id)
 
 
@@ -71,7 +71,7 @@ def _guards(best: Result | None, beyond: Result | None) -> tuple[Guard, ...]:
             if guard.status is not GuardStatus.FAILED:
                 found.setdefault(guard.id, guard)
             elif result is not None and guard.id not in evidence:
-                found[guard.id] = replace(guard, text=f"{_at(result)}: {guard.text}")
+                found[guard.id] = replace(guard, text=f"{_at_load(result)}: {guard.text}")
     return tuple(found.values())
 
 
@@ -79,16 +79,16 @@ def _doubts(result: Result, *, holds: bool) -> list[str]:
     """What a reader should know of a load that decides: its own, and where its share is too close to the limit."""
     failed = [guard for guard in result.guards if guard.status is GuardStatus.FAILED]
     strained = [guard.text for guard in failed if guard.id == "errors" or (holds and guard.id in _EVIDENCE)]
-    said = [f"{_at(result)}: {text}" for text in (*strained, *result.suspicious)]
+    said = [f"{_at_load(result)}: {text}" for text in (*strained, *result.suspicious)]
     held = result.slo
     if held is not None and not held.sure:
         low, high = (100 * end for end in held.interval)
         said.append(
-            f"{_at(result)}: {held.met} of {held.replies} replies are within the limits, too few to be sure that it is "
+            f"{_at_load(result)}: {held.met} of {held.replies} replies are within the limits, too few to be sure that it is "
             f"{'above' if holds else 'below'} {100 * held.limits.share:g} % (95 % interval {low:.0f} to {high:.0f} %)"
         )
     return said
 
 
-def _at(result: Result) -> str:
+def _at_load(result: Result) -> str:
     return f"at {amount_words(result.load.concurrency, result.load.rate)}"

@@ -2,14 +2,13 @@
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import tui
-from tui.core.bench.guards import Judgement, ServerChecks, judge
-from tui.core.bench.metrics import Figures, Meta, Row, figures
+from tui.core.bench.guards import Judgement, ServerChecks
+from tui.core.bench.metrics import Figures, Meta, Row
 from tui.core.bench.server_args_check import asked_flags, differences
 from tui.core.errors import EagletuiError, Slug
 from tui.core.model.profile import BenchProfile, LoadPoint
@@ -19,6 +18,16 @@ from tui.core.sglang.server_info import args_sha, arguments, speculation
 from tui.core.text import one_line
 
 ROWS_LIMIT = 1 << 30  # bytes of rows, unpacked
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in an experiment a bench belongs."""
+
+    experiment: str | None = None
+    arm: str | None = None
+    launch_number: int | None = None
+    pair_number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,12 @@ class Asked:
     launch_number: int | None = None
     pair_number: int | None = None
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where in an experiment it belongs, as fields of a result."""
+        names = ("experiment", "arm", "launch_number", "pair_number")
+        return {name: getattr(self, name) for name in names}
+
     def to_extra(self) -> dict[str, Any]:
         """For `LaunchRequest.extra`."""
         return {"measure": to_json(self)}
@@ -53,7 +68,7 @@ class Asked:
         except ValueError as error:
             raise EagletuiError(
                 f"{run_id} does not say what it measured: {one_line(str(error), 120)}",
-                "it was started by another version, or is no measurement",
+                "it was started by another version, or is not a measurement",
                 slug=Slug.NOT_COLLECTABLE,
             ) from None
 
@@ -74,32 +89,8 @@ def unpack(rows_gz: bytes) -> list[Row]:
         raise ValueError("the end is missing")
     rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
-        raise ValueError("a row is no object")
+        raise ValueError("a row is not an object")
     return rows
-
-
-def assemble(
-    run_id: str,
-    asked: Asked,
-    meta: Meta,
-    rows: Sequence[Row],
-    server_file: Mapping[str, Any],
-    generator_sha: str | None = None,
-) -> Result:
-    """The result of one measured run.
-
-    Args:
-        run_id: of the generator.
-        meta, rows, server_file: its files, as `tui/remote/loadgen.py` describes them.
-        generator_sha: SHA-256 of its program.
-
-    Raises ValueError, KeyError, TypeError where the files are not what they should be.
-    """
-    server, checks, gpus = server_of(asked, server_file)
-    limits = asked.bench.search.limits if asked.bench.search else None
-    found = figures(rows, meta, gpus=gpus, limits=limits)
-    tool = Tool("eagletui", tui.__version__, asked.api, generator_sha)
-    return result_of(run_id, asked, meta, server, tool, len(rows), found, judge(rows, meta, found, checks))
 
 
 def result_of(
@@ -121,7 +112,7 @@ def result_of(
         tool=tool,
         server=server,
         load=Load(
-            kind="open" if point.rate is not None else "closed",
+            kind=kind_of(point),
             concurrency=point.concurrency,
             rate=point.rate,
             dataset=asked.dataset,
@@ -147,11 +138,18 @@ def result_of(
         guards=verdict.guards,
         valid=verdict.valid,
         suspicious=verdict.suspicious,
-        experiment=asked.experiment,
-        arm=asked.arm,
-        launch_number=asked.launch_number,
-        pair_number=asked.pair_number,
+        **asked.place,
     )
+
+
+def kind_of(point: LoadPoint) -> str:
+    """Of a load: open where requests arrive at a rate."""
+    return "open" if point.rate is not None else "closed"
+
+
+def point_document(point: LoadPoint) -> dict[str, float | None]:
+    """A load as the generator reads and writes it."""
+    return {"concurrency": point.concurrency} if point.rate is None else {"rate": point.rate}
 
 
 def point_of(document: Mapping[str, Any]) -> LoadPoint:

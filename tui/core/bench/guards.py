@@ -29,7 +29,7 @@ SEND_LAG_SHARE = 0.02  # of the mean TTFT
 TAIL_SHARE = 0.05  # of the longest TTFT: a client that was later once may be in a tail
 STEADY_SHARE = 0.02
 EAGER_SHARE = 0.01
-# A power cap is how these cards always work under load: it is told, the others mean another machine than yesterday's.
+# A power cap is how these cards always work under load: it is reported; the others mean another machine than yesterday's.
 _THROTTLED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
 _TOLD = ("power cap",)
 _ADJUSTED = "SGLang made it so: "
@@ -146,7 +146,7 @@ def _tokens(found: Figures) -> Guard:
     if server is None:
         return _missing("tokens", "the server serves no /metrics to hold the count against")
     if server < 0:
-        text = f"the server's own count fell by {-server} tokens: it was started anew"
+        text = f"the server's own count fell by {-server} tokens: it was restarted"
         return _guard("tokens", True, text, None, TOKEN_MISMATCH)
     if not server or ours is None:
         return _guard(
@@ -270,7 +270,7 @@ def _overload(meta: Meta, found: Figures) -> Guard:
 def _foreign(meta: Meta) -> Guard:
     pids = (meta.get("gpu") or {}).get("foreign_pids")
     if pids is None:
-        why = "no GPU figures" if not meta.get("gpu") else "whose processes are on the GPUs cannot be told"
+        why = "no GPU figures" if not meta.get("gpu") else "whose processes are on the GPUs is not known"
         return _missing("foreign", why)
     text = "nobody else was on the GPUs"
     if pids:

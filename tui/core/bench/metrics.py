@@ -1,12 +1,12 @@
-"""From the rows of the load generator to figures: pure functions, so that a definition can change and be computed anew.
+"""From the rows of the load generator to figures: pure functions, so that a definition can change and be computed again.
 
 `docs/measuring.md` has every definition. What belongs to the window is decided chunk by chunk: a chunk counts where it
 and the one before it arrived inside, so that neither the ramp nor the drain, when fewer users are busy, is in a rate.
-Times of rows are seconds since the run began; the formats of rows and meta are those of `tui/remote/loadgen.py`.
+Times of rows are seconds since the run began; the formats of rows and meta are those of docs/load-generator.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
 
@@ -24,6 +24,7 @@ from tui.core.model.result import (
     Throughput,
     Window,
 )
+from tui.remote.loadgen.limits import within
 
 Row = Mapping[str, Any]
 Meta = Mapping[str, Any]
@@ -167,7 +168,7 @@ def chunk_tokens(row: Row) -> tuple[float, Sequence[float]]:
     return first, [(out - first) / later] * later
 
 
-def _ok(rows: Iterable[Row]) -> list[Row]:
+def _without_error(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if not row["err"]]
 
 
@@ -178,7 +179,7 @@ def _tokens_of(row: Row) -> float:
     return first + sum(later)
 
 
-def _total(rows: Iterable[Row], key: str) -> int | None:
+def _sum_known(rows: Iterable[Row], key: str) -> int | None:
     values = [row[key] for row in rows if row[key] is not None]
     return sum(values) if values else None
 
@@ -210,15 +211,15 @@ def _within(rows: Iterable[Row], window: Window, key: str) -> list[Row]:
 
 
 def _counts(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Decode) -> Counts:
-    ok = _ok(rows)
+    ok = _without_error(rows)
     server = counter(meta, "generation_tokens_total")
     return Counts(
         ok=len(ok),
         errors=len(rows) - len(ok),
-        input_tokens=_total(ok, "in"),
+        input_tokens=_sum_known(ok, "in"),
         output_tokens=round(sum(_tokens_of(row) for row in rows)),
         server_output_tokens=round(server) if server is not None else None,
-        cached_tokens=_total(ok, "cached"),
+        cached_tokens=_sum_known(ok, "cached"),
         chunks=sum(row["chunks"] or 0 for row in rows),
         begun_in_window=len(_within(rows, window, "t_first")) if window else 0,
         tokens_in_window=round(decode.tokens_in_window),
@@ -230,21 +231,11 @@ def held(rows: Sequence[Row], meta: Meta, window: Window | None, limits: Limits)
     if window is None or window.kind != "steady":
         return Held(limits, 0, 0)
     due = _within(rows, window, "t_sched")
-    return Held(limits, len(due), sum(_meets(row, meta, limits) for row in due))
+    named = {"ttft_ms": limits.ttft_ms, "tpot_ms": limits.tpot_ms, "e2e_ms": limits.e2e_ms}
+    return Held(limits, len(due), sum(within(row, _waits_since(meta), named) for row in due))
 
 
-def _meets(row: Row, meta: Meta, limits: Limits) -> bool:
-    """Whether a reply is within all limits; one that failed is within none, one of a single chunk has no TPOT to miss."""
-    if row["err"] or row["t_first"] is None:
-        return False
-    begin = row[_begin(meta)]
-    later = (row["out"] or 0) - (row["k1"] or 1)
-    tpot = (row["t_last"] - row["t_first"]) / later if later > 0 and row["gaps_us"] else 0.0
-    took = ((row["t_first"] - begin, limits.ttft_ms), (tpot, limits.tpot_ms), (row["t_last"] - begin, limits.e2e_ms))
-    return all(limit is None or round(seconds * 1e3, 3) <= limit for seconds, limit in took)
-
-
-def _begin(meta: Meta) -> str:
+def _waits_since(meta: Meta) -> str:
     """From when a request waits: in an open loop one that had to wait for its turn has waited since it was due."""
     return "t_sched" if _is_open(meta) else "t_send"
 
@@ -256,9 +247,9 @@ def _throughput(
     if window is None or not duration:
         return Throughput()
     span = window.duration_s
-    ok = _ok(rows)
+    ok = _without_error(rows)
     output = decode.tokens_in_window / span
-    prompt_tokens = _total(_within(ok, window, "t_first"), "in")
+    prompt_tokens = _sum_known(_within(ok, window, "t_first"), "in")
     input_rate = prompt_tokens / span if prompt_tokens is not None else None
     return Throughput(
         per_user_tok_s=decode.per_user_tok_s,
@@ -275,8 +266,8 @@ def _throughput(
 def _latencies(rows: Sequence[Row], meta: Meta, window: Window | None, decode: Decode) -> Latencies:
     if window is None:
         return Latencies()
-    ok = _ok(rows)
-    begin = _begin(meta)
+    ok = _without_error(rows)
+    begin = _waits_since(meta)
     # Those of the ramp wait for each other's prefill: their time to the first token is not the steady one.
     begun = _within(ok, window, begin)
     tpot = []
@@ -317,7 +308,7 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def _speculation(rows: Sequence[Row], meta: Meta, decode: Decode) -> Speculation | None:
-    ok = [row for row in _ok(rows) if row["verify_ct"] is not None]
+    ok = [row for row in _without_error(rows) if row["verify_ct"] is not None]
     steps: float = sum(row["verify_ct"] for row in ok)
     calls = counter(meta, "spec_verify_calls_total", "spec_decode_num_drafts_total")
     made = counter(meta, "generation_tokens_total")
@@ -332,7 +323,7 @@ def _speculation(rows: Sequence[Row], meta: Meta, decode: Decode) -> Speculation
         cycle_ms = decode.paced_s * 1000 / decode.steps if decode.steps else None
     elif calls:  # the replies don't say; the counters cover the same requests, idle to idle
         steps = calls
-        tau = sum(row["out"] - 1 for row in _ok(rows)) / steps
+        tau = sum(row["out"] - 1 for row in _without_error(rows)) / steps
         # Near, not exact: tau is of the whole run, the last step of a reply, which may be cut short, included.
         cycle_ms = decode.paced_s * 1000 * tau / decode.paced_tokens if decode.paced_tokens else None
     else:
@@ -340,7 +331,7 @@ def _speculation(rows: Sequence[Row], meta: Meta, decode: Decode) -> Speculation
     return Speculation(
         verify_steps=round(steps),
         correct_drafts=correct,
-        proposed_drafts=_total(ok, "proposed_drafts"),
+        proposed_drafts=_sum_known(ok, "proposed_drafts"),
         tau=tau,
         cycle_ms=cycle_ms,
         server_accept_length=meta.get("accept_length"),
@@ -383,15 +374,4 @@ def _gpu_use(meta: Meta, window: Window | None, tokens: float) -> GpuUse | None:
 
 def _client(meta: Meta) -> ClientLoad | None:
     client = meta.get("client")
-    if not client:
-        return None
-    return ClientLoad(
-        cpu_fraction=client.get("cpu_fraction"),
-        lost_s=client.get("lost_s"),
-        late_mean_ms=client.get("late_mean_ms"),
-        loop_lag_p99_ms=client.get("loop_lag_p99_ms"),
-        loop_lag_max_ms=client.get("loop_lag_max_ms"),
-        send_lag_mean_ms=client.get("send_lag_mean_ms"),
-        send_lag_p99_ms=client.get("send_lag_p99_ms"),
-        rss_mib=client.get("rss_mib"),
-    )
+    return ClientLoad(**{each.name: client.get(each.name) for each in fields(ClientLoad)}) if client else None

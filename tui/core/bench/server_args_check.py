@@ -1,7 +1,7 @@
 """What a server was asked to be against what it says it is: no baseline that runs something else goes unnoticed.
 
 SGLang resolves its flags: it renames, converts and overrides them. What it is known to override by itself
-(`adjusted` in `tui/data/flags.toml`) is told, every other difference means another server than the one that was meant.
+(`adjusted` in `tui/data/flags.toml`) is reported, every other difference means another server than the one that was meant.
 """
 
 import json
@@ -81,7 +81,7 @@ def _resolved(table: FlagTable, flag: str, resolved: Mapping[str, object]) -> tu
         key = name.replace("-", "_")
         if resolved.get(key) is not None:
             return True, resolved[key]
-    # Resolved into something that has another name; only what turns speculation off is told apart.
+    # Resolved into something that has another name; only what turns speculation off is recognized.
     return flag == _SPECULATION and "speculative_algorithm" in resolved, None
 
 

@@ -1,6 +1,6 @@
 """The referee: SGLang's own benchmark on the same server, and whether the load generator agrees with it.
 
-`tui/remote/referee.py` drives it on the host and says what it leaves. Full-run output rates are compared: the tool knows
+`tui/remote/sglang_bench.py` drives it on the host. Full-run output rates are compared: the tool knows
 no window. Its clock runs on through one GET /server_info after the last reply; what that takes is measured and taken out.
 """
 
@@ -9,48 +9,73 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from tui.core.bench import collect
 from tui.core.bench.collect import Asked, result_of, server_of
+from tui.core.bench.driver import Finished, Measured, Order, Program
 from tui.core.bench.guards import Judgement, judge
+from tui.core.bench.loadgen_driver import checked, plan, python_program
 from tui.core.bench.metrics import Figures, counter, figures
-from tui.core.bench.target import Seen
-from tui.core.bench.workload import Dataset
+from tui.core.bench.target import Seen, Target
+from tui.core.bench.workload import Dataset, dataset_of
 from tui.core.errors import Slug, UsageError
+from tui.core.host.gpus import HostFacts
+from tui.core.model.profile import BenchProfile
 from tui.core.model.result import Guard, GuardStatus, Result, Speculation, Tool, Window
 from tui.core.results.external.plausibility import COUNTS_REQUESTED
 from tui.core.results.external.reading import read_posted
-from tui.core.runs.request import InRunDir
 from tui.core.sglang.flags import version_at_least
 
-TOOL = "sglang"
-PROGRAM = InRunDir("referee.py")
-AGREEMENT = 0.01  # share of a difference that is none
+NAME = "sglang"
+AGREEMENT = 0.01  # a smaller difference, as a share, is none
 
 _RUN_S = 10.0  # a shorter run says nothing
-_NO_WINDOW = (
-    "window",
-    "chunks",
-    "client_cpu",
-    "client_lag",
-    "steady",
-    "overload",
-)  # guards that the tool gives no figures for
+# Guards that the tool gives no figures for.
+_NO_WINDOW = frozenset(["window", "chunks", "client_cpu", "client_lag", "steady", "overload"])
 _MISCOUNTING = ("sglang-oai", "sglang-oai-chat")
 # From here on its chat client counts by the server's usage, and bears the event that has nothing else (read in its source;
-# 0.5.6 does not). `tui/remote/referee.py` looks at the source that it runs.
+# 0.5.6 does not). `tui/remote/sglang_bench.py` looks at the source that it runs.
 _COUNTS_CHAT = "0.5.14"
 
 
-@cache
-def program() -> bytes:
-    return resources.files("tui.remote").joinpath("referee.py").read_bytes()
+class SglangDriver:
+    """Measures with SGLang's own benchmark, by SGLang's own endpoint: `/generate`, as in all stored results of it.
+
+    Args:
+        verify: each run with the load generator as well, the same number of requests, by the interface of the bench where
+            the tool counts rightly there.
+    """
+
+    name = NAME
+    needs_python = True
+
+    def __init__(self, verify: bool = False) -> None:
+        self._verify = verify
+
+    def dataset(self, profile: BenchProfile) -> Dataset:
+        return dataset_of(profile)
+
+    def seen_by(self, seen: Seen, data: Dataset, target: Target, facts: HostFacts) -> Seen:
+        return through(seen, data, str(target), facts.sglang if self._verify else None)
+
+    def program(self, order: Order) -> Program:
+        return python_program(order, "sglang_bench.py", plan(order) | {"verify": self._verify})
+
+    def result_id(self, run_id: str, label: str, number: int) -> str:
+        return result_id(run_id, label, number)
+
+    def files(self, event: Mapping[str, Any]) -> Mapping[str, tuple[str, str | None]]:
+        return checked(event, "meta", "record")
+
+    def results(self, finished: Finished) -> tuple[Measured, ...]:
+        meta, record, server_file = finished.json("meta"), finished.files["record"], finished.json("server")
+        result, rows = assemble(finished.run_id, finished.asked, meta, record, server_file)
+        return (Measured(result, rows),)
 
 
 def result_id(run_id: str, label: str, number: int) -> str:
-    return f"{run_id}-{label}-{number}-{TOOL}"
+    return f"{collect.result_id(run_id, label, number)}-{NAME}"
 
 
 def through(seen: Seen, data: Dataset, what: str, version: str | None) -> Seen:
@@ -60,11 +85,11 @@ def through(seen: Seen, data: Dataset, what: str, version: str | None) -> Seen:
     Args:
         version: of the host's SGLang, None where it is not known.
 
-    Raises UsageError where the server is no SGLang, or the data are conversations or token ids of the user's.
+    Raises UsageError where the server is not SGLang, or the data are conversations or token ids of the user's.
     """
-    if seen.kind != TOOL:
+    if seen.kind != NAME:
         raise UsageError(
-            f"{what} is no SGLang server; through the OpenAI endpoints SGLang's benchmark counts the requested length, "
+            f"{what} is not an SGLang server; through the OpenAI endpoints SGLang's benchmark counts the requested length, "
             "not what came",
             'measure it with driver = "eagletui"',
             slug=Slug.WRONG_API,
@@ -101,7 +126,7 @@ def assemble(
 
     Args:
         run_id: of the bench run.
-        meta, record, server_file: its files, as `tui/remote/referee.py` describes them.
+        meta, record, server_file: its files, as docs/load-generator.md describes them.
 
     Raises ValueError, KeyError, TypeError where a file is not what it should be.
     """
@@ -140,7 +165,7 @@ def assemble(
         asked,
         meta,
         server,
-        Tool(TOOL, meta.get("version"), "sglang-oai-chat" if asked.api == "chat" else "sglang"),
+        Tool(NAME, meta.get("version"), "sglang-oai-chat" if asked.api == "chat" else "sglang"),
         int(meta["requests"]),
         found,
         Judgement(guards, (*suspicious, *verdict.suspicious)),
@@ -204,7 +229,7 @@ def agreement(label: str, ours: Sequence[Result], referee: Sequence[Result]) -> 
     """
     mine = [rate for result in ours if (rate := result.throughput.output_tok_s_full)]
     raw = [rate for result in referee if (rate := result.throughput.output_tok_s_full)]
-    theirs = [rate for result in referee if (rate := _corrected(result))]
+    theirs = [rate for result in referee if (rate := _corrected_rate(result))]
     if not mine or not theirs:
         who = "the load generator" if not mine else "SGLang's benchmark"
         raise UsageError(f"{who} has no rate at {label}", "see the results, measure again", slug=Slug.NO_RATE)
@@ -220,7 +245,7 @@ def agreement(label: str, ours: Sequence[Result], referee: Sequence[Result]) -> 
     )
 
 
-def _corrected(result: Result) -> float | None:
+def _corrected_rate(result: Result) -> float | None:
     rate, duration = result.throughput.output_tok_s_full, result.duration_s
     extra = result.posted.get("server_info_ms")
     if rate is None or not duration or not isinstance(extra, int | float):

@@ -34,7 +34,7 @@ class Change:
     """How the time between chunks changed within a window, beyond chance.
 
     Attributes:
-        share: by how much it grew: 0.3 is 30 % longer gaps; 0 where no change stands out of chance.
+        share: by how much it grew: 0.3 is 30 % longer gaps; 0 where no change stands out from chance.
         at_s: seconds into the window of a step; None of a drift, whose `share` is over the whole window.
     """
 
@@ -75,20 +75,20 @@ def change(rows: Sequence[Mapping[str, Any]], window: Window) -> Change | None:
     paces = _paces(replies, window, count)
     if paces is None:
         return None
-    found, t = _largest(paces, window.duration_s)
+    found, t = _largest_change(paces, window.duration_s)
     if t > _CRITICAL[count]:
         return found
     # Few slices of long replies say little by their spread; a change beyond what replies differ by says it by its size.
     finer = _paces(replies, window, max(_CRITICAL))
     if finer is not None:
-        found, t = _largest(finer, window.duration_s)
+        found, t = _largest_change(finer, window.duration_s)
         beyond = abs(found.share) >= _PLAIN and t > _CRITICAL[len(finer)]
-        if beyond and _apart(finer, found, window.duration_s):
+        if beyond and _slices_apart(finer, found, window.duration_s):
             return found
     return Change()
 
 
-def _apart(paces: Sequence[float], found: Change, duration_s: float) -> bool:
+def _slices_apart(paces: Sequence[float], found: Change, duration_s: float) -> bool:
     """Whether no slice before a step overlaps one behind it."""
     if found.at_s is None:
         return False
@@ -130,7 +130,7 @@ def _paces(replies: Sequence[Mapping[str, Any]], window: Window, count: int) -> 
     return [a / b for a, b in zip(took, expected, strict=True)]
 
 
-def _largest(paces: Sequence[float], duration_s: float) -> tuple[Change, float]:
+def _largest_change(paces: Sequence[float], duration_s: float) -> tuple[Change, float]:
     """The step or drift with the largest t, and that t."""
     count = len(paces)
     best = Change(), 0.0
@@ -142,7 +142,7 @@ def _largest(paces: Sequence[float], duration_s: float) -> tuple[Change, float]:
             means = fmean(before), fmean(after)
             rest = sum((pace - means[0]) ** 2 for pace in before) + sum((pace - means[1]) ** 2 for pace in after)
             known = len(before) + len(after)
-            t = _t(means[1] - means[0], rest, known - 2, 1 / len(before) + 1 / len(after))
+            t = _t_value(means[1] - means[0], rest, known - 2, 1 / len(before) + 1 / len(after))
             if t > best[1]:
                 best = Change(means[1] / means[0] - 1, duration_s * (left + within / 2) / count), t
     middle = (count - 1) / 2
@@ -150,14 +150,14 @@ def _largest(paces: Sequence[float], duration_s: float) -> tuple[Change, float]:
     slope = sum((i - middle) * pace for i, pace in enumerate(paces)) / spread
     mean = fmean(paces)
     rest = sum((pace - mean - slope * (i - middle)) ** 2 for i, pace in enumerate(paces))
-    t = _t(slope, rest, count - 2, 1 / spread)
+    t = _t_value(slope, rest, count - 2, 1 / spread)
     if t > best[1]:
         first = mean - slope * count / 2
         best = Change(slope * count / first if first > 0 else math.inf), t
     return best
 
 
-def _t(effect: float, rest: float, df: int, scale: float) -> float:
+def _t_value(effect: float, rest: float, df: int, scale: float) -> float:
     # Below a ten-thousandth slices are equal: a server that is paced by a clock has no spread to hold a change against.
     return abs(effect) / max(math.sqrt(rest / df * scale), 1e-4)
 

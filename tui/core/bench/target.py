@@ -65,7 +65,7 @@ class Seen:
 
 
 def of_run(run: Run) -> Target:
-    """A run as a target. Raises UsageError where it is no server, or its port is not known."""
+    """A run as a target. Raises UsageError where it is not a server, or its port is not known."""
     if run.kind != "server":
         raise UsageError(f"{run.run_id} is a {run.kind} run, not a server", "name a server", slug=Slug.UNKNOWN_RUN)
     if run.port is None:
@@ -79,7 +79,7 @@ def of_run(run: Run) -> Target:
 async def of_url(session: HostSession, url: str) -> Target:
     """An address as the host reaches it; where one of our runs there listens on it, that run.
 
-    Raises UsageError where it is no address.
+    Raises UsageError where it is not an address.
     """
     text = url if "://" in url else f"http://{url}"
     try:
@@ -89,7 +89,7 @@ async def of_url(session: HostSession, url: str) -> Target:
         parts, port = urlsplit(""), 0
     if parts.scheme != "http" or not parts.hostname or parts.query or not port:
         raise UsageError(
-            f"{one_line(url, 80)!r} is no address of a server",
+            f"{one_line(url, 80)!r} is not the address of a server",
             "write http://127.0.0.1:30000, as the host reaches it",
             slug=Slug.BAD_VALUE,
         )
@@ -158,7 +158,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
                 Hint(Action.WAIT, target.run.short_id),
                 slug=Slug.NOT_READY,
             )
-    server = _Server(session, target, await _api_key(session, target))
+    server = _Requests(session, target, await _api_key(session, target))
     info = await server.document(*SGLANG.endpoints.info)
     models = await server.document(SGLANG.endpoints.models)
     model = as_text(info.get("served_model_name")) or _first_model(models)
@@ -167,7 +167,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         kind, info = "vllm", {"version": version}
     if data.has_ids and kind != SGLANG.kind:
         raise UsageError(
-            f"{target} is no SGLang server: it takes no token ids",
+            f"{target} is not an SGLang server: it takes no token ids",
             'measure it with dataset = "prompts"',
             slug=Slug.NO_ENDPOINT,
         )
@@ -184,7 +184,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
     )
 
 
-class _Server:
+class _Requests:
     """Requests to a target, by its host."""
 
     def __init__(self, session: HostSession, target: Target, key: str | None) -> None:
@@ -257,9 +257,9 @@ class _Server:
         said = "it has no such endpoint"
         for name, path, body in ways:
             answer = await self.ask("POST", path, body, _GENERATION_S)
-            if answer.status == 200 and _tokens(answer.body):
+            if answer.status == 200 and _brought_tokens(answer.body):
                 return name
-            said = f"POST {path} gives {answer.status}: {_words(answer.body)}"
+            said = f"POST {path} gives {answer.status}: {_error_words(answer.body)}"
         raise EagletuiError(
             f"{self._target} does not generate: {said}",
             "send such a request by hand, and read its log",
@@ -267,7 +267,7 @@ class _Server:
         )
 
 
-def _tokens(body: bytes) -> bool:
+def _brought_tokens(body: bytes) -> bool:
     """Whether an event stream has brought at least one token, as it counts them itself."""
     for line in body.splitlines():
         try:
@@ -281,7 +281,7 @@ def _tokens(body: bytes) -> bool:
     return False
 
 
-def _words(body: bytes) -> str:
+def _error_words(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         document = read_json(text)

@@ -1,4 +1,4 @@
-"""What a server is asked: the bundled prompts, random token ids, or a JSONL file of the user's; and the generator's plan.
+"""What a server is asked: the bundled prompts, random token ids, or a JSONL file of the user's.
 
 Prompts are real text with a natural end, so acceptance of a draft is what users get; random ids never end by themselves
 and are for pure throughput. Temperature is 0 everywhere: both sides of a comparison answer the same.
@@ -7,19 +7,17 @@ and are for pure throughput. Temperature is 0 everywhere: both sides of a compar
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tui.core.bench.guards import WINDOW_REPLIES, WINDOW_TOKENS
 from tui.core.errors import Slug, UsageError
-from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.profile import BenchProfile
 from tui.core.text import one_line
 
-PLAN_VERSION = 1
 DEFAULT_INPUT_LEN = 256  # tokens, of random-ids
 KEY_VARIABLE = "EAGLETUI_API_KEY"  # holds the server's API key in the generator's environment
 _MAX_DATASET_BYTES = 3 << 20  # it travels with the launch
@@ -63,10 +61,10 @@ def dataset_of(profile: BenchProfile) -> Dataset:
         return bundled_prompts()
     if profile.dataset == "random-ids":
         return Dataset("random-ids", "random-ids")
-    return read_jsonl(_find(profile))
+    return read_jsonl(_path_of(profile))
 
 
-def _find(profile: BenchProfile) -> Path:
+def _path_of(profile: BenchProfile) -> Path:
     """A relative name is looked for beside the profile, then here."""
     named = Path(os.path.expanduser(profile.dataset))
     if profile.path is not None and (beside := profile.path.parent / named).is_file():
@@ -103,7 +101,7 @@ def read_jsonl(path: Path) -> Dataset:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        item, problem = _item(line)
+        item, problem = _parse_line(line)
         if item is not None:
             items.append(item)
         else:
@@ -123,14 +121,14 @@ def read_jsonl(path: Path) -> Dataset:
     return Dataset("jsonl", one_line(path.name, 100), hashlib.sha256(data).hexdigest(), tuple(items))
 
 
-def _item(line: str) -> tuple[Mapping[str, Any] | None, str]:
+def _parse_line(line: str) -> tuple[Mapping[str, Any] | None, str]:
     """A line as an item, or what is wrong with it."""
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError):
-        return None, "is no JSON"
+        return None, "is not JSON"
     if not isinstance(raw, dict):
-        return None, "is no JSON object"
+        return None, "is not a JSON object"
     present = [key for key in ("prompt", "messages", "input_ids") if raw.get(key) is not None]
     if len(present) != 1:
         said = f"has {' and '.join(present)}" if present else "has none of prompt, messages, input_ids"
@@ -144,18 +142,18 @@ def _item(line: str) -> tuple[Mapping[str, Any] | None, str]:
     length = raw.get("output_len", raw.get("max_tokens"))
     if length is not None:
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            return None, "its output_len is no number of tokens"
+            return None, "its output_len is not a number of tokens"
         item["output_len"] = length
     return item, ""
 
 
 def _bad_prompt(value: object) -> str:
-    return "" if isinstance(value, str) and value.strip() else "its prompt is no text"
+    return "" if isinstance(value, str) and value.strip() else "its prompt is not text"
 
 
 def _bad_messages(value: object) -> str:
     if not isinstance(value, list) or not value:
-        return "its messages are no list"
+        return "its messages are not a list"
     for number, message in enumerate(value, 1):
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             return f"its message {number} has no role ({', '.join(_ROLES)})"
@@ -170,7 +168,7 @@ def _bad_ids(value: object) -> str:
         or not value
         or not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in value)
     ):
-        return "its input_ids are no list of token numbers"
+        return "its input_ids are not a list of token numbers"
     return ""
 
 
@@ -181,80 +179,3 @@ def vocabulary(size: int | None) -> tuple[int, int]:
     """
     size = size or 22_000
     return max(1, size // 100), max(2, size * 9 // 10)
-
-
-def plan(
-    profile: BenchProfile,
-    data: Dataset,
-    *,
-    base_url: str,
-    api: str,
-    seed: int,
-    vocab_size: int | None = None,
-    has_key: bool = False,
-    log: str | None = None,
-    pid: int | None = None,
-    gpus: Sequence[int] | None = None,
-) -> dict[str, Any]:
-    """bench.json of the load generator (its format: the head of `tui/remote/loadgen.py`).
-
-    Args:
-        base_url: as the host reaches the server.
-        api: generate or chat.
-        seed: with it and the number of a run, prompts and their order are fixed, so they are the same on both sides.
-        has_key: whether `KEY_VARIABLE` holds an API key.
-        log, pid, gpus: of the server, None where they are not known.
-    """
-    random_ids = data.kind == "random-ids"
-    return {
-        "version": PLAN_VERSION,
-        "base_url": base_url,
-        "api": api,
-        "model": None,
-        "headers_env": KEY_VARIABLE if has_key else None,
-        "points": [_point(point) for point in profile.points if point.search is None],
-        "runs": profile.runs,
-        "duration_s": profile.duration_s,
-        "duration_max_s": profile.duration_max_s,
-        "needs": {"tokens": WINDOW_TOKENS, "replies": WINDOW_REPLIES},
-        "max_requests": None,
-        "output_len": profile.output_len,
-        "input_len": (profile.input_len or DEFAULT_INPUT_LEN) if random_ids else None,
-        "dataset": {"kind": data.kind, "sha": data.sha, "items": [dict(item) for item in data.items]},
-        "vocab": list(vocabulary(vocab_size)) if random_ids else None,
-        "seed": seed,
-        "ignore_eos": random_ids,
-        "temperature": 0.0,
-        "warmup_s": profile.warmup_s,
-        "server": {"log": log, "pid": pid, "gpus": list(gpus) if gpus else None},
-    } | _search(profile)
-
-
-def _search(profile: BenchProfile) -> dict[str, Any]:
-    """What a plan says of a search instead of points: each window goes on until it has the replies for its share."""
-    search = profile.search
-    if search is None:
-        return {}
-    limits, number = search.limits, int if search.kind == "concurrency" else float
-    return {
-        "points": [],
-        "search": {
-            "kind": search.kind,
-            "low": number(search.low),
-            "high": number(search.high),
-            "ttft_ms": limits.ttft_ms,
-            "tpot_ms": limits.tpot_ms,
-            "e2e_ms": limits.e2e_ms,
-            "share": limits.share,
-            "most": search.most_points,
-        },
-        # The reply whose first chunk opens the window was due before it.
-        "needs": {"tokens": WINDOW_TOKENS, "replies": limits.replies + 1},
-    }
-
-
-def _point(point: LoadPoint) -> dict[str, float | int]:
-    if point.concurrency is not None:
-        return {"concurrency": point.concurrency}
-    assert point.rate is not None
-    return {"rate": point.rate}

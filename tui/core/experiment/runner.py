@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from tui.core.bench import bench_run, target
+from tui.core.bench.collect import Place
 from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
@@ -424,10 +425,7 @@ class ExperimentRunner:
                 target.of_run(run),
                 run_id=bench_run_id,
                 seed=record.seed + cell.pair,
-                experiment=record.experiment_id,
-                arm=cell.arm,
-                launch_number=cell.number,
-                pair_number=cell.pair,
+                place=Place(record.experiment_id, cell.arm, cell.number, cell.pair),
             )
 
         try:

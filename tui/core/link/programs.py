@@ -1,4 +1,4 @@
-"""The programs that are sent to a host and run there (`tui/remote/`), as text; nothing is imported from there."""
+"""The programs that are sent to a host and run there (`tui/remote/`), as text."""
 
 from functools import cache
 from importlib import resources

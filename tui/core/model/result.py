@@ -29,12 +29,12 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Tool:
-    """What measured."""
+    """What measured: a bench driver by its name, or the tool of an import."""
 
-    name: str  # eagletui, sglang, vllm, command
+    name: str  # eagletui, sglang, command; vllm and others of an import
     version: str | None = None
     backend: str | None = None  # generate, chat; of others as they name it
-    sha: str | None = None  # of the load generator's file
+    sha: str | None = None  # of the load generator's files
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _ENV_RESERVED = frozenset(
     ]
 )
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_FILE_PATH = re.compile(f"{_FILE_NAME.pattern}(/{_FILE_NAME.pattern}){{0,5}}")  # in a run's directory
 # Names in a run's directory that are taken: docs/runs.md.
 _FILES_RESERVED = re.compile(
     r"(cmd\.json|meta|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed)(\.t\d+)?|stop\.grace|(launch|stopper)\..*"
@@ -72,7 +73,7 @@ class LaunchRequest:
             `SECRET_ARGS_FILE`, `--config <that file>` is put at the end.
         cwd: a leading `~/` is the home directory there; without it, the home directory, or the run's own directory
             where there are `files`.
-        files: text by name, put into the run's directory before the start; UTF-8, at most 4 MiB together. An
+        files: text by path, put into the run's directory before the start; UTF-8, at most 4 MiB together. An
             `InRunDir` argument names one.
         secret_env: set for the process, in no file once it runs.
         secret_args: SGLang flags (no dashes) that go into the file passed by `--config`; the file is there until the
@@ -187,8 +188,8 @@ def _check_arguments(request: LaunchRequest) -> int:
         before = request.argv[number - 1] if number else None
         after = f" (after {before})" if isinstance(before, str) and re.fullmatch(r"--?[\w-]+", before) else ""
         text = arg if isinstance(arg, str) else arg.prefix + arg.name
-        if isinstance(arg, InRunDir) and not re.fullmatch(r"[A-Za-z0-9._-]+", arg.name):
-            raise _bad(f"Bad file name {arg.name!r}", "use letters, digits, dots")
+        if isinstance(arg, InRunDir) and not _FILE_PATH.fullmatch(arg.name):
+            raise _bad(f"Bad file name {arg.name!r}", "use letters, digits, dots, and / between directories")
         total += _check_value(f"Argument {number}{after}", text) + 9
     return total
 
@@ -207,10 +208,10 @@ def _check_environment(what: str, values: Mapping[str, str]) -> int:
 
 def _check_files(files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
-        if not _FILE_NAME.fullmatch(name) or _FILES_RESERVED.fullmatch(name):
+        if not _FILE_PATH.fullmatch(name) or _FILES_RESERVED.fullmatch(name):
             raise _bad(
                 f"Bad file name {one_line(name, 60)!r}",
-                "use letters, digits, dots, and none of the names of the run's own files",
+                "use letters, digits, dots, / between directories, and none of the names of the run's own files",
             )
         try:
             if "\0" in data.decode():

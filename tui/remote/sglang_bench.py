@@ -1,26 +1,6 @@
-"""The referee: SGLang's own benchmark, driven on the GPU host against the server that `loadgen.py` measures.
+"""SGLang's own benchmark, the referee, driven on the GPU host against the server that the load generator measures.
 
-    python3 referee.py bench.json          (loadgen.py beside it; the interpreter is the one that has sglang)
-
-bench.json is the load generator's, with one key more: `verify`, true to measure each run with the load generator as well,
-before the referee's, with the same number of requests. The API is SGLang's own (`--backend sglang`) or chat
-(`--backend sglang-oai-chat`, asked for usage, where this version of the tool counts by it: others count the requested
-length, not what came).
-
-A run: the load generator's warm-up → cache flushed → counters read → the tool with `--seed`, its own warm-up off →
-counters read. Prompts are those of the load generator's run of the same number. The number of requests is
-`max_requests`, else as many as take `duration_s` at the rate of the warm-up.
-
-Files beside the load generator's, LABEL as there
-    LABEL-RUN.referee.jsonl   what the tool wrote with --output-details, one line
-    LABEL-RUN.referee.json    meta: label, point, run, seed, started_at, end_s, requests, counters, gpu, warmup, flush as the
-                              load generator's; command (argv), module, version, server_info_ms (what one GET /server_info
-                              takes: the tool does one before it stops its clock)
-    LABEL-RUN.referee.log     what it printed
-stdout: the load generator's protocol; a run of the referee is
-    {"event": "run", "label", "point", "run", "tool": "sglang", "meta": file, "record": file, "sha256": {"meta", "record"}}
-further slugs of errors: no_referee (no sglang, or no benchmark in it), unsupported (it cannot do this workload),
-referee_failed, wrong_api.
+python3 -m tui.remote.sglang_bench bench.json     (docs/load-generator.md has the formats)
 """
 
 from __future__ import annotations
@@ -37,12 +17,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-if TYPE_CHECKING:
-    from tui.remote import loadgen
-else:
-    import loadgen  # it lies beside this file
+from tui.remote.loadgen import main as program
+from tui.remote.loadgen.bench import Bench
+from tui.remote.loadgen.counters import counted_by_then
+from tui.remote.loadgen.endpoints import SERVER_INFO
+from tui.remote.loadgen.http import Client
+from tui.remote.loadgen.measure import measure
+from tui.remote.loadgen.plan import Plan
+from tui.remote.loadgen.prompts import Workload
+from tui.remote.loadgen.protocol import Stop, clock, label_of, say, short, write_whole
+from tui.remote.loadgen.warmup import warm_up
 
 MODULES = (("benchmark", "serving"), ("bench_serving",))
 FLAG = re.compile(r'"(--[a-z][a-z0-9-]*)"')
@@ -54,7 +41,7 @@ PROGRESS_S = 1.0
 START_S = 300.0  # its imports alone take some 20 s
 
 
-class Tool:
+class Benchmark:
     """The benchmark in this interpreter's sglang: which module, and which flags it takes."""
 
     def __init__(self) -> None:
@@ -79,7 +66,7 @@ class Tool:
                     )
                     self.version = version_of()
                     return
-        raise loadgen.Stop(
+        raise Stop(
             "no_referee",
             f"no benchmark of sglang for {sys.executable}",
             "name the interpreter that has sglang as `python` of this host",
@@ -87,7 +74,7 @@ class Tool:
 
     def command(
         self,
-        plan: loadgen.Plan,
+        plan: Plan,
         point: dict[str, Any],
         run: int,
         requests: int,
@@ -105,56 +92,40 @@ class Tool:
         Raises Stop(unsupported).
         """
         chat = plan.api == "chat"
-        argv = [sys.executable, "-m", self.module, "--backend", "sglang-oai-chat" if chat else "sglang"]
-
-        def add(flag: str, *values: object, needed: bool = True) -> None:
-            if flag in self.flags:
-                argv.append(flag)
-                argv.extend(str(value) for value in values)
-            elif needed:
-                raise loadgen.Stop(
-                    "unsupported",
-                    f"{self.module} {self.version or ''} has no {flag}",
-                    "measure with the driver eagletui",
-                )
-
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
-        add("--base-url", f"http://{host}:{plan.port}{plan.prefix}")
+        needed: list[tuple[object, ...]] = [("--base-url", f"http://{host}:{plan.port}{plan.prefix}")]
+        optional: list[tuple[object, ...]] = [("--flush-cache",), ("--warmup-requests", 0), ("--disable-tqdm",)]
+        optional += [("--output-details",)]
         if tokenizer:
-            add("--model", tokenizer, needed=False)
-            add("--tokenizer", tokenizer)
+            optional.append(("--model", tokenizer))
+            needed.append(("--tokenizer", tokenizer))
         if chat:
             body = {"stream_options": {"include_usage": True}, "temperature": plan.temperature}
-            add(EXTRA, json.dumps(body))
+            needed.append((EXTRA, json.dumps(body)))
             if plan.model:
-                add("--served-model-name", plan.model, needed=False)
+                optional.append(("--served-model-name", plan.model))
+        else:
+            (needed if plan.temperature else optional).append(("--temperature", plan.temperature))
         if prompts is None:
-            add("--dataset-name", "random-ids")
-            add("--random-input-len", plan.input_len)
-            add("--random-output-len", plan.output_len)
-            add("--random-range-ratio", 1.0)
-            add("--tokenize-prompt", needed=False)
+            needed += [("--dataset-name", "random-ids"), ("--random-range-ratio", 1.0)]
+            needed += [("--random-input-len", plan.input_len), ("--random-output-len", plan.output_len)]
+            optional.append(("--tokenize-prompt",))
         else:
-            add("--dataset-name", "custom")
-            add("--dataset-path", prompts)
-            add("--sharegpt-output-len", plan.output_len)
-        add("--num-prompts", requests)
+            needed += [("--dataset-name", "custom"), ("--dataset-path", prompts)]
+            needed.append(("--sharegpt-output-len", plan.output_len))
         if "concurrency" in point:
-            add("--max-concurrency", point["concurrency"])
-            add("--request-rate", "inf")
-        else:
-            add("--request-rate", point["rate"])
-        add("--seed", plan.seed * 1000 + run)
+            needed.append(("--max-concurrency", point["concurrency"]))
+        needed += [("--request-rate", point.get("rate", "inf")), ("--num-prompts", requests)]
+        needed += [("--seed", plan.seed * 1000 + run), ("--output-file", output)]
         if not plan.ignore_eos:
-            add("--disable-ignore-eos")
-        if not chat:
-            add("--temperature", plan.temperature, needed=bool(plan.temperature))
-        add("--flush-cache", needed=False)
-        add("--warmup-requests", 0, needed=False)
-        add("--disable-tqdm", needed=False)
-        add("--output-file", output)
-        add("--output-details", needed=False)
-        return argv
+            needed.append(("--disable-ignore-eos",))
+        for flag, *_ in needed:
+            if flag not in self.flags:
+                tool = f"{self.module} {self.version or ''}"
+                raise Stop("unsupported", f"{tool} has no {flag}", "measure with the driver eagletui")
+        given = [*needed, *(words for words in optional if words[0] in self.flags)]
+        argv = [sys.executable, "-m", self.module, "--backend", "sglang-oai-chat" if chat else "sglang"]
+        return argv + [str(word) for words in given for word in words]
 
 
 def version_of() -> str | None:
@@ -165,20 +136,20 @@ def version_of() -> str | None:
     return None
 
 
-def prompts_of(plan: loadgen.Plan, label: str, run: int, requests: int, name: str) -> str | None:
+def prompts_of(plan: Plan, label: str, run: int, requests: int, name: str) -> str | None:
     """The prompts of the load generator's run of this number, as a file of conversations; None for random ids.
 
     Raises Stop(unsupported).
     """
     if plan.dataset == "random-ids":
         return None
-    workload = iter(loadgen.Workload(plan, label, str(run), fresh=True))
+    workload = iter(Workload(plan, label, str(run), fresh=True))
     lines = []
     for _ in range(requests):
         fields, length = next(workload)
         turns = fields.get("messages") or [{"role": "user", "content": fields.get("text")}]
         if len(turns) > 1 or not isinstance(turns[0]["content"], str) or length != plan.output_len:
-            raise loadgen.Stop(
+            raise Stop(
                 "unsupported",
                 "SGLang's benchmark takes texts of one output length alone",
                 "give each line of the dataset a prompt and no output_len, or use the driver eagletui",
@@ -186,8 +157,8 @@ def prompts_of(plan: loadgen.Plan, label: str, run: int, requests: int, name: st
         # Of a conversation it sends the first turn; the second one only has to be there.
         answer = {"role": "assistant", "content": "and so on"}
         lines.append(json.dumps({"conversations": [*turns, answer]}))
-    loadgen.write_whole(name, "\n".join(lines).encode() + b"\n")
-    return here(name)
+    write_whole(name, "\n".join(lines).encode() + b"\n")
+    return os.path.abspath(name)
 
 
 def tokenizer_of(facts: dict[str, Any]) -> str | None:
@@ -199,12 +170,12 @@ def tokenizer_of(facts: dict[str, Any]) -> str | None:
     return path if isinstance(path, str) and path else None
 
 
-async def server_info_ms(client: loadgen.Client) -> float | None:
+async def server_info_ms(client: Client) -> float | None:
     """What one GET /server_info takes on an idle server, milliseconds."""
     took = []
     for _ in range(3):
         begin = time.perf_counter()
-        answer = await client.ask("GET", "/server_info")
+        answer = await client.ask("GET", SERVER_INFO[0])
         if answer.status != 200:
             return None
         took.append((time.perf_counter() - begin) * 1000)
@@ -220,7 +191,7 @@ def tail(path: str) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    return loadgen.short(next((line for line in reversed(lines) if line.strip()), ""))
+    return short(next((line for line in reversed(lines) if line.strip()), ""))
 
 
 async def carried_out(argv: list[str], log: str, limit_s: float, progress: Callable[[float], None]) -> int:
@@ -239,7 +210,7 @@ async def carried_out(argv: list[str], log: str, limit_s: float, progress: Calla
         while not ended.done():
             passed = time.monotonic() - begin
             if passed > limit_s:
-                raise loadgen.Stop(
+                raise Stop(
                     "referee_failed",
                     f"SGLang's benchmark did not end within {limit_s:.0f} s: {tail(log)}",
                     f"read {log} in the run's directory",
@@ -254,69 +225,36 @@ async def carried_out(argv: list[str], log: str, limit_s: float, progress: Calla
                 os.killpg(child.pid, signal.SIGKILL)
 
 
-def here(name: str) -> str:
-    """A file of the working directory by its whole path."""
-    return os.path.abspath(name)
-
-
 class Referee:
     """What all its runs share."""
 
-    def __init__(self, bench: loadgen.Bench, tool: Tool, tokenizer: str | None) -> None:
+    def __init__(self, bench: Bench, tool: Benchmark, tokenizer: str | None) -> None:
         self.bench, self.tool, self.tokenizer = bench, tool, tokenizer
 
     async def measure(self, point: dict[str, Any], run: int, requests: int) -> None:
         """One run, from its warm-up to its files. Raises Stop."""
         bench, plan = self.bench, self.bench.plan
-        label = loadgen.label_of(point)
+        label = label_of(point)
         stem = f"{label}-{run}.referee"
         prompts = prompts_of(plan, label, run, requests, f".{stem}.prompts")
-        output = here(f".{stem}.part")
+        output = os.path.join(os.getcwd(), f".{stem}.part")
         argv = self.tool.command(plan, point, run, requests, output=output, prompts=prompts, tokenizer=self.tokenizer)
-        warmup = await loadgen.warm_up(bench, point, run)
+        warmup = await warm_up(bench, point, run)
         flushed = await bench.server.flush()
         info_ms = await server_info_ms(bench.client)
         before, idle_before = await bench.server.at_rest()
-        started_at, zero = time.time(), loadgen.clock()
-
-        def progress(passed: float) -> None:
-            power, memory = bench.gpus.now()
-            loadgen.say(
-                "progress",
-                label=label,
-                point=point,
-                run=run,
-                runs=plan.runs,
-                phase="window",
-                tool="sglang",
-                t=round(passed, 2),
-                tok_s=None,
-                tokens=None,
-                active=None,
-                completed=0,
-                errors=0,
-                ttft_ms=None,
-                tpot_ms=None,
-                accept_length=None,
-                power_w=None if power is None else round(power, 1),
-                memory_used_mib=memory,
-                left_s=None,
-            )
+        started_at, zero = time.time(), clock()
 
         with contextlib.suppress(FileNotFoundError):
             os.unlink(output)  # it appends
         limit_s = START_S + max(10 * plan.duration_s, plan.limits["request_s"])
-        status = await carried_out(argv, f"{stem}.log", limit_s, progress)
-        ended = loadgen.clock()
+        status = await carried_out(argv, f"{stem}.log", limit_s, partial(self._progress, point, run))
+        ended = clock()
         if prompts is not None:
             os.unlink(prompts)
         record = self._record(output, status, f"{stem}.log")
-        least = {}
-        if before is not None:
-            name = next((name for name in loadgen.OUTPUT_COUNTERS if name in before), None)
-            total = record.get("total_output_tokens")
-            if name and isinstance(total, int):
-                least = {name: before[name] + total}
+        total = record.get("total_output_tokens")
+        least = counted_by_then(before, total) if isinstance(total, int) else None
         after, idle_after = await bench.server.at_rest(least)
         meta = {
             "label": label,
@@ -337,13 +275,29 @@ class Referee:
         }
         bench.gpus.forget(ended)
         sha = {
-            "record": loadgen.write_whole(f"{stem}.jsonl", json.dumps(record).encode() + b"\n"),
-            "meta": loadgen.write_whole(f"{stem}.json", json.dumps(meta).encode()),
+            "record": write_whole(f"{stem}.jsonl", json.dumps(record).encode() + b"\n"),
+            "meta": write_whole(f"{stem}.json", json.dumps(meta).encode()),
         }
-        loadgen.say(
+        say(
             "run", label=label, point=point, run=run, tool="sglang",
             meta=f"{stem}.json", record=f"{stem}.jsonl", sha256=sha,
         )  # fmt: skip
+
+    def _progress(self, point: dict[str, Any], run: int, passed_s: float) -> None:
+        """All that is known of a run while the tool measures."""
+        power, memory = self.bench.gpus.now()
+        say(
+            "progress",
+            label=label_of(point),
+            point=point,
+            run=run,
+            runs=self.bench.plan.runs,
+            phase="window",
+            tool="sglang",
+            t=round(passed_s, 2),
+            power_w=None if power is None else round(power, 1),
+            memory_used_mib=memory,
+        )
 
     def _record(self, output: str, status: int, log: str) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
@@ -354,42 +308,42 @@ class Referee:
             if isinstance(record, dict):
                 record.pop("generated_texts", None)  # long, and of no use
                 return record
-        raise loadgen.Stop(
+        raise Stop(
             "referee_failed",
             f"SGLang's benchmark ended with exit status {status} and no result: {tail(log)}",
             f"read {log} in the run's directory",
         )
 
 
-async def requests_of(bench: loadgen.Bench, point: dict[str, Any]) -> int:
+async def requests_of(bench: Bench, point: dict[str, Any]) -> int:
     """How many requests a run of this point takes: as many as fill its duration at the rate of a warm-up."""
     plan = bench.plan
     if plan.max_requests is not None:
         return plan.max_requests
     if "rate" in point:
         return int(max(2, math.ceil(point["rate"] * plan.duration_s)))
-    warm = await loadgen.warm_up(bench, point, 1)
+    warm = await warm_up(bench, point, 1)
     rate = warm["requests"] / warm["seconds"] if warm["seconds"] else 0.0
     return int(max(2 * point["concurrency"], math.ceil(rate * plan.duration_s)))
 
 
-async def counted(bench: loadgen.Bench, point: dict[str, Any], run: int, requests: int) -> None:
+async def counted(bench: Bench, point: dict[str, Any], run: int, requests: int) -> None:
     """The load generator's run of so many requests, however long they take."""
     plan = bench.plan
     before = plan.max_requests, plan.duration_s
     plan.max_requests, plan.duration_s = requests, 10 * plan.duration_s
     try:
-        await loadgen.measure(bench, point, run)
+        await measure(bench, point, run)
     finally:
         plan.max_requests, plan.duration_s = before
 
 
-async def carry_out(bench: loadgen.Bench, verify: bool) -> None:
+async def carry_out(bench: Bench, verify: bool) -> None:
     """All points and runs. Raises Stop."""
     plan = bench.plan
-    tool = Tool()
+    tool = Benchmark()
     if plan.api == "chat" and not tool.counts_chat:
-        raise loadgen.Stop(
+        raise Stop(
             "wrong_api",
             f"by chat {tool.module} {tool.version or ''} counts the requested length, not what came",
             "name an interpreter with a newer sglang as `python` of this host",
@@ -418,7 +372,7 @@ def main(argv: list[str]) -> int:
     verify = False
     with contextlib.suppress(OSError, ValueError, IndexError, AttributeError), open(argv[1], "rb") as file:
         verify = bool(json.loads(file.read()).get("verify"))
-    return int(loadgen.main(argv, lambda bench: carry_out(bench, verify)))
+    return program.main(argv, lambda bench: carry_out(bench, verify))
 
 
 if __name__ == "__main__":
