@@ -17,11 +17,11 @@ from tui.panel.widgets.paint import Run, cells, join
 from tui.panel.widgets.rows import AnyRow, Line, Row, Single
 
 if TYPE_CHECKING:
+    from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.model.run import Run
     from tui.core.server.finding import Finding
 
 _MARKS = {  # glyph, its colour, that of the text
