@@ -100,7 +100,7 @@ def through(seen: Seen, data: Dataset, what: str, version: str | None) -> Seen:
             'write {"prompt": "..."} lines, or measure with driver = "eagletui"',
             slug=Slug.UNSUPPORTED,
         )
-    counts = version is not None and version_at_least(version, _COUNTS_CHAT)
+    counts = version_at_least(version, _COUNTS_CHAT)
     return seen if counts else replace(seen, api="generate")
 
 

@@ -349,7 +349,7 @@ class _Look:
         start = argv.index(SGLANG.launch_module) + 1 if SGLANG.launch_module in argv else 0
         names = [word.partition("=")[0] for word in argv[start:] if word.startswith("--")]
         names += [f"--{name}" for name in (*self.command.secret_args, *self.command.open_args)]
-        unknown = unknown_flags(names, self.facts.sglang, host_flags)
+        unknown = unknown_flags(names, host_flags)
         for name in unknown:
             near = flag_table().suggest(name)
             hint = f": did you mean --{near}?" if near and near != normalise(name) else ""

@@ -8,31 +8,24 @@ directory.
 import difflib
 import json
 import operator
-import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from shlex import quote
 
-from tui.core.config import HostEntry, private_dir, state_dir
+from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.transport import Transport
 
 LAUNCH_MODULE = "sglang.launch_server"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
-_COMPARE = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(v?\d[\w.+-]*)\s*")
+_SIGNS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "==": "eq", "!=": "ne"}  # as `operator` has them
+_SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|~=|>|<|)\s*(v?\d[\w.+-]*)\s*")
 
 
 def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
@@ -50,46 +43,32 @@ def parse_version(text: str) -> tuple[tuple[int, ...], int, int] | None:
     return tuple(numbers), stage, int(match.group(3) or 0)
 
 
-def version_at_least(version: str, floor: str) -> bool:
+def version_at_least(version: str | None, floor: str) -> bool:
     """Whether `version` is `floor` or later; False where either is not a version."""
-    have, want = parse_version(version), parse_version(floor)
+    have, want = parse_version(version or ""), parse_version(floor)
     return have is not None and want is not None and have >= want
 
 
 def parse_specifier(text: str) -> tuple[tuple[str, str], ...] | None:
     """ ">=0.5.10,<0.6" as ((">=", "0.5.10"), ("<", "0.6")); a bare version means that one or later; None = unreadable."""
-    conditions = []
+    conditions: list[tuple[str, str]] = []
     for part in text.split(","):
         match = _SPECIFIER.fullmatch(part)
-        if match:
-            conditions.append((match.group(1), match.group(2)))
-        elif re.fullmatch(r"\s*v?\d[\w.+-]*\s*", part):
-            conditions.append((">=", part.strip()))
-        else:
+        if match is None:
             return None
+        sign, version = match.groups()
+        if sign == "~=" and (series := re.match(r"v?((?:\d+\.)*)(\d+)\.\d", version, re.IGNORECASE)):
+            conditions.append(("<", f"{series[1]}{int(series[2]) + 1}.dev0"))  # ~=0.5.3 is >=0.5.3 and within 0.5
+        conditions.append((sign if sign in _SIGNS else ">=", version))
     return tuple(conditions)
 
 
 def version_matches(version: str, specifier: str) -> bool | None:
     """Whether `version` meets every condition of `specifier`; None where one of the two cannot be read."""
-    conditions = parse_specifier(specifier)
-    have = parse_version(version)
+    conditions, have = parse_specifier(specifier), parse_version(version)
     if conditions is None or have is None:
         return None
-    for sign, text in conditions:
-        want = parse_version(text)
-        if want is None:
-            return None
-        if sign == "~=":
-            # ~=0.5.3 is >=0.5.3 and within 0.5; a single number has nothing to be within
-            series = [int(part) for part in _VERSION.match(text.strip()).group(1).split(".")][:-1]  # type: ignore[union-attr]
-            padded = list(have[0]) + [0] * len(series)
-            met = have >= want and padded[: len(series)] == series
-        else:
-            met = _COMPARE[sign](have, want)
-        if not met:
-            return False
-    return True
+    return all(getattr(operator, _SIGNS[sign])(have, parse_version(wanted)) for sign, wanted in conditions)
 
 
 @dataclass(frozen=True)
@@ -219,8 +198,10 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
     env: dict[str, str] = {}
     notes: list[str] = []
 
-    def accepted(name: str) -> bool:
-        return host_flags is not None and unabbreviate(name, host_flags) is not None
+    def has(name: str, *, since: str = "", gone: str = "") -> bool:
+        if host_flags is not None:
+            return name in host_flags
+        return (not since or version_at_least(version, since)) and not version_at_least(version, gone)
 
     for raw, value in args.items():
         name = normalise(raw)
@@ -228,31 +209,22 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
             continue
         rename = next((entry for entry in table.renames if name in (entry.old, entry.new)), None)
         if rename and version:
-            if host_flags is None:
-                has_old = not version_at_least(version, rename.gone)
-                has_new = version_at_least(version, rename.new_since)
-            else:
-                has_old, has_new = rename.old in host_flags, rename.new in host_flags
-            if name == rename.old and has_new and not has_old:
-                notes.append(f"{name} is called --{rename.new} since SGLang {rename.gone}; the profile is unchanged")
-                name = rename.new
-            elif name == rename.new and has_old and not has_new:
-                notes.append(
-                    f"{name} is called --{rename.old} before SGLang {rename.new_since}; the profile is unchanged"
-                )
-                name = rename.old
+            has_old, has_new = has(rename.old, gone=rename.gone), has(rename.new, since=rename.new_since)
+            to, when = (rename.new, f"since SGLang {rename.gone}")
+            if has_old:
+                to, when = (rename.old, f"before SGLang {rename.new_since}")
+            if has_old is not has_new and name != to:
+                notes.append(f"{name} is called --{to} {when}; the profile is unchanged")
+                name = to
         replaced = next((entry for entry in table.replaced if name == entry.old), None)
-        if replaced and version:
-            still = name in host_flags if host_flags is not None else not version_at_least(version, replaced.gone)
-            if not still:
-                instead = [(flag, new) for flag, new in replaced.args.items() if table.canonical(flag) not in taken]
-                mapped += instead
-                env |= replaced.env
-                words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
-                words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
-                notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile is unchanged")
-                continue
-        if host_flags is not None and not accepted(name):
+        if replaced and version and not has(name, gone=replaced.gone):
+            mapped += [(flag, new) for flag, new in replaced.args.items() if table.canonical(flag) not in taken]
+            env |= replaced.env
+            words = [f"--{flag} {new}" for flag, new in replaced.args.items()]
+            words += [f"{key}={new} in the environment" for key, new in replaced.env.items()]
+            notes.append(f"{name} became {', '.join(words)} in SGLang {replaced.gone}; the profile is unchanged")
+            continue
+        if host_flags is not None and unabbreviate(name, host_flags) is None:
             first = table.canonical(name)
             others = [first, *(alias for alias, target in table.first_names.items() if target == first)]
             name = next((other for other in others if other in host_flags), name)
@@ -262,18 +234,16 @@ def map_args(args: Mapping[str, object], version: str | None, host_flags: frozen
     return MappedArgs(tuple(mapped), env, tuple(notes))
 
 
-def unknown_flags(names: Iterable[str], version: str | None, host_flags: frozenset[str] | None) -> tuple[str, ...]:
+def unknown_flags(names: Iterable[str], host_flags: frozenset[str] | None) -> tuple[str, ...]:
     """Those names that the host's version would refuse; () where its flags are not known."""
-    if host_flags is None:
-        return ()
-    return tuple(name for name in names if unabbreviate(normalise(name), host_flags) is None)
+    return tuple(name for name in names if host_flags and unabbreviate(normalise(name), host_flags) is None)
 
 
 def takes_config(version: str | None, host_flags: frozenset[str] | None) -> bool:
     """Whether secrets can be handed over by `--config FILE.yaml`."""
     if host_flags is not None:
         return "config" in host_flags
-    return version is not None and version_at_least(version, flag_table().config_since)
+    return version_at_least(version, flag_table().config_since)
 
 
 def parse_help(text: str) -> frozenset[str]:
@@ -302,9 +272,8 @@ def _read_flags(path: Path) -> frozenset[str] | None:
 
 def learned_flags() -> frozenset[str]:
     """Flags of every version that any host was asked about so far."""
-    directory = state_dir() / "flags"
     try:
-        files = sorted(directory.glob("*.json"))
+        files = sorted((state_dir() / "flags").glob("*.json"))
         stamp = tuple((str(path), path.stat().st_mtime_ns) for path in files)
     except OSError:
         return frozenset()
@@ -336,9 +305,7 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     if known is not None:
         return known
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
-    script = (
-        f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m sglang.launch_server --help 2>/dev/null"
-    )
+    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m {LAUNCH_MODULE} --help 2>/dev/null"
     try:
         done = await transport.run(script, timeout_s=120.0)
     except LinkLost:
@@ -348,12 +315,6 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     flags = parse_help(done.stdout.decode("utf-8", "replace"))
     if not flags:
         return None
-    path = _flags_file(version)
-    try:
-        private_dir(path.parent)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({"version": version, "flags": sorted(flags)}), encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        pass  # a cache that cannot be written costs time, nothing else
+    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        write_whole(_flags_file(version), json.dumps({"version": version, "flags": sorted(flags)}))
     return flags

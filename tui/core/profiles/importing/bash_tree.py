@@ -17,26 +17,9 @@ EXPANSIONS = frozenset(
     ["simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution"]
 )
 REDIRECTS = frozenset(["file_redirect", "heredoc_redirect", "herestring_redirect"])
-WORDS = EXPANSIONS | frozenset(
-    [
-        "word",
-        "number",
-        "string",
-        "raw_string",
-        "ansi_c_string",
-        "translated_string",
-        "concatenation",
-        "brace_expression",
-        "array",
-        "command_name",
-        "variable_name",
-        "special_character",
-        "extglob_pattern",
-        "regex",
-        "test_operator",
-        "$",
-    ]
-)
+_PLAIN_WORDS = """word number string raw_string ansi_c_string translated_string concatenation brace_expression array
+command_name variable_name special_character extglob_pattern regex test_operator $"""
+WORDS = EXPANSIONS | frozenset(_PLAIN_WORDS.split())
 # The grammar drops an escaped blank, and takes <name> for two redirections: both are parsed as private characters.
 OPEN, CLOSE, GAP, BLANK = "\ue000\ue001\ue002\ue003"
 _AS_WRITTEN = str.maketrans({OPEN: "<", CLOSE: ">", GAP: " ", BLANK: "\\ "})

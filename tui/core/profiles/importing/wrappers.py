@@ -73,13 +73,7 @@ def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
 
 
 def _options(argv: Sequence[str], valued: str = "", long: str = "") -> int:
-    """Where the options of a wrapper end: index of its first operand.
-
-    Args:
-        argv: with the wrapper's own name first.
-        valued: short options that take a value.
-        long: long options whose value is a word of its own, separated by blanks.
-    """
+    """Where the options behind a wrapper's name end: index of its first operand; `valued` and `long` as in the table."""
     names = long.split()
     at = 1
     while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
@@ -130,26 +124,8 @@ def _env(call: Call) -> Call | None:
     return _with_assignments(replace(call, env=env, cwd=cwd), at)
 
 
-_DOCKER_SWITCHES = frozenset(
-    [
-        "--detach",
-        "--disable-content-trust",
-        "--init",
-        "--interactive",
-        "--no-healthcheck",
-        "--oom-kill-disable",
-        "--privileged",
-        "--publish-all",
-        "--quiet",
-        "--read-only",
-        "--rm",
-        "--sig-proxy",
-        "--tty",
-        "--replace",
-        "--tls-verify",
-        "--no-hosts",
-    ]
-)
+_DOCKER_SWITCHES = """--detach --disable-content-trust --init --interactive --no-healthcheck --oom-kill-disable
+--privileged --publish-all --quiet --read-only --rm --sig-proxy --tty --replace --tls-verify --no-hosts"""
 
 
 def _docker_options(argv: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
@@ -158,7 +134,7 @@ def _docker_options(argv: Sequence[str], at: int) -> tuple[list[tuple[str, str]]
     while at < len(argv) and argv[at].startswith("-"):
         word = argv[at]
         name, equals, value = word.partition("=")
-        takes = word.startswith("--") and not equals and word not in _DOCKER_SWITCHES
+        takes = word.startswith("--") and not equals and word not in _DOCKER_SWITCHES.split()
         index = None if word.startswith("--") else next((i for i, c in enumerate(word) if c not in "-ditqPT"), None)
         if index is not None:
             name, value = f"-{word[index]}", word[index + 1 :].removeprefix("=")
@@ -237,22 +213,14 @@ def _ssh(call: Call) -> Call | None:
     return inner.warn(f"the command was for the host {one_line(call.argv[at - 1], 60)}")
 
 
-def _kubectl(call: Call) -> Call | None:
-    return call.without(call.argv.index("--") + 1, inside=True) if "--" in call.argv else None
-
-
-def _eval(call: Call) -> Call:
-    return replace(call, argv=("sh", "-c", " ".join(call.argv[1:])))
-
-
 _SPECIAL: dict[str, Callable[[Call], Call | None]] = {
     "sudo": _sudo,
     "env": _env,
-    "eval": _eval,
+    "eval": lambda call: replace(call, argv=("sh", "-c", " ".join(call.argv[1:]))),
     "tmux": _tmux,
     "screen": _tmux,
     "ssh": _ssh,
-    "kubectl": _kubectl,
+    "kubectl": lambda call: call.without(call.argv.index("--") + 1, inside=True) if "--" in call.argv else None,
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("apptainer", "singularity"), _apptainer),
 }
