@@ -35,7 +35,7 @@ class Launcher:
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.overrides import parse_set_value
+        from tui.core.profiles.resolve import parse_set_value
 
         session = await self._connection.ready()
         values = {}
@@ -84,7 +84,7 @@ class Launcher:
             return
         import shlex
 
-        from tui.core.profiles.overrides import parse_set_value
+        from tui.core.profiles.resolve import parse_set_value
         from tui.core.profiles.toml_text import toml_value
         from tui.core.server import launch_records
 

@@ -139,7 +139,8 @@ class _Server:
 def _other_server(profile: LaunchProfile) -> _Server:
     """A command of the profile's own: flags keep their spelling."""
     args = [(name.strip().lstrip("-"), value) for name, value in profile.args.items() if value is not False]
-    return _Server(profile.command, args, _port_of(profile.command))
+    port = re.search(r"^--port[=\n](\d+)$", "\n".join(profile.command), re.MULTILINE)
+    return _Server(profile.command, args, int(port[1]) if port else None)
 
 
 def _sglang(
@@ -165,14 +166,6 @@ def _container(profile: LaunchProfile) -> str | None:
     """The program that runs the server in a container, where the wrapper is one."""
     name = PurePosixPath(profile.wrapper[0]).name if profile.wrapper else ""
     return name if name in _CONTAINERS else None
-
-
-def _port_of(command: Sequence[str]) -> int | None:
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        text = following if word == "--port" else word.removeprefix("--port=") if word.startswith("--port=") else ""
-        if text.isdigit():
-            return int(text)
-    return None
 
 
 def render_command(command: LaunchCommand, width: int = 100) -> str:

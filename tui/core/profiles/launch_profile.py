@@ -31,11 +31,8 @@ class LaunchProfile:
     def arg(self, name: str) -> object | None:
         """The value of a flag under any of its names; None where it is not set (false counts as not set)."""
         canonical = flag_table().canonical
-        wanted = canonical(name)
-        for key, value in self.args.items():
-            if canonical(key) == wanted and value is not False:
-                return value
-        return None
+        found = (value for key, value in self.args.items() if canonical(key) == canonical(name) and value is not False)
+        return next(found, None)
 
     @property
     def public_args(self) -> Mapping[str, object]:

@@ -23,12 +23,9 @@ from tui.core.profiles.checks import did_you_mean, tables
 from tui.core.profiles.errors import SETS, ProfileBroken, ProfileError
 from tui.core.profiles.files import KINDS, Library, ProfileFile, problems
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.overrides import parse_sets
-from tui.core.profiles.resolve import resolve
+from tui.core.profiles.resolve import Sets, parse_sets, resolve
 from tui.core.profiles.secrets import public_sets
 from tui.core.text import one_line
-
-Sets = Mapping[str, object] | Iterable[str]
 
 _WORDS = ("description", "hypothesis", "known")
 _BENCH_KEYS = ("driver", "dataset", "input_len", "output_len", "runs", *_WORDS)
@@ -168,12 +165,10 @@ def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
         raise ProfileBroken(name, errors)
     table = entry.table
     looks = tuple(table.get("looks", ()))
-    arms = [
-        ExperimentArm(
-            letter, arm["profile"], dict(arm.get("set", {})), None if letter == "A" else arm.get("against", "A")
-        )
-        for letter, arm in zip(ARM_LETTERS, table["arms"], strict=False)
-    ]
+    arms = []
+    for letter, arm in zip(ARM_LETTERS, table["arms"], strict=False):
+        against = None if letter == "A" else arm.get("against", "A")
+        arms.append(ExperimentArm(letter, arm["profile"], dict(arm.get("set", {})), against))
     return ExperimentProfile(
         name=name,
         bench=table["bench"],
@@ -228,9 +223,6 @@ def _named(library: Library, name: str, kind: str | None = None) -> ProfileFile:
         hint = did_you_mean(name, library.paths) or Hint(Action.LIST_PROFILES)
         raise UsageError(f'there is no profile "{one_line(name)}"', hint, slug=Slug.UNKNOWN_PROFILE)
     if kind and entry.kind and entry.kind != kind:
-        raise UsageError(
-            f"{name} is a profile of kind {entry.kind}, not {kind}",
-            f"use eagletui {entry.kind} {name}",
-            slug=Slug.WRONG_KIND,
-        )
+        message = f"{name} is a profile of kind {entry.kind}, not {kind}"
+        raise UsageError(message, f"use eagletui {entry.kind} {name}", slug=Slug.WRONG_KIND)
     return entry

@@ -1,14 +1,53 @@
 """A launch profile with what it extends and what `--set` changes: tables merge, everything else is replaced."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from typing import Any
 
 from tui.core.profiles import checks
-from tui.core.profiles.checks import Problem
+from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.errors import SETS, ProfileError
 from tui.core.profiles.files import Library, ProfileFile
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.sglang.flags import flag_table, normalise
+from tui.core.text import one_line
+
+Sets = Mapping[str, object] | Iterable[str]
+
+
+def parse_sets(sets: Sets, errors: list[ProfileError]) -> tuple[tuple[str, Any], ...]:
+    """Keys and values of overrides; what is not one is added to `errors`."""
+    if isinstance(sets, Mapping):
+        return tuple(sets.items())
+    items = []
+    for text in sets:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if equals and key:
+            items.append((key, parse_set_value(key, value)))
+        else:
+            advice = f"write {one_line(key) or 'key'}=VALUE"
+            errors.append(ProfileError(SETS, one_line(text) or None, "needs a value", advice))
+    return tuple(items)
+
+
+def parse_set_value(key: str, text: str) -> Any:
+    """The value of `--set key=text`: TOML where it is TOML, else text. Flags that take text keep their spelling."""
+    import tomli
+
+    try:
+        table = tomli.loads(f"v = {text}")
+    except tomli.TOMLDecodeError:
+        if key == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
+            return [int(part) for part in text.split(",")]
+        return text
+    value = table["v"]
+    if len(table) != 1 or isinstance(value, date | datetime | time):
+        return text
+    if is_number(value) and (key.startswith("env.") or flag_table().type_of(key) == "text"):
+        return text.strip()
+    return value
 
 
 def resolve(

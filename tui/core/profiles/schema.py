@@ -4,13 +4,12 @@ What concerns several keys, or flags, is in `checks`. Only `files` imports this,
 takes a tenth of a second to load.
 """
 
-import difflib
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tui.core.model.profile import ARM_LETTERS
-from tui.core.profiles.checks import Problem
+from tui.core.profiles.checks import Problem, did_you_mean
 from tui.core.sglang.flags import flag_table
 
 Text = Annotated[str, Field(strict=True)]
@@ -99,7 +98,15 @@ class Experiment(_Profile):
 KINDS: dict[str, type[_Table]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
 _TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo}  # inside a profile
 
-_WANTED = {
+_MESSAGES = {
+    "missing": ("is missing", None),
+    "literal_error": ("must be {expected}", None),
+    "less_than_equal": ("must be at most {le:,}", None),
+    "less_than": ("must be less than {lt:,}", None),
+    "greater_than_equal": ("must be at least {ge:g}", None),
+    "greater_than": ("must be more than {gt:g}", None),
+    "too_short": ("needs at least {min_length} entries", None),
+    "too_long": ("has room for {max_length} entries", None),
     "string_type": ("must be text", "put it in quotes"),
     "int_type": ("must be a whole number", "write it without quotes"),
     "int_from_float": ("must be a whole number", None),
@@ -126,36 +133,22 @@ def _problem(kind: str, table: dict[str, Any], item: Any) -> Problem:
     location = [str(part) for part in item["loc"]]
     key = ".".join(location) or None
     sort, context = item["type"], item.get("ctx", {})
-    match sort:
-        case "extra_forbidden":
-            return key, "unknown key", _known_key(kind, location)
-        case "missing":
-            return key, "is missing", None
-        case "literal_error":
-            return key, f"must be {context['expected']}", None
-        case "less_than_equal" | "less_than":
-            bound = context.get("le", context.get("lt"))
-            return key, f"must be {'at most' if 'le' in context else 'less than'} {bound:,}", None
-        case "greater_than_equal" | "greater_than":
-            bound = context.get("ge", context.get("gt"))
-            return key, f"must be {'at least' if 'ge' in context else 'more than'} {bound:g}", None
-        case "too_short":
-            least = context["min_length"]
-            return key, "must not be empty" if least == 1 else f"needs at least {least} entries", None
-        case "too_long":
-            return key, f"has room for {context['max_length']} entries", None
-    message, suggestion = _WANTED.get(sort, (item["msg"], None))
+    if sort == "extra_forbidden":
+        return key, "unknown key", _known_key(kind, location)
+    if sort == "too_short" and context["min_length"] == 1:
+        return key, "must not be empty", None
+    if sort not in _MESSAGES:
+        return key, item["msg"], None
+    message, suggestion = _MESSAGES[sort]
     value = table.get(location[0])
     if sort == "list_type" and type(value) in (int, float):
         suggestion = f"write {location[0]} = [{value}]"
-    return key, message, suggestion
+    return key, message.format(**context), suggestion
 
 
 def _known_key(kind: str, location: list[str]) -> str:
     """What may have been meant by an unknown key."""
     fields = _TABLES.get(location[0], KINDS[kind]).model_fields
-    if near := difflib.get_close_matches(location[-1], fields, n=1, cutoff=0.6):
-        return f"did you mean {near[0]}?"
-    if kind == "launch" and flag_table().known(location[-1]):
-        return "flags belong under [args]"
-    return f"known keys: {', '.join(fields)}"
+    flag = kind == "launch" and flag_table().known(location[-1])
+    otherwise = "flags belong under [args]" if flag else f"known keys: {', '.join(fields)}"
+    return did_you_mean(location[-1], fields) or otherwise

@@ -103,7 +103,8 @@ class FlagTable:
     renames: tuple[Rename, ...]
     replaced: tuple[Replaced, ...]
     gone: Mapping[str, str]  # name -> last version seen with it
-    adjusted: frozenset[str] = frozenset()  # what SGLang overrides by itself
+    abbreviated: Mapping[str, str]  # abbreviations that were unique in earlier versions, and are not any more
+    adjusted: frozenset[str]  # what SGLang overrides by itself
 
     @property
     def newest_flags(self) -> frozenset[str]:
@@ -157,6 +158,7 @@ def flag_table() -> FlagTable:
         renames=tuple(Rename(**entry) for entry in raw["renames"]),
         replaced=tuple(Replaced(**entry) for entry in raw["replaced"]),
         gone={name: version for version, names in raw["gone"].items() for name in names},
+        abbreviated=raw["abbreviated"],
         adjusted=frozenset(raw["adjusted"]),
     )
 

@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tui.core.profiles.importing.bash_tree import (
-    REDIRECTS,
-    WORDS,
-    as_written,
-    encoded,
-    parsed,
-    text_of,
-    unreadable,
-    written,
-)
+from tui.core.profiles.importing import bash_tree
+from tui.core.profiles.importing.bash_tree import REDIRECTS, WORDS, as_written, text_of, unreadable, written
 from tui.core.profiles.importing.words import Value, Words
 
 if TYPE_CHECKING:
@@ -67,9 +59,9 @@ class Shell:
         """
         self._all_branches = not branches
         self._found = []
-        self._words.raw = encoded(text)
+        self._words.raw = bash_tree.encoded(text)
         try:
-            self._run(parsed(self._words.raw))
+            self._run(bash_tree.parsed(self._words.raw))
         except RecursionError:
             raise unreadable("the text is nested too deeply") from None
         return self._found
@@ -172,27 +164,20 @@ class Shell:
         targets: list[str] = []
         for redirect in redirects:
             operators = {child.type for child in redirect.children}
-            first, rest = (
-                redirect.children_by_field_name("destination")[:1],
-                redirect.children_by_field_name("argument"),
-            )
-            rest += redirect.children_by_field_name("destination")[1:]  # the grammar ends no redirection before a word
-            if first and operators & {">", ">>", "&>", "&>>", ">|"} and written(first[0]) != "/dev/null":
-                targets += self._words.expand(first[0])
-            words += rest
+            places = redirect.children_by_field_name("destination")
+            if places and operators & {">", ">>", "&>", "&>>", ">|"} and written(places[0]) != "/dev/null":
+                targets += self._words.expand(places[0])
+            # The grammar ends no redirection before a word.
+            words += [*redirect.children_by_field_name("argument"), *places[1:]]
         argv = [field for word in self._words.joined(words) for field in self._words.expand(*word)]
-        if not words:
-            for name, value in assigned:
-                self._assign(name, value)
+        for name, value in assigned if not words else ():
+            self._assign(name, value)
         if not argv or self._builtin(argv, words):
             return
-        env = {name: self._words.variables[name] for name in self._words.variables if name in self._exported} | dict(
-            assigned
-        )
-        here = next((text for text in map(self._here, redirects) if text is not None), None)
-        source = " ".join(map(written, words))
+        env = {name: value for name, value in self._words.variables.items() if name in self._exported} | dict(assigned)
         texts = {name: value for name, value in env.items() if isinstance(value, str)}
-        line = words[0].start_point.row + 1
+        here = next((text for text in map(self._here, redirects) if text is not None), None)
+        line, source = words[0].start_point.row + 1, " ".join(map(written, words))
         self._found.append(Command(tuple(argv), texts, line, source, self.cwd, tuple(targets), here))
 
     def _builtin(self, argv: list[str], words: Sequence["Node"]) -> bool:

@@ -9,17 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tui.core.profiles.importing.bash_tree import (
-    BLANK,
-    CLOSE,
-    EXPANSIONS,
-    GAP,
-    OPEN,
-    as_written,
-    text_of,
-    unreadable,
-    written,
-)
+from tui.core.profiles.importing import bash_tree
+from tui.core.profiles.importing.bash_tree import BLANK, EXPANSIONS, text_of, unreadable, written
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -30,7 +21,7 @@ MAX_FIELDS = 1000  # that braces make of one word
 # In a word that is being expanded, one private character stands for each part that is quoted or expanded.
 _PART_0 = 0xF0000
 _PART = re.compile("([\U000f0000-\U000fffff])")
-_PLAIN = re.compile(rf"\\\n|\\(.)|{OPEN}([^{CLOSE}]*){CLOSE}|{BLANK}", re.DOTALL)
+_PLAIN = re.compile(rf"\\\n|\\(.)|{bash_tree.OPEN}([^{bash_tree.CLOSE}]*){bash_tree.CLOSE}|{BLANK}", re.DOTALL)
 
 Value = str | list[str]
 _Part = tuple[list[str], bool]  # values, and whether blanks split them further
@@ -104,7 +95,7 @@ class Words:
         def plain(match: re.Match[str]) -> str:
             if match[2] is None:
                 return _put(parts, match[1] or " ") if match[1] or match[0] == BLANK else ""
-            placeholder = f"<{match[2].replace(GAP, ' ')}>"
+            placeholder = f"<{match[2].replace(bash_tree.GAP, ' ')}>"
             self.remarks[placeholder] = f"{placeholder} is a placeholder: fill it in"
             return _put(parts, placeholder)
 
@@ -117,7 +108,7 @@ class Words:
 
         def literal(end: int) -> str:
             text = re.sub(r'\\([$`"\\\n])', lambda m: m[1].strip("\n"), self.raw[at:end].decode())
-            return _put(parts, as_written(text)) if text else ""
+            return _put(parts, bash_tree.as_written(text)) if text else ""
 
         for child in inner[0].named_children:
             if child.type in EXPANSIONS:

@@ -3,26 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
-from tui.core.profiles.command import flag_words
 from tui.core.profiles.importing.wrappers import Call
 from tui.core.profiles.secrets import is_secret_env
 from tui.core.profiles.toml_text import toml_value
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
-
-# Abbreviations that were unique in the versions people posted from, and are not any more.
-_ABBREVIATED = {
-    "nccl-init": "dist-init-addr",
-    "speculative-draft": "speculative-draft-model-path",
-    "speculative-num-draft": "speculative-num-draft-tokens",
-    "mem-fraction": "mem-fraction-static",
-    "chunked-prefill": "chunked-prefill-size",
-    "served-model": "served-model-name",
-    "tensor-parallel": "tp-size",
-    "data-parallel": "dp-size",
-}
 
 
 def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str]) -> str:
@@ -43,9 +31,8 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
     program = call.argv[0]
     if "/" in program and PurePosixPath(program).name.startswith("python") and not call.inside:
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
-    table = flag_table()
     secrets = [name for name, value in rest.items() if is_secret_env(name, value)]
-    secrets += [name for name in args if table.is_secret(name)]
+    secrets += filter(flag_table().is_secret, args)
     warnings += [
         f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
@@ -76,17 +63,12 @@ def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
         kind = table.type_of(name)
         many = kind is not None and kind.startswith("many_")
         while not equals and kind != "switch" and at < len(words) and (many or not values):
-            if (
-                words[at].startswith("--")
-                or (words[at].startswith("-") and not _is_number(words[at]))
-                or not words[at].strip()
-            ):
+            if (words[at].startswith("-") and not _is_number(words[at])) or not words[at].strip():
                 break
             values.append(words[at])
             at += 1
-        value: object = (
-            True if not values else [_value(kind, text) for text in values] if many else _value(kind, values[0])
-        )
+        converted = [_value(kind, text) for text in values]
+        value = True if not converted else converted if many else converted[0]
         if name in args and args[name] != value:
             warnings.append(f"{name} is given twice; the last value holds")
         args[name] = value
@@ -99,7 +81,6 @@ def _whole_name(typed: str, warnings: list[str]) -> str:
     name = normalise(typed)
     if "_" in typed:
         warnings.append(f"{one_line(typed, 60)} is refused by SGLang: the profile writes {name}")
-    known = table.newest_flags
     canonical = table.canonical(name)
     if canonical in table.types:
         if canonical != name and name not in table.first_names:
@@ -107,7 +88,11 @@ def _whole_name(typed: str, warnings: list[str]) -> str:
         return canonical
     if table.known(name):
         return name
-    whole = unabbreviate(name, known) or unabbreviate(name, frozenset(table.gone)) or _ABBREVIATED.get(name)
+    whole = (
+        unabbreviate(name, table.newest_flags)
+        or unabbreviate(name, frozenset(table.gone))
+        or table.abbreviated.get(name)
+    )
     if whole:
         return table.canonical(whole)
     near = table.suggest(name)
@@ -129,14 +114,8 @@ def _value(kind: str | None, text: str) -> object:
     if sort in ("float", "") and _is_number(text):
         return float(text)
     if text.startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             table = json.loads(text)
-        except ValueError:
-            return text
-        if (
-            isinstance(table, dict)
-            and flag_words("x", table)[1:] == (json.dumps(table, separators=(",", ":"), ensure_ascii=False),)
-            and "null" not in text
-        ):
-            return table
+            if isinstance(table, dict) and "null" not in text:
+                return table
     return text
