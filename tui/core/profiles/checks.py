@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
+from itertools import islice
 from typing import Any
 
 from tui.core.model.profile import ARM_LETTERS
@@ -155,10 +156,8 @@ def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
             meant = table.suggest(raw)
             yield key, "unknown flag", f"did you mean {meant}?" if meant else None
             continue
-        canonical = table.canonical(raw)
-        if canonical in seen:
-            yield key, f"is the same flag as {seen[canonical]}", "keep one of the two"
-        seen.setdefault(canonical, raw)
+        if (first := seen.setdefault(table.canonical(raw), raw)) != raw:
+            yield key, f"is the same flag as {first}", "keep one of the two"
         kind = table.type_of(raw)
         if kind and value is not False:
             for message, suggestion in _value(raw, kind, value):
@@ -183,10 +182,8 @@ def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]
             on = str(value).lower() not in ("false", "no", "off", "0")
             yield "is a switch: true or false", f"write {name} = {'true' if on else 'false'}"
     elif kind.startswith("many_"):
-        for item in value if isinstance(value, list) else [value]:
-            for problem in _value(name, kind.removeprefix("many_"), item):
-                yield problem
-                return
+        items = value if isinstance(value, list) else [value]
+        yield from islice((p for item in items for p in _value(name, kind.removeprefix("many_"), item)), 1)
     elif isinstance(value, list) and kind != "text":
         yield ("takes one value", f"write {name} = {value[0]}" if len(value) == 1 and is_number(value[0]) else None)
     elif value is True:
@@ -199,7 +196,8 @@ def _value(name: str, kind: str, value: Any) -> Iterator[tuple[str, str | None]]
             yield "must be between 1 and 65535", None
     elif kind == "float":
         if not is_number(value):
-            yield "must be a number", _write(name, _number(value))
+            quoted = isinstance(value, str) and re.fullmatch(r"\s*(-?\d{1,18}(\.\d{1,18})?)\s*", value)
+            yield "must be a number", _write(name, quoted[1] if quoted else None)
         elif flag_table().canonical(name) == "mem-fraction-static" and not 0 < value <= 1:
             share = f"{value / 100:g}" if 10 <= value < 100 else None  # meant as per cent
             yield "is a share of the memory, between 0 and 1", _write(name, share)
@@ -221,11 +219,6 @@ def _whole(value: Any) -> int | None:
             return int(text)
         return _NUMBER_WORDS.get(text)
     return None
-
-
-def _number(value: Any) -> str | None:
-    text = value.strip() if isinstance(value, str) else ""
-    return text if re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", text) else None
 
 
 OF_KIND = {"launch": launch, "bench": bench, "experiment": experiment}

@@ -22,7 +22,6 @@ METRICS_NOTE = (
     "--enable-metrics is added, so that token counts can be checked against the server's "
     "(enable-metrics = false leaves it out)"
 )
-
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity"})
 
 
@@ -76,14 +75,10 @@ def build_command(
     *,
     home: str | None = None,
 ) -> LaunchCommand:
-    """The exact command on a host.
+    """The exact command on a host; of an unknown version (None), flags are passed as written.
 
-    Args:
-        profile: as `load_launch` gives it.
-        entry: the host's interpreter and environment; the profile's environment comes after it.
-        sglang_version: of the host, None = unknown: flags are then passed as written.
-        host_flags: the flags of that version (`sglang.flags_of`, `sglang.learn_flags`), None = unknown.
-        home: the user's home on the host, for an interpreter written as `~/...`.
+    `host_flags` are that version's (`flags_of`, `learn_flags`), None = unknown. `home` is the user's on the host, for an
+    interpreter written as `~/...`.
     """
     server = _other_server(profile) if profile.command else _sglang(profile, entry, sglang_version, host_flags, home)
     env = {**server.env, **entry.env, **profile.env}
@@ -170,11 +165,9 @@ def _container(profile: LaunchProfile) -> str | None:
 
 def render_command(command: LaunchCommand, width: int = 100) -> str:
     """The command as text for display and for a shell: environment, program, flags; secrets masked, with a remark."""
-    lines = []
     words = [f"{name}={quote(value)}" for name, value in command.env.items()]
     words += [f"{name}={MASK}" for name in command.secret_env]
-    if words:
-        lines.append(" ".join(words) + (" (secret, handed over by file)" if command.secret_env else ""))
+    environment = " ".join(words) + (" (secret, handed over by file)" if command.secret_env else "")
     argv = command.argv
     flags = [index for index, word in enumerate(argv) if word.startswith("--") and index > 0]
     start = argv.index(SGLANG.launch_module) + 1 if SGLANG.launch_module in argv else min(flags, default=len(argv))
@@ -192,5 +185,4 @@ def render_command(command: LaunchCommand, width: int = 100) -> str:
             rows[-1] += f" {group}"
     rows += [f"--{name} {MASK} (secret, handed over by file)" for name in command.secret_args]
     rows += [f"--{name} {MASK} (secret, visible in the list of processes)" for name in command.open_args]
-    lines.append(" \\\n  ".join(rows))
-    return "\n".join(lines)
+    return (f"{environment}\n" if words else "") + " \\\n  ".join(rows)

@@ -34,19 +34,15 @@ def profile_difference(a: LaunchProfile, b: LaunchProfile) -> tuple[DiffLine, ..
 def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
     """Canonical key -> (key as written, value as TOML)."""
     table = flag_table()
-    found: dict[str, tuple[str, str]] = {}
-    for name, value in profile.args.items():
-        if value is False:
-            continue
-        canonical = table.canonical(name)
-        found[f"args.{canonical}"] = (normalise(name), MASK if table.is_secret(name) else toml_value(value))
-    for name, text in profile.env.items():
-        found[f"env.{name}"] = (f"env.{name}", MASK if is_secret_env(name, text) else toml_value(text))
-    for name, text in profile.requires.items():
-        found[f"requires.{name}"] = (f"requires.{name}", toml_value(text))
-    defaults = {item.name: item.default for item in fields(LaunchProfile)}
-    for name in ("gpus", "cwd", "host", "wrapper", "command", "startup_timeout_s"):
-        value = getattr(profile, name)
-        if value != defaults[name]:
-            found[name] = (name, toml_value(value))
-    return found
+    found = {
+        f"args.{table.canonical(name)}": (normalise(name), MASK if table.is_secret(name) else toml_value(value))
+        for name, value in profile.args.items()
+        if value is not False
+    }
+    plain = {f"env.{name}": MASK if is_secret_env(name, v) else toml_value(v) for name, v in profile.env.items()}
+    plain |= {f"requires.{name}": toml_value(text) for name, text in profile.requires.items()}
+    for item in fields(LaunchProfile):
+        value = getattr(profile, item.name)
+        if item.name in ("gpus", "cwd", "host", "wrapper", "command", "startup_timeout_s") and value != item.default:
+            plain[item.name] = toml_value(value)
+    return found | {key: (key, text) for key, text in plain.items()}

@@ -87,14 +87,9 @@ def _experiment_errors(library: Library, entry: ProfileFile) -> list[ProfileErro
 def load_launch(name: str, dirs: Iterable[Path], sets: Sets = ()) -> LaunchProfile:
     """A launch profile with what it extends, and `--set` applied.
 
-    Args:
-        name: the file's name without .toml.
-        dirs: where to look, first match wins.
-        sets: "k=v" texts, or already read values by key; `env.X`, `requires.X` and `gpus` are meant literally,
-            any other key is a flag.
-
-    Raises:
-        UsageError: unknown name (slug unknown_profile), not a launch profile, or broken (ProfileBroken, every error).
+    `sets` are "k=v" texts, or already read values by key; `env.X`, `requires.X` and `gpus` are meant literally, any
+    other key is a flag. Raises UsageError: unknown name (slug unknown_profile), not a launch profile, or broken
+    (ProfileBroken, every error).
     """
     library = Library(dirs)
     entry = _named(library, name, "launch")
@@ -109,14 +104,9 @@ def load_launch(name: str, dirs: Iterable[Path], sets: Sets = ()) -> LaunchProfi
 
 
 def load_bench(name: str, dirs: Iterable[Path], sets: Sets = ()) -> BenchProfile:
-    """A bench profile, with `--set` applied.
+    """A bench profile, with `--set` applied: keys of a bench profile; one number is a list of one load.
 
-    Args:
-        sets: "k=v" texts, or already read values, by the keys of a bench profile; one number is a list of one, and
-            concurrency and rate replace each other.
-
-    Raises:
-        UsageError: unknown name (slug unknown_profile), not a bench profile, or broken (ProfileBroken, every error).
+    Raises UsageError as `load_launch` does.
     """
     entry = _named(Library(dirs), name, "bench")
     errors = entry.errors
@@ -143,7 +133,7 @@ def load_bench(name: str, dirs: Iterable[Path], sets: Sets = ()) -> BenchProfile
 
 
 def _with_sets(table: Mapping[str, Any], sets: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A bench profile's table with overrides: one number is a list of one load, and loads of both kinds exclude each other."""
+    """A bench profile's table with overrides; loads of both kinds exclude each other, so the later one replaces the other."""
     changed = dict(table)
     for key, value in sets:
         if key in ("concurrency", "rate"):
@@ -154,11 +144,7 @@ def _with_sets(table: Mapping[str, Any], sets: Iterable[tuple[str, Any]]) -> dic
 
 
 def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
-    """An experiment, with the bench and launch profiles that it names checked too.
-
-    Raises:
-        UsageError: unknown name (slug unknown_profile), not an experiment, or broken (ProfileBroken, every error).
-    """
+    """An experiment, with the bench and launch profiles that it names checked too. Raises UsageError as `load_launch`."""
     library = Library(dirs)
     entry = _named(library, name, "experiment")
     if errors := _experiment_errors(library, entry):

@@ -81,7 +81,6 @@ def resolve(
 
 
 def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
-    """The profile of a merged table that was checked."""
     # Words about one file are not words about another that extends it.
     given: dict[str, Any] = {key: entry.table.get(key) for key in ("description", "hypothesis", "known", "extends")}
     given |= {key: tuple(merged[key]) for key in ("gpus", "wrapper", "command") if key in merged}

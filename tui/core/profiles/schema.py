@@ -147,7 +147,6 @@ def _problem(kind: str, table: dict[str, Any], item: Any) -> Problem:
 
 
 def _known_key(kind: str, location: list[str]) -> str:
-    """What may have been meant by an unknown key."""
     fields = _TABLES.get(location[0], KINDS[kind]).model_fields
     flag = kind == "launch" and flag_table().known(location[-1])
     otherwise = "flags belong under [args]" if flag else f"known keys: {', '.join(fields)}"

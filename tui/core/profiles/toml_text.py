@@ -24,18 +24,15 @@ def toml_value(value: object) -> str:
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml_key(str(k))} = {toml_value(v)}" for k, v in value.items()) + " }"
-    return _toml_text(str(value))
+    text = str(value)
+    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def toml_lines(table: Mapping[str, object]) -> str:
     """A table's keys and values as TOML, one a line."""
     return "\n".join(f"{_toml_key(key)} = {toml_value(value)}" for key, value in table.items())
-
-
-def _toml_text(text: str) -> str:
-    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
-        return f"'{text}'"
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_key(key: str) -> str:

@@ -114,10 +114,8 @@ class FlagTable:
     def canonical(self, name: str) -> str:
         """The one name under which aliases and renamed flags meet: the first name in the newest version."""
         name = normalise(name)
-        for rename in self.renames:
-            if name == rename.old:
-                return rename.new
-        return self.first_names.get(name, name)
+        renamed = (rename.new for rename in self.renames if name == rename.old)
+        return next(renamed, self.first_names.get(name, name))
 
     def is_secret(self, name: str) -> bool:
         """Whether the flag's value is never shown or stored."""
@@ -187,12 +185,9 @@ class MappedArgs:
 
 
 def map_args(args: Mapping[str, object], version: str | None, host_flags: frozenset[str] | None) -> MappedArgs:
-    """Renames flags to what the host's version takes; what needs no renaming is passed on as written.
+    """Renames flags to what the host's version takes (None = unknown: nothing is); the rest is passed on as written.
 
-    Args:
-        args: flags as a profile writes them.
-        version: the host's SGLang, None = unknown: nothing is renamed then.
-        host_flags: the flags of that very version where they are known; they outrank the table.
+    `host_flags` are the flags of that very version where they are known; they outrank the table.
     """
     table = flag_table()
     taken = {table.canonical(name) for name in args}

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -92,10 +93,8 @@ def _documents(text: str) -> list[Any]:
     except (yaml.YAMLError, RecursionError):
         documents = []
         for block in _blocks(text.split("\n")):
-            try:
+            with suppress(yaml.YAMLError, RecursionError):
                 documents.append(yaml.load(block, _Loader))
-            except (yaml.YAMLError, RecursionError):
-                continue
         return documents
 
 

@@ -40,25 +40,17 @@ class ImportedCommand:
 
 
 def import_command(text: str, home: str) -> ImportedCommand:
-    """Takes a posted command or script apart.
+    """Takes shell text apart, or a Kubernetes, compose, Docker or systemd file around it; `home` is what `~` means.
 
-    Args:
-        text: shell text, or a Kubernetes, compose, Docker or systemd file around it.
-        home: what `~` and `$HOME` mean: the caller's own home directory.
-
-    Raises:
-        UsageError: no server call in it (slug no_command), or it cannot be read (slug unreadable_command).
+    Raises UsageError: no server call in it (slug no_command), or it cannot be read (slug unreadable_command).
     """
     if len(text) > MAX_BYTES:
         raise unreadable(f"the text is longer than {MAX_BYTES // 1024} KiB")
     warnings: list[str] = []
     found = _found(_tidied(text, warnings), home)
     if not found:
-        raise UsageError(
-            "there is no SGLang launch command in this text",
-            "it must call python -m sglang.launch_server or sglang serve",
-            slug=Slug.NO_COMMAND,
-        )
+        hint = "it must call python -m sglang.launch_server or sglang serve"
+        raise UsageError("there is no SGLang launch command in this text", hint, slug=Slug.NO_COMMAND)
     call = found[0]
     if sum(word.startswith("-") for word in call.argv) > MAX_FLAGS:
         raise unreadable(f"the command has more than {MAX_FLAGS} flags")
@@ -66,8 +58,7 @@ def import_command(text: str, home: str) -> ImportedCommand:
     if len(found) > 1:
         where = f", in line {call.line}," if call.line else ""
         warnings.append(f"the text has {len(found)} server calls; the first one{where} was taken")
-    names = (name for name in call.env if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name != "PATH")
-    env = {name: call.env[name] for name in names}
+    env = {k: v for k, v in call.env.items() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", k) and k != "PATH"}
     profile = profile_text(call, (_flags_start(call.argv) or 0), env, warnings)
     return ImportedCommand(env, call.argv, profile, tuple(dict.fromkeys(one_line(text) for text in warnings)))
 
@@ -114,7 +105,6 @@ def _docker_line(line: str) -> str:
 
 
 def _found(text: str, home: str) -> list[Call]:
-    """The server calls of a text, in order."""
     if re.search(r"(?m)^\s*(?:-\s+)?(?:command|args|entrypoint)\s*:", text):
         from tui.core.profiles.importing.manifests import container_commands
 
@@ -155,7 +145,7 @@ def _around(command: Command, following: Sequence[Command]) -> list[str]:
             f"line {later.line}: {one_line(later.source, 80)} is not part of the command: "
             "the line before it has no backslash at its end"
         )
-    if any(word.strip() == "" for word in command.argv):
+    if not all(map(str.strip, command.argv)):
         warnings.append(
             f"line {command.line}: a blank after a backslash ends the command there, and is an argument itself"
         )

@@ -58,7 +58,6 @@ def _forms() -> dict[str, dict[str, Any]]:
 
 
 def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
-    """The call without a wrapper of the table."""
     subcommands = form.get("subcommands", "").split()
     at = 1 if subcommands else 0
     if subcommands and (len(call.argv) < 2 or call.argv[1] not in subcommands):
