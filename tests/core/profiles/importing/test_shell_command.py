@@ -110,6 +110,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
     [
         f"nohup {CALL} > server.log 2>&1 &",
         f"sudo -E -u alice {CALL}",
+        f"env --chdir=/d -C -i --unset X {CALL}",
         f"env -u X A=1 timeout -k 5 3600 stdbuf -oL {CALL}",
         f"time {CALL} |& tee log",
         f"conda run -n sg --no-capture-output {CALL}",
@@ -121,6 +122,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
         f"screen -dmS srv {CALL}",
         f"ssh -p 22 gpu1 '{CALL}'",
         f"docker run --gpus all --shm-size 32g -p 30000:30000 -v ~/a:/b --ipc=host -it --rm img:1 {CALL}",
+        f"docker run --rm -- img:1 {CALL}",
         f"docker exec -it box bash -c '{CALL}'",
         f"podman run -e A=1 --device nvidia.com/gpu=all --entrypoint python img {CALL.removeprefix('python ')}",
         f"apptainer exec --nv --bind /data:/data img.sif {CALL}",

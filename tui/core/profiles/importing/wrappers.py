@@ -59,10 +59,10 @@ def _forms() -> dict[str, dict[str, Any]]:
 
 def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
     subcommands = form.get("subcommands", "").split()
-    at = 1 if subcommands else 0
     if subcommands and (len(call.argv) < 2 or call.argv[1] not in subcommands):
         return None
-    at += _options(call.argv[at:], form.get("valued", ""), form.get("long", "")) + form.get("operands", 0)
+    at = _options(call.argv, 2 if subcommands else 1, form.get("valued", ""), form.get("long", ""))[1]
+    at += form.get("operands", 0)
     if subcommands:
         words = one_line(" ".join(call.argv[:at]), 80)
         return call.without(at).warn(f"{words} was taken off: name that environment's python in the host's entry")
@@ -71,20 +71,31 @@ def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
     return call.without(at, wrapper=(*call.wrapper, *kept))
 
 
-def _options(argv: Sequence[str], valued: str = "", long: str = "") -> int:
-    """Where the options behind a wrapper's name end: index of its first operand; `valued` and `long` as in the table."""
-    names = long.split()
-    at = 1
+def _options(
+    argv: Sequence[str], at: int, letters: str, names: str = "", *, valued: bool = True
+) -> tuple[list[tuple[str, str]], int]:
+    """(name, value) of the options from `at` on, and the index of the first operand.
+
+    The letters and long names take a value, the others do not; or the other way round where not `valued`.
+    """
+    found, long = [], names.split()
     while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
         word = argv[at]
+        at += 1
         if word == "--":
-            return at + 1
-        if word.startswith("--") or word[1:] in names:
-            at += 2 if word.lstrip("-") in names else 1
-        else:
-            takes = next((index for index, letter in enumerate(word[1:], 1) if letter in valued), None)
-            at += 2 if takes == len(word) - 1 else 1
-    return at
+            break
+        name, equals, value = word.partition("=")
+        takes = not equals and (name.lstrip("-") in long) is valued
+        if not word.startswith("--") and word[1:] not in long:
+            index = next((index for index, letter in enumerate(word[1:], 1) if (letter in letters) is valued), None)
+            if index is not None:
+                name, value = f"-{word[index]}", word[index + 1 :].removeprefix("=")
+            takes = index is not None and not value
+        if takes:
+            value = argv[at] if at < len(argv) else ""
+            at += 1
+        found.append((name, value))
+    return found, at
 
 
 def _with_assignments(call: Call, at: int) -> Call:
@@ -97,7 +108,7 @@ def _with_assignments(call: Call, at: int) -> Call:
 
 
 def _sudo(call: Call) -> Call:
-    at = _options(call.argv, "ugpChrtTUDR", "user group prompt chdir host role type")
+    at = _options(call.argv, 1, "ugpChrtTUDR", "user group prompt chdir host role type")[1]
     advice = 'sudo was taken off: where the server needs it, write wrapper = ["sudo", "-n"]'
     return _with_assignments(call, at).warn(advice)
 
@@ -110,39 +121,20 @@ def _env(call: Call) -> Call | None:
         except ValueError:
             return None
         call = replace(call, argv=argv)
-    at = _options(argv, "uC", "unset chdir")
-    env: dict[str, str] = dict(call.env)
-    cwd = call.cwd
-    for word, following in zip(argv[1:at], [*argv[2:at], ""], strict=False):
-        if word in ("-i", "--ignore-environment", "-"):
+    options, at = _options(argv, 1, "uC", "unset chdir")
+    env, cwd = dict(call.env), call.cwd
+    for name, value in options:
+        if name in ("-i", "--ignore-environment"):
             env.clear()
-        elif word in ("-u", "--unset"):
-            env.pop(following, None)
-        elif word in ("-C", "--chdir"):
-            cwd = following
+        elif name in ("-u", "--unset"):
+            env.pop(value, None)
+        elif name in ("-C", "--chdir"):
+            cwd = value
     return _with_assignments(replace(call, env=env, cwd=cwd), at)
 
 
-_DOCKER_SWITCHES = """--detach --disable-content-trust --init --interactive --no-healthcheck --oom-kill-disable
---privileged --publish-all --quiet --read-only --rm --sig-proxy --tty --replace --tls-verify --no-hosts"""
-
-
-def _docker_options(argv: Sequence[str], at: int) -> tuple[list[tuple[str, str]], int]:
-    """(name, value) of each option from `at` on, and where the image is."""
-    found = []
-    while at < len(argv) and argv[at].startswith("-"):
-        word = argv[at]
-        name, equals, value = word.partition("=")
-        takes = word.startswith("--") and not equals and word not in _DOCKER_SWITCHES.split()
-        index = None if word.startswith("--") else next((i for i, c in enumerate(word) if c not in "-ditqPT"), None)
-        if index is not None:
-            name, value = f"-{word[index]}", word[index + 1 :].removeprefix("=")
-            takes = not value
-        if takes:
-            value = argv[at + 1] if at + 1 < len(argv) else ""
-        at += 2 if takes else 1
-        found.append((name, value))
-    return found, at
+_DOCKER_SWITCHES = """detach disable-content-trust init interactive no-healthcheck oom-kill-disable privileged publish-all
+quiet read-only rm sig-proxy tty replace tls-verify no-hosts"""
 
 
 def _docker(call: Call) -> Call | None:
@@ -153,7 +145,7 @@ def _docker(call: Call) -> Call | None:
         if argv[at] not in ("container", "compose") and not argv[at].startswith("-"):
             return None
         at += 2 if argv[at] in ("-H", "--host", "--context", "-c", "--config", "-f") else 1
-    options, at = _docker_options(argv, at + 1)
+    options, at = _options(argv, at + 1, "ditqPT", _DOCKER_SWITCHES, valued=False)
     if at >= len(argv):
         return None
     env: dict[str, str] = {}
@@ -186,18 +178,17 @@ def _apptainer(call: Call) -> Call | None:
     at = next((index for index, word in enumerate(call.argv) if word in ("exec", "run")), None)
     if at is None:
         return None
-    end = at + _options(call.argv[at:], "BHWSo", "bind env pwd home workdir overlay")
+    options, end = _options(call.argv, at + 1, "BHWSo", "bind env pwd home workdir overlay")
     env = dict(call.env)
-    for word, following in zip(call.argv[at:end], [*call.argv[at + 1 : end], ""], strict=False):
-        if word == "--env" or word.startswith("--env="):
-            text = following if word == "--env" else word.partition("=")[2]
-            env |= dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    for text in (value for name, value in options if name == "--env"):
+        env |= dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     return call.without(end + 1, env=env, inside=True).warn("the container was taken off: paths are the container's")
 
 
 def _tmux(call: Call) -> Call | None:
     """tmux new -d -s NAME 'command', screen -dmS NAME command."""
-    at = _options(call.argv, "SsTt") if call.program == "screen" else 1 + _options(call.argv[1:], "snxyctFe")
+    start, letters = (1, "SsTt") if call.program == "screen" else (2, "snxyctFe")
+    at = _options(call.argv, start, letters)[1]
     rest = call.argv[at:]
     if len(rest) == 1 and " " in rest[0]:
         return replace(call, argv=("sh", "-c", rest[0]))
@@ -205,7 +196,7 @@ def _tmux(call: Call) -> Call | None:
 
 
 def _ssh(call: Call) -> Call | None:
-    at = _options(call.argv, "bcDEeFIiJLlmOopQRSWw") + 1
+    at = _options(call.argv, 1, "bcDEeFIiJLlmOopQRSWw")[1] + 1
     if at >= len(call.argv):
         return None
     inner = replace(call, argv=("sh", "-c", " ".join(call.argv[at:])), env={})
