@@ -8,7 +8,7 @@ from tests.support.profiles import BASE, command
 from tui.core.config import shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.model.profile import LoadPoint
-from tui.core.profiles.errors import ProfileBroken
+from tui.core.profiles.files import ProfileBroken
 from tui.core.profiles.load import discover, load_bench, load_experiment, load_launch
 from tui.core.sglang.flags import flags_of
 

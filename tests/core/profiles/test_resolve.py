@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.profiles import BASE, command, errors_of
-from tui.core.profiles.errors import ProfileBroken
+from tui.core.profiles.files import ProfileBroken
 from tui.core.profiles.load import discover, load_launch
 
 

@@ -20,8 +20,7 @@ from tui.core.model.profile import (
     Search,
 )
 from tui.core.profiles.checks import did_you_mean, tables
-from tui.core.profiles.errors import SETS, ProfileBroken, ProfileError
-from tui.core.profiles.files import KINDS, Library, ProfileFile, problems
+from tui.core.profiles.files import KINDS, SETS, Library, ProfileBroken, ProfileError, ProfileFile, problems
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.resolve import Sets, parse_sets, resolve
 from tui.core.profiles.secrets import public_sets

@@ -7,8 +7,7 @@ from typing import Any
 
 from tui.core.profiles import checks
 from tui.core.profiles.checks import Problem, is_number
-from tui.core.profiles.errors import SETS, ProfileError
-from tui.core.profiles.files import Library, ProfileFile
+from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
@@ -122,12 +121,10 @@ def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Tables merge, everything else is replaced; the names of one flag are one key, and the later spelling holds."""
-    merged = dict(base)
-    for key, value in over.items():
-        if key == "args" and isinstance(value, dict):
-            merged["args"] = _merge_args(merged.get("args", {}), value)
-        else:
-            merged[key] = _merge_value(merged.get(key), value)
+    canonical = flag_table().canonical
+    spelled = {canonical(key): key for key in over.get("args", {})}
+    args = {spelled.get(canonical(key), key): value for key, value in base.get("args", {}).items()}  # each in its place
+    merged: dict[str, Any] = _merge_value({**base, "args": args} if args else base, over)
     return merged
 
 
@@ -135,17 +132,3 @@ def _merge_value(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
         return {**old, **{key: _merge_value(old.get(key), value) for key, value in new.items()}}
     return new
-
-
-def _merge_args(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    canonical = flag_table().canonical
-    spelled = {canonical(key): key for key in over}
-    merged: dict[str, Any] = {}
-    for key, value in base.items():
-        other = spelled.pop(canonical(key), None)
-        if other is None:
-            merged[key] = value
-        else:  # keeps its place in the command
-            merged[other] = _merge_value(value, over[other])
-    merged |= {key: over[key] for key in spelled.values()}
-    return merged

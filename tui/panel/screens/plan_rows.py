@@ -112,7 +112,7 @@ def difference_rows(difference: "Sequence[DiffLine]") -> list[AnyRow]:
 
 def error_rows(error: EagletuiError) -> list[AnyRow]:
     """An error with its hint; every fault of a broken profile a row."""
-    from tui.core.profiles.errors import ProfileBroken
+    from tui.core.profiles.files import ProfileBroken
 
     texts = [str(fault) for fault in error.errors] if isinstance(error, ProfileBroken) else [error.message]
     rows: list[AnyRow] = [[("✗ ", "err"), (text, "text")] for text in texts]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tui.core.errors import EagletuiError
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
-    from tui.core.profiles.errors import ProfileError
+    from tui.core.profiles.files import ProfileError
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from tui.core.profiles.importing.wrappers import Call
 from tui.core.profiles.secrets import is_secret_env
-from tui.core.profiles.toml_text import toml_value
+from tui.core.profiles.toml_text import toml_lines
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
@@ -16,18 +16,18 @@ from tui.core.text import one_line, sanitize
 def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str]) -> str:
     """The call as a profile's TOML; its flags begin at word `start`."""
     args = _flags(call.argv[start:], warnings)
-    lines = ['kind = "launch"', 'description = "imported launch command"']
+    table: dict[str, object] = {"kind": "launch", "description": "imported launch command"}
     rest = dict(env)
     devices = rest.get("CUDA_VISIBLE_DEVICES", "")
     if re.fullmatch(r"\d+(,\d+)*", devices):
-        lines.append(f"gpus = {toml_value([int(number) for number in devices.split(',')])}")
+        table["gpus"] = [int(number) for number in devices.split(",")]
         rest.pop("CUDA_VISIBLE_DEVICES")
     if call.cwd and call.cwd.startswith(("/", "~/")):
-        lines.append(f"cwd = {toml_value(call.cwd)}")
+        table["cwd"] = call.cwd
     elif call.cwd:
         warnings.append(f"it ran in the directory {one_line(call.cwd, 80)}: write its whole path as cwd")
     if call.wrapper:
-        lines.append(f"wrapper = {toml_value(list(call.wrapper))}")
+        table["wrapper"] = call.wrapper
     program = call.argv[0]
     if "/" in program and PurePosixPath(program).name.startswith("python") and not call.inside:
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
@@ -36,10 +36,8 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
     warnings += [
         f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
-    if rest:
-        lines += ["", "[env]", *(f"{name} = {toml_value(value)}" for name, value in rest.items())]
-    lines += ["", "[args]", *(f"{name} = {toml_value(value)}" for name, value in args.items())]
-    return sanitize("\n".join(lines)) + "\n"
+    environment = f"\n\n[env]\n{toml_lines(rest)}" if rest else ""
+    return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
 
 
 def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
