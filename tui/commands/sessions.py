@@ -25,9 +25,6 @@ LOOK_S = 10.0  # how long a look at a run may take
 async def session(host: str) -> AsyncIterator[HostSession]:
     """A connected session, closed at the end."""
     register()
-    register()
-    register()
-    register()
     opened = await open_session(host, TerminalAsker())
     try:
         try:
