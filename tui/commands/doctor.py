@@ -19,9 +19,6 @@ def command(host: str | None, as_json: bool) -> int:
     """What works, what is missing, and how to fix it."""
     name = host or default_host()
     register()
-    register()
-    register()
-    register()
     findings = run_async(examine(name, TerminalAsker()))
     failed = any(finding.level == "block" for finding in findings)
     if as_json:
