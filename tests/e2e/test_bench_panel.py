@@ -45,7 +45,7 @@ def test_a_bench_by_keyboard_survives_the_panel(eagletui, terminal, launch_by_ke
         first.wait_for(r"now\s+\d+\.\d", 60)  # it measures
         first.keys("q")
         assert first.wait_exit() == 0
-        assert "The measurement a-short goes on there" in " ".join(first.screen().split())
+        assert "The measurement a-short keeps running there" in " ".join(first.screen().split())
 
         second = terminal([*eagletui.argv, "demo"], env, cwd=eagletui.home, columns=120, rows=40)
         second.wait_for(r"READY\s+drafts", 60)
