@@ -4,8 +4,8 @@ The core says the action and what it is about; `str()` of a hint is the command 
 stored and what scripts read. The panel has its own table (`tui/panel/hints.py`).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Action(StrEnum):
@@ -47,8 +47,7 @@ _COMMANDS = {
 }
 
 
-@dataclass(frozen=True)
-class Hint:
+class Hint(NamedTuple):  # not a dataclass: `eagletui --help` would import that for it
     """One next step; `subject` is one line, sanitized."""
 
     action: Action
