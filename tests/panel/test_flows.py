@@ -388,7 +388,7 @@ async def test_a_link_that_never_was_is_not_lost(size):
 
 
 async def test_a_typed_host_is_remembered_once_it_was_connected_to():
-    from tui.panel.screens.host_picker import known_hosts
+    from tui.panel.host_names import known_hosts
 
     async def fail(session):
         raise HostError("nowhere is unknown", "check the name", slug="host_unknown")

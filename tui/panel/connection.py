@@ -60,7 +60,7 @@ class Connection:
             self._opened = True
         finally:
             self._attempt_over.set()
-        from tui.panel.screens.host_picker import remember_host
+        from tui.panel.host_names import remember_host
 
         remember_host(board.host)
         app.touch()
