@@ -79,6 +79,7 @@ class PromptDialog(Dialog[tuple[str, ...]]):
 class Refused(Dialog[str]):
     """A changed or revoked host key, full screen. No key of it leads past the refusal."""
 
+    CSS_PATH: ClassVar[list[str]] = [*Dialog.CSS_PATH, "connecting.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = bindings("refused host key")
     AUTO_FOCUS = "VerticalScroll"
     HORIZONTAL_BREAKPOINTS = _WIDTHS

@@ -35,6 +35,7 @@ class Box(VerticalScroll):
 class Dialog(ModalScreen[T], Generic[T]):
     """A box over the mode; `Esc` leaves it with the safe answer."""
 
+    CSS_PATH: ClassVar[list[str]] = ["lists.tcss", "dialog.tcss"]  # type: ignore[assignment]
     BINDINGS: ClassVar[list[BindingType]] = bindings("dialog", "Esc")
     VERTICAL_BREAKPOINTS = _HEIGHTS
     AUTO_FOCUS = "Button, Input"

@@ -67,6 +67,7 @@ class Profiles(Mode):
 
     NAME = "Profiles"
     AUTO_FOCUS = "Choices"
+    CSS_PATH: ClassVar[list[str]] = ["lists.tcss", "profiles.tcss"]  # type: ignore[assignment]
     BINDINGS: ClassVar[list[BindingType]] = bindings("profiles")
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
