@@ -791,14 +791,14 @@ async def test_a_command_outlasts_a_connection_that_sshd_drops(
 ) -> None:
     from tui.commands import sessions
     from tui.core.config import HostEntry
-    from tui.core.server.session import HostSession, TransportSession
+    from tui.core.server.session import HostSession
 
     proxy = await make_tcp_proxy(sshd.port)
     proxy.cut_after(1500)  # in the middle of the first login
     transport = make_ssh_transport(sshd.target(proxy.port))
 
     async def opened(name: str, asker: object) -> HostSession:
-        return TransportSession(HostEntry(name, name), transport)
+        return HostSession(HostEntry(name, name), transport)
 
     monkeypatch.setattr(sessions, "open_session", opened)
     async with sessions.session("gpu1") as session:

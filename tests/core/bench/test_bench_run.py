@@ -23,7 +23,7 @@ from tui.core.runs import control
 from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
-from tui.core.server.session import TransportSession
+from tui.core.server.session import HostSession
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),), output_len=40, duration_s=0.5, runs=1)
 ENDLESS = replace(QUICK, duration_s=600.0)
@@ -296,7 +296,7 @@ async def test_two_measurements_of_one_server_would_measure_each_other(local):
 async def test_a_host_without_python(local):
     entry = replace(local.entry, python="/nowhere/python3")
     with truth_server(tokens=9) as (port, _):
-        refused = await refusal(TransportSession(entry, local.transport), QUICK, port)
+        refused = await refusal(HostSession(entry, local.transport), QUICK, port)
     assert refused.slug == "no_python"
     assert "/nowhere/python3" in refused.message
 
@@ -311,7 +311,7 @@ async def test_the_link_is_cut_again_and_again_and_nothing_is_lost(
     server = start_sshd(f"SetEnv EAGLETUI_STATE={state}\n")
     proxy = await make_tcp_proxy(server.port)
     transport = make_ssh_transport(server.target(proxy.port))
-    session = TransportSession(HostEntry("gpu1", "gpu1"), transport)
+    session = HostSession(HostEntry("gpu1", "gpu1"), transport)
     await session.open()
     profile = replace(QUICK, runs=3, duration_s=2.0)
     with truth_server(**SPECULATIVE) as (port, truth):

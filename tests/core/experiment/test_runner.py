@@ -32,7 +32,7 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_launch
 from tui.core.results import store
 from tui.core.server.launch import started
-from tui.core.server.session import HostSession, TransportSession, open_session
+from tui.core.server.session import HostSession, open_session
 from tui.demo.client import ensure_demo, stop_demo
 
 pytestmark = pytest.mark.timeout(300)
@@ -296,7 +296,7 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
         return replace(target, port=proxy.port)
 
     transport = SshTransport("demo", through_proxy, SilentAsker(), timing=fast_timing)
-    session = TransportSession(HostEntry("demo", "demo"), transport)
+    session = HostSession(HostEntry("demo", "demo"), transport)
     await session.open()
     runner = lab.runner(session, lab.profile(A, B))
     cuts: set[object] = set()

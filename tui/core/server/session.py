@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tui.core.config import HostEntry, HostKind, load_settings
 from tui.core.errors import Slug, UsageError
@@ -24,8 +24,8 @@ from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
-from tui.core.server.launch import LaunchPlan, LaunchProgress, PreflightFailed
-from tui.core.server.server_state import RunUpdate, ServerState
+from tui.core.server.launch import LaunchPlan, LaunchProgress
+from tui.core.server.server_state import RunUpdate
 from tui.core.server.stop import StopProgress
 from tui.core.server.watch import RunWatcher
 from tui.core.sglang import flags as sglang
@@ -34,115 +34,44 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
 
-__all__ = [
-    "HostSession",
-    "LaunchPlan",
-    "LaunchProgress",
-    "PreflightFailed",
-    "RunUpdate",
-    "ServerState",
-    "StopProgress",
-    "TransportSession",
-    "open_session",
-]
-
 _NOW_S = 10.0  # a sample that is older says nothing of now
 
 
-class HostSession(Protocol):
+class HostSession:
     """A session with one host; its states are frozen. Whatever asks the host raises LinkLost and HostError."""
 
-    @property
-    def entry(self) -> HostEntry: ...
-    @property
-    def transport(self) -> Transport: ...
-
-    async def open(self) -> None:
-        """Connects. Raises HostError."""
-
-    async def close(self) -> None:
-        """Ends all iterators; runs keep running. Within 2 s."""
-
-    def link(self) -> AsyncIterator[LinkStatus]:
-        """The link's present status, then every change."""
-
-    async def facts(self, *, refresh: bool = False) -> HostFacts:
-        """Hardware and software of the host: asked once a session, and again on demand."""
-
-    def gpus(self, period_s: float = 1.0) -> AsyncIterator[GpuSample]:
-        """Samples forever; a lost link is a pause, a sampler that hangs is replaced."""
-
-    async def runs(self) -> tuple[Run, ...]:
-        """Ours and foreign servers, newest first."""
-
-    async def find_run(self, reference: str) -> Run:
-        """The run that an id, its six digits or a unique prefix names. Raises UsageError(slug="unknown_run")."""
-
-    async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
-        """The exact command and the pre-flight findings."""
-
-    def launch(
-        self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None
-    ) -> AsyncGenerator[LaunchProgress, None]:
-        """Carries out a plan: see `launch.steps`. It starts at most once. Raises PreflightFailed where it is blocked.
-
-        `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
-        """
-
-    def open_log(self, run: Run) -> "LogFile | None":
-        """The log of a run, of any size; None where its output goes nowhere that can be read."""
-
-    def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
-        """Log and state of a run to its end; survives the link."""
-
-    def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
-        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
-
-
-async def open_session(name: str, asker: Asker) -> HostSession:
-    """A session with a host by its name; not connected yet (see `HostSession.open`)."""
-    entry = load_settings().host(name)
-    return TransportSession(entry, open_transport(entry, asker))
-
-
-class TransportSession(HostSession):
-    """A session over a transport."""
-
     def __init__(self, entry: HostEntry, transport: Transport) -> None:
-        self._entry = entry
-        self._transport = transport
+        self.entry = entry
+        self.transport = transport
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
-
-    @property
-    def entry(self) -> HostEntry:
-        return self._entry
-
-    @property
-    def transport(self) -> Transport:
-        return self._transport
 
     @property
     def _simulated(self) -> bool:
         return self.entry.kind is HostKind.DEMO
 
     async def open(self) -> None:
+        """Connects. Raises HostError."""
         await self.transport.connect()
 
     async def close(self) -> None:
+        """Ends all iterators; runs keep running. Within 2 s."""
         await self.transport.close()
 
     def link(self) -> AsyncIterator[LinkStatus]:
+        """The link's present status, then every change."""
         return self.transport.watch()
 
     async def facts(self, *, refresh: bool = False) -> HostFacts:
+        """Hardware and software of the host: asked once a session, and again on demand."""
         async with self._facts_lock:
             if self._facts is None or refresh:
                 self._facts = await facts_cache.facts(self.transport, self.entry)
             return self._facts
 
     async def gpus(self, period_s: float = 1.0) -> AsyncGenerator[GpuSample]:
+        """Samples forever; a lost link is a pause, a sampler that hangs is replaced."""
         samples = gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s)
         async with contextlib.aclosing(samples):
             async for sample in samples:
@@ -159,6 +88,7 @@ class TransportSession(HostSession):
         return await gpu_sampler.one_sample(self.transport, self.entry.python)
 
     async def runs(self) -> tuple[Run, ...]:
+        """Ours and foreign servers, newest first."""
         found = list(await control.list_runs(self.transport))
         if not self._simulated:  # it shares this machine's process table: what is real does not belong to it
             found += await foreign_servers(self.transport)
@@ -166,6 +96,7 @@ class TransportSession(HostSession):
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
+        """The run that an id, its six digits or a unique prefix names. Raises UsageError(slug="unknown_run")."""
         found = await self.runs()
         run_id = launch_records.match_run(reference, [run.run_id for run in found])
         if run_id is None:
@@ -177,6 +108,7 @@ class TransportSession(HostSession):
         return next(run for run in found if run.run_id == run_id)
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
+        """The exact command and the pre-flight findings."""
         facts = await self.facts()
         flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
@@ -199,6 +131,10 @@ class TransportSession(HostSession):
     def launch(
         self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None
     ) -> AsyncGenerator[LaunchProgress, None]:
+        """Carries out a plan: see `launch.steps`. It starts at most once. Raises PreflightFailed where it is blocked.
+
+        `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
+        """
         start = partial(self._start, run_id=run_id)
         return launching.steps(plan, replace=replace, check=self._check, stop=self.stop, start=start)
 
@@ -207,12 +143,21 @@ class TransportSession(HostSession):
         return dataclasses.replace(await control.launch(self.transport, request), host=self.entry.name)
 
     def open_log(self, run: Run) -> "LogFile | None":
+        """The log of a run, of any size; None where its output goes nowhere that can be read."""
         from tui.core.logs.log_file import LogFile
 
         return LogFile(self.transport, run.log_path) if run.log_path is not None else None
 
     def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
+        """Log and state of a run to its end; survives the link."""
         return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self._sample).updates()
 
     def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
+        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
         return stopping.stop(self.transport, run, self._sample, grace_s)
+
+
+async def open_session(name: str, asker: Asker) -> HostSession:
+    """A session with a host by its name; not connected yet (see `HostSession.open`)."""
+    entry = load_settings().host(name)
+    return HostSession(entry, open_transport(entry, asker))
