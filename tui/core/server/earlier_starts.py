@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.flags import flag_table
 from tui.core.sglang.state import LedgerRow
-from tui.core.text import one_line
+from tui.core.text import as_number, one_line
 
 FRACTION = "mem-fraction-static"
 GRAPH_BATCH = "cuda-graph-max-bs-decode"
@@ -46,11 +46,6 @@ def canonical(args: Args) -> dict[str, object]:
     return {table.canonical(name): value for name, value in args.items() if value is not False and value is not None}
 
 
-def number(value: object) -> float | None:
-    """A number as a float, None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def times_text(count: int) -> str:
     """`once`, `3 times`."""
     return f"{count} times" if count > 1 else "once"
@@ -69,7 +64,7 @@ def ledger_of(record: LaunchRecord) -> tuple[LedgerRow, ...]:
     rows = []
     for raw in record.ledger:
         values = {name: value for name, value in raw.items() if name in known and name != "rank"}
-        if isinstance(raw.get("rank"), str) and all(v is None or number(v) is not None for v in values.values()):
+        if isinstance(raw.get("rank"), str) and all(v is None or as_number(v) is not None for v in values.values()):
             rows.append(LedgerRow(rank=str(raw["rank"]), **values))  # type: ignore[arg-type]
     return tuple(rows)
 
@@ -84,7 +79,7 @@ class EarlierStart:
 
     @property
     def fraction(self) -> float | None:
-        return self.record.mem_fraction or number(self.args.get(FRACTION))
+        return self.record.mem_fraction or as_number(self.args.get(FRACTION))
 
     @property
     def batch(self) -> int | None:

@@ -19,7 +19,6 @@ from tui.core.server.earlier_starts import (
     canonical,
     comparable,
     last_ready,
-    number,
     speculative,
     starts_of,
     times_text,
@@ -30,9 +29,9 @@ from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.core.sglang.memory import fraction_window
 from tui.core.sglang.state import LedgerRow, StartupState
-from tui.core.text import one_line
+from tui.core.text import as_number, one_line
 
-_MARGIN_SHARE, _MARGIN_LIMIT_GIB = (0.06, 6.0)  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB
+_MARGIN_SHARE, _MARGIN_LIMIT_GIB = 0.06, 6.0  # beside budget and graphs, for activations; SGLang's docs: 5 to 8 GB
 _EXACT_GIB = 0.3  # figures of two starts differ by as much
 
 
@@ -64,16 +63,10 @@ class Forecast:
     short_ranks: tuple[str, ...] = ()
     suggestion: float | None = None  # a fraction instead; one that worked here, where there is one
     last_ready: LastReady | None = None
-    starts: int = 0  # earlier starts that the figures are from
 
 
 def _loaded(row: LedgerRow) -> float | None:
     return None if row.weights_gib is None else row.weights_gib + (row.draft_gib or 0.0)
-
-
-def margin_gib(before_gib: float) -> float:
-    """GiB that should be free beside budget and graphs, for activations."""
-    return min(_MARGIN_LIMIT_GIB, _MARGIN_SHARE * before_gib)
 
 
 def _beside(row: LedgerRow) -> float | None:
@@ -130,7 +123,7 @@ def workable(
             continue
         most = most if known else 1.0
         known = True
-        margin = margin_gib(before)
+        margin = min(_MARGIN_LIMIT_GIB, _MARGIN_SHARE * before)
         most = min(most, _down(1 - (_scaled(beside, row.graphs_gib, measured, batch, speculative) + margin) / before))
         if fraction is not None and row.graphs_gib and measured:
             room = before * (1 - fraction) - margin
@@ -158,7 +151,7 @@ def workable_now(state: StartupState, ready: bool) -> Workable:
 
 def mem_fraction(state: StartupState) -> float | None:
     """mem-fraction-static in effect, as given or as SGLang chose it."""
-    return number((state.server_args or {}).get("mem_fraction_static"))
+    return as_number((state.server_args or {}).get("mem_fraction_static"))
 
 
 def graph_batch(state: StartupState) -> int | None:
@@ -178,24 +171,21 @@ def _clamped(batch: int, running: object, speculative: bool) -> int:
     return min(batch, limit)
 
 
-def _measured_rows(
-    starts: Sequence[EarlierStart], now: Mapping[str, object]
-) -> tuple[tuple[LedgerRow, ...], int, bool]:
-    """(what each rank will hold, starts it is from, whether the draft model's size is among it)."""
+def _measured_rows(starts: Sequence[EarlierStart], now: Mapping[str, object]) -> tuple[tuple[LedgerRow, ...], bool]:
+    """(what each rank will hold, whether the draft model's size is among it)."""
     weighed = (s for s in starts if any(row.weights_gib is not None and row.before_gib for row in s.rows))
     weights = next((start for start in weighed if start.same_weights(now)), None)
     if weights is None:
-        return (), 0, False
+        return (), False
     drafted = None
     if speculative(now):
         measured = (s for s in starts if any(row.draft_gib is not None for row in s.rows))
         drafted = next((start for start in measured if start.same_draft(now)), None)
     if drafted is None:
-        return tuple(replace(row, draft_gib=None) for row in weights.rows), 1, not speculative(now)
+        return tuple(replace(row, draft_gib=None) for row in weights.rows), not speculative(now)
     sizes = {row.rank: row.draft_gib for row in drafted.rows}
     largest = max((size for size in sizes.values() if size is not None), default=None)
-    rows = tuple(replace(row, draft_gib=sizes.get(row.rank) or largest) for row in weights.rows)
-    return rows, 1 if drafted is weights else 2, True
+    return tuple(replace(row, draft_gib=sizes.get(row.rank) or largest) for row in weights.rows), True
 
 
 def _effective_batch(now: Mapping[str, object], same: Iterable[EarlierStart]) -> int | None:
@@ -226,15 +216,15 @@ def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast
         return None
     same = comparable(past, now)
     ready = last_ready(host, args, records)
-    given = number(now.get(FRACTION))
+    given = as_number(now.get(FRACTION))
     fraction = given
     if fraction is None:  # SGLang chooses: as it chose before
         fraction = next((item.fraction for item in same if FRACTION not in item.args and item.fraction), None)
     batch = _effective_batch(now, same)
     tried = tried_fractions(same, batch)
-    rows, starts, whole = _measured_rows(past, now)
+    rows, whole = _measured_rows(past, now)
     bounds = _bounds(rows, same, fraction, batch, speculative(now), tried)
-    made = Forecast(None, "", fraction, bounds, last_ready=ready, starts=starts)
+    made = Forecast(None, "", fraction, bounds, last_ready=ready)
     made = _shortage(made, rows) if fraction is not None else made
     fits, text = _outlook(made, tried, rows, whole, given)
     return replace(made, fits=fits, text=text, suggestion=_suggest(made, tried, rows, whole))
@@ -378,11 +368,11 @@ def prefer_worked(
     if found.cause not in ("oom_kv_pool", "oom_cuda_graph") or found.observation:
         return found
     now = canonical(args)
-    current = mem_fraction(state) or number(now.get(FRACTION))
+    current = mem_fraction(state) or as_number(now.get(FRACTION))
     batch = graph_batch(state)
     same = comparable(starts_of(host, now.get("model-path"), records), now)
     tried = tried_fractions(same, batch)
-    computed = number(found.set.get(FRACTION))
+    computed = as_number(found.set.get(FRACTION))
     raise_it = found.cause == "oom_kv_pool" and (computed is None or current is None or computed > current)
     for value, times in tried.worked:
         if current is not None and not (value > current if raise_it else value < current):

@@ -1,9 +1,8 @@
 """One look at the processes of a run on its host, and at who is connected to its port."""
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
+from tui.core.link.programs import program
 from tui.core.link.transport import Transport
 from tui.core.text import one_line
 
@@ -41,15 +40,10 @@ class HostLook:
         return tuple(sorted({process.name for process in self.processes if process.name in _COMPILERS}))
 
 
-@cache
-def _script() -> str:
-    return resources.files("tui.remote").joinpath("look.sh").read_text(encoding="utf-8")
-
-
 async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
     """One look at the processes of a run. Raises HostError, LinkLost."""
     head = f"LK_PID={pid}\nLK_PORT={port or ''}\n"
-    done = await transport.run(head + _script(), timeout_s=20.0)
+    done = await transport.run(head + program("look.sh"), timeout_s=20.0)
     return read_look(done.stdout.decode("utf-8", "replace"))
 
 
@@ -70,8 +64,6 @@ def read_look(text: str) -> HostLook:
                     processes.append(Process(int(words[1]), int(words[2]), int(words[3]) / ticks, read, name))
                 case "conn":
                     connections.add(words[1])
-                case _:
-                    pass
         except (IndexError, ValueError):
             continue
     return HostLook(tuple(processes), frozenset(connections))

@@ -8,13 +8,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from shlex import quote
 
 from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.link.programs import program
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run
@@ -59,11 +59,13 @@ async def preflight(
         LinkLost, HostError: from the transport.
     """
     look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
-    seen, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
-    if seen is None:
+    answer, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
+    if answer is None:
         look.found.warn("disk", "the host takes too long to look at its files: a file system may hang")
-    else:
-        look.seen = seen
+    for line in (answer or "").split("\n"):
+        key, tab, value = line.partition("\t")
+        if tab:
+            look.seen.setdefault(key, []).append(value)
     look.gpus()
     look.port(holder)
     if not profile.command:
@@ -79,39 +81,12 @@ async def preflight(
     return ordered(look.found)
 
 
-async def _ask(transport: Transport, script: str) -> "_Seen | None":
+async def _ask(transport: Transport, script: str) -> str | None:
     try:
         done = await transport.run(script, timeout_s=30.0)
     except TimedOut:
         return None
-    return _Seen.read(done.stdout.decode("utf-8", "replace"))
-
-
-@cache
-def _program() -> str:
-    return resources.files("tui.remote").joinpath("preflight.sh").read_text(encoding="utf-8")
-
-
-@dataclass
-class _Seen:
-    """The script's answer: values by key, in order."""
-
-    values: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, output: str) -> "_Seen":
-        seen = cls()
-        for line in output.split("\n"):
-            key, tab, value = line.partition("\t")
-            if tab:
-                seen.values.setdefault(key, []).append(value)
-        return seen
-
-    def one(self, key: str) -> str | None:
-        return self.values.get(key, [None])[0]
-
-    def all(self, key: str) -> list[str]:
-        return self.values.get(key, [])
+    return done.stdout.decode("utf-8", "replace")
 
 
 @dataclass
@@ -123,28 +98,33 @@ class _Look:
     facts: HostFacts
     sample: GpuSample | None
     runs: Mapping[str, Run]
-    seen: _Seen = field(default_factory=_Seen)
+    seen: dict[str, list[str]] = field(default_factory=dict)  # the answer of the script: values by key, in order
     found: Findings = field(default_factory=Findings)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     def script(self) -> str:
         profile = self.profile
-        model, draft = self.path("model-path"), self.path("speculative-draft-model-path")
-        if profile.command:
-            model = draft = ""
+        flags = () if profile.command else ("model-path", "speculative-draft-model-path")
+        model, draft = ["" if self.path(flag).startswith("~") else self.path(flag) for flag in flags] or ("", "")
         wrapper = profile.wrapper[0] if profile.wrapper else ""
         values = {
             "PF_CWD": profile.cwd or "",
             "PF_WRAPPER": wrapper,
             "PF_PROGRAM": "" if wrapper else self.command.argv[0],
-            "PF_MODEL": "" if model.startswith("~") else model,
-            "PF_DRAFT": "" if draft.startswith("~") else draft,
+            "PF_MODEL": model,
+            "PF_DRAFT": draft,
             "PF_REVISION": str(profile.arg("revision") or ""),
             "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus for process in _held(gpu)),
         }
         values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
-        return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + _program()
+        return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + program("preflight.sh")
+
+    def one(self, key: str) -> str | None:
+        return self.seen.get(key, [None])[0]
+
+    def all(self, key: str) -> list[str]:
+        return self.seen.get(key, [])
 
     def path(self, flag: str) -> str:
         value = self.profile.arg(flag)
@@ -200,8 +180,8 @@ class _Look:
 
     def _holders(self, used: Sequence[Gpu]) -> None:
         """Who holds memory on the GPUs: our runs, other people, or nobody that this account can see."""
-        marks = dict(mark.split(" ", 1) for mark in self.seen.all("mark") if " " in mark)
-        chains = {chain.split()[0]: chain.split() for chain in self.seen.all("chain") if chain.strip()}
+        marks = dict(mark.split(" ", 1) for mark in self.all("mark") if " " in mark)
+        chains = {chain.split()[0]: chain.split() for chain in self.all("chain") if chain.strip()}
         pid_run = {str(run.pid): run_id for run_id, run in self.runs.items() if run.pid is not None}
         ours: dict[str, list[Gpu]] = {}
         others: dict[str, tuple[list[Gpu], list[GpuProcess]]] = {}
@@ -229,8 +209,7 @@ class _Look:
             since = f" since {run.started_at[11:19]}" if run.started_at and len(run.started_at) >= 19 else ""
             self.found.block(
                 "gpus",
-                f"{_which(held, used)} {'is' if _one(held) else 'are'} held by run {run.short_id}"
-                f" ({run.profile or 'started by hand'}, {run.state}{since})",
+                f"{_held_by(held, used)} run {run.short_id} ({run.profile or 'started by hand'}, {run.state}{since})",
                 run_id,
             )
         for user, (held, processes) in others.items():
@@ -240,9 +219,7 @@ class _Look:
             more = f" and {len(pids) - 3} more" if len(pids) > 3 else ""
             words = f"PID {', '.join(map(str, pids[:3]))}{more}" + (f" {', '.join(names[:2])}" if names else "")
             size = f", {memory / 1024:.1f} GiB" if memory else ""
-            self.found.block(
-                "gpus", f"{_which(held, used)} {'is' if _one(held) else 'are'} held by {user} ({words}{size})"
-            )
+            self.found.block("gpus", f"{_held_by(held, used)} {user} ({words}{size})")
 
     def port(self, holder: PortHolder | None) -> None:
         port = self.command.port
@@ -262,9 +239,9 @@ class _Look:
             if key == "draft" and self.eagle3:
                 self.found.block("draft", "EAGLE3 needs speculative-draft-model-path")
             return
-        state = self.seen.one(key)
+        state = self.one(key)
         if path.startswith("~"):
-            home = self.seen.one("home") or self.facts.home
+            home = self.one("home") or self.facts.home
             whole = f"{home}{path[1:]}" if home and path.startswith("~/") else "the whole path"
             self.found.block(key, f"{path}: ~ is not expanded on the host, write {whole}")
         elif state == "missing":
@@ -274,7 +251,7 @@ class _Look:
         elif state == "remote":
             self.found.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.found.ok(key, f"{path}, {_size(_sizes(self.seen.all(f'{key}.ls')).values())}")
+            self.found.ok(key, f"{path}, {_size(_sizes(self.all(f'{key}.ls')).values())}")
         elif state == "absent":
             self._absent(key, path)
         elif state in ("there", "cached"):
@@ -289,21 +266,21 @@ class _Look:
         if offline:
             self.found.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
             return
-        free = _disk(self.seen.one(f"{key}.disk"))
+        free = _disk(self.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
         self.found.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
 
     def _directory(self, key: str, path: str) -> None:
-        where = f"{path} (cached)" if self.seen.one(key) == "cached" else path
-        sizes = _sizes(self.seen.all(f"{key}.ls"))
-        closed = self.seen.all(f"{key}.closed")
+        where = f"{path} (cached)" if self.one(key) == "cached" else path
+        sizes = _sizes(self.all(f"{key}.ls"))
+        closed = self.all(f"{key}.closed")
         if closed:
             self.found.block(key, f"{where}: {closed[0]} cannot be read by {self.facts.user or 'this account'}")
             return
         if "config.json" not in sizes and "params.json" not in sizes and not _weights(sizes, ".gguf"):
             self.found.block(key, f"{where} has no config.json")
             return
-        needed = self.seen.all(f"{key}.need")
+        needed = self.all(f"{key}.need")
         missing = [name for name in needed if not sizes.get(name)]
         weights = {name: sizes[name] for name in needed if name in sizes} if needed else _weights(sizes)
         if missing:
@@ -313,7 +290,7 @@ class _Look:
         if not weights and self.profile.arg("load-format") != "dummy":
             self.found.block(key, f"{where} has config.json but no weights")
             return
-        architecture = _architecture(self.seen.one(f"{key}.config"))
+        architecture = _architecture(self.one(f"{key}.config"))
         if key == "draft" and self.eagle3 and architecture and "eagle3" not in architecture.lower():
             self.found.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
@@ -321,7 +298,7 @@ class _Look:
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
-            warm = _warm(self.seen.all(f"{key}.cache"))
+            warm = _warm(self.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
             self.found.ok(key, text, warm=warm)
@@ -333,7 +310,7 @@ class _Look:
         program = self.command.argv[0]
         if not self.profile.wrapper and program.startswith("~"):
             self.found.block("python", f"{program}: write the whole path as python in the host's entry")
-        elif not self.profile.wrapper and self.seen.one("program") == "missing":
+        elif not self.profile.wrapper and self.one("program") == "missing":
             self.found.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
             self.found.ok("python", f"{python} has sglang {self.facts.sglang}")
@@ -414,16 +391,16 @@ class _Look:
     # -- the host -----------------------------------------------------------------------------------------------------
 
     def place(self) -> None:
-        if self.profile.cwd and self.seen.one("cwd") in ("missing", "closed"):
-            why = "is not there" if self.seen.one("cwd") == "missing" else "cannot be entered"
+        why = {"missing": "is not there", "closed": "cannot be entered"}.get(self.one("cwd") or "")
+        if self.profile.cwd and why:
             self.found.block("cwd", f"{self.profile.cwd} {why}")
-        if self.profile.wrapper and self.seen.one("wrapper") == "missing":
+        if self.profile.wrapper and self.one("wrapper") == "missing":
             self.found.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
-        if self.profile.command and not self.profile.wrapper and self.seen.one("program") == "missing":
+        if self.profile.command and not self.profile.wrapper and self.one("program") == "missing":
             self.found.block("wrapper", f"{self.command.argv[0]} is not installed there")
 
     def disk(self) -> None:
-        found = _disk(self.seen.one("disk"))
+        found = _disk(self.one("disk"))
         if found is None:
             return
         free, share, mount = found
@@ -436,19 +413,19 @@ class _Look:
             self.found.ok("disk", text)
 
     def rights(self) -> None:
-        sudo = self.seen.one("sudo")
+        sudo = self.one("sudo")
         if sudo is not None and sudo != "yes":
             why = sudo.removeprefix("no: ") or "it asks for a password"
             self.found.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
-        elif sudo == "yes" and self.seen.one("sudo_kill") == "no":
+        elif sudo == "yes" and self.one("sudo_kill") == "no":
             self.found.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
         elif sudo == "yes" and "-n" not in self.profile.wrapper:
             self.found.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
             self.found.ok("rights", "sudo works without a password")
-        ends = (self.seen.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
-        if ends and self.seen.one("linger") == "no":
-            user = self.seen.one("user") or "USER"
+        ends = (self.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
+        if ends and self.one("linger") == "no":
+            user = self.one("user") or "USER"
             self.found.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
 
 
@@ -457,8 +434,9 @@ def _held(gpu: Gpu) -> tuple[GpuProcess, ...]:
     return tuple(p for p in gpu.processes or () if p.memory_used_mib is None or p.memory_used_mib >= _IDLE_MIB)
 
 
-def _one(gpus: Sequence[Gpu]) -> bool:
-    return len({gpu.uuid or gpu.index for gpu in gpus}) == 1
+def _held_by(held: Sequence[Gpu], used: Sequence[Gpu]) -> str:
+    verb = "is" if len({gpu.uuid or gpu.index for gpu in held}) == 1 else "are"
+    return f"{_which(held, used)} {verb} held by"
 
 
 def _which(held: Sequence[Gpu], used: Sequence[Gpu]) -> str:

@@ -62,7 +62,8 @@ async def kernel_words_of(transport: Transport, run: Run) -> KernelWords:
     """The kernel's log where it may explain a run's end. Raises HostError, LinkLost."""
     if outcome_of_files(run) not in (Outcome.CRASHED, Outcome.LOST):
         return KernelWords()
-    return await kernel_words(transport, _seconds_ago(run))
+    started, ended, now = epoch_of(run.started_at), epoch_of(run.ended_at), time.time()  # by our clock
+    return await kernel_words(transport, (now - (ended or now), now - started) if started is not None else None)
 
 
 async def kernel_words(transport: Transport, seconds_ago: tuple[float, float] | None) -> KernelWords:
@@ -71,17 +72,11 @@ async def kernel_words(transport: Transport, seconds_ago: tuple[float, float] | 
     return read_kernel(done.stdout.decode("utf-8", "replace"), seconds_ago)
 
 
-def _seconds_ago(run: Run) -> tuple[float, float] | None:
-    """How many seconds ago a run ended (0 = it has not) and was started, by our clock; None where that is not known."""
-    started, ended = epoch_of(run.started_at), epoch_of(run.ended_at)
-    return (time.time() - ended if ended else 0.0, time.time() - started) if started is not None else None
-
-
 def read_kernel(text: str, seconds_ago: tuple[float, float] | None) -> KernelWords:
     """The answer: lines without the kernel's time stamp, or from before or after the run, explain nothing.
 
     Args:
-        seconds_ago: when the run ended, and when it was started.
+        seconds_ago: when the run ended (0: it has not), and when it was started; None: not known.
     """
     first, _, rest = text.partition("\n")
     heading, *lines = rest.split("\n")

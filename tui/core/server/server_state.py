@@ -20,7 +20,7 @@ class ServerState:
 
     run: Run
     outcome: Outcome
-    phase: Phase
+    phase: Phase  # of a silent log: what GPU memory and the port show
     startup: StartupState
     diagnosis: Diagnosis | None = None
     observations: tuple[Diagnosis, ...] = ()
@@ -29,7 +29,6 @@ class ServerState:
     busy: str | None = None  # why a silence is no hang: "kernels are being compiled (ptxas)"
     slower: Slower | None = None  # the present phase takes longer than ever here
     last_ready: LastReady | None = None  # the last configuration of this model here that reached ready
-    phase_by_gpus: bool = False  # the log is silent: `phase` is what GPU memory and the port show
     started_s: float | None = None  # time.time() at the launch
     ready_after_s: float | None = None  # launch to ready
     phase_took_s: Mapping[Phase, float] = field(default_factory=dict)  # ended phases, and the present one so far

@@ -30,7 +30,7 @@ from tui.core.server.run_end import KernelWords, evidence, is_over, kernel_words
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
-from tui.core.server.watchdog import LOOK_PERIOD_S, Assessment, Slower, Watchdog, slower_than_ever
+from tui.core.server.watchdog import LOOK_PERIOD_S, Assessment, Watchdog, slower_than_ever
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
@@ -304,7 +304,7 @@ class RunWatcher:
         lost_link = self._transport.status().state is not LinkState.UP
         outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, outcome, final)
-        phase, by_gpus = self._phase(startup, outcome)
+        phase = self._phase(startup, outcome)
         self._times = start_times(
             self._run,
             startup,
@@ -316,9 +316,13 @@ class RunWatcher:
         )
         took, history, starting = self._times.phase_took_s, self._history, outcome is Outcome.STARTING
         assessment = self._watch(now, phase, outcome, startup, lost_link)
-        eta_s = None
+        eta_s = slower = None
         if starting:
             eta_s = seconds_left(phase, took, startup.progress, history.usual, history.usual_total)
+        if starting and not lost_link:
+            slower = slower_than_ever(
+                phase, took, history.usual, busy=assessment.busy, version_changed=history.version_changed
+            )
         return ServerState(
             run=self._run,
             outcome=outcome,
@@ -329,9 +333,8 @@ class RunWatcher:
             suspicion=self._suspicion(now, startup, outcome, assessment),
             suspected=assessment.suspicion,
             busy=assessment.busy,
-            slower=self._slower(phase, assessment) if starting and not lost_link else None,
+            slower=slower,
             last_ready=history.last_ready,
-            phase_by_gpus=by_gpus,
             started_s=self._times.started_s,
             ready_after_s=self._times.ready_after_s,
             phase_took_s=took,
@@ -353,17 +356,16 @@ class RunWatcher:
             return ended
         return Outcome.READY if self._probe.ready else Outcome.STARTING
 
-    def _phase(self, startup: StartupState, outcome: Outcome) -> tuple[Phase, bool]:
-        """The phase, and whether GPU memory and the port show it in place of the log."""
+    def _phase(self, startup: StartupState, outcome: Outcome) -> Phase:
+        """The phase by the log; of a silent one by GPU memory and the port."""
         phase = startup.phase
         served = phase in (Phase.READY, Phase.SERVING)
         if self._probe.ready:
-            return (phase if served else Phase.READY), False
+            return phase if served else Phase.READY
         if served and outcome is Outcome.STARTING:
             phase = Phase.WARMUP  # "fired up", but the listener is not (known to be) ours
         silent = outcome is Outcome.STARTING and phase is Phase.LAUNCH and not startup.fired_up
-        guess = self._dog.silent_phase(self._probe.listener_is_ours is True) if silent else None
-        return guess or phase, guess is not None
+        return (self._dog.silent_phase(self._probe.listener_is_ours is True) if silent else None) or phase
 
     def _diagnose(
         self, startup: StartupState, outcome: Outcome, final: bool
@@ -405,12 +407,6 @@ class RunWatcher:
         else:
             self._not_ours_since = None
         return assessment.suspicion.text if assessment.suspicion is not None else None
-
-    def _slower(self, phase: Phase, assessment: Assessment) -> Slower | None:
-        took, history = self._times.phase_took_s, self._history
-        return slower_than_ever(
-            phase, took, history.usual, busy=assessment.busy, version_changed=history.version_changed
-        )
 
     def _record(self, state: ServerState) -> None:
         """Keeps what this start showed, once per change."""

@@ -4,9 +4,12 @@ Nothing here generates a token or asks the server anything: the log, samples of 
 processes decide. A suspicion kills nothing and ends no wait. Limits: docs/diagnosis.md.
 """
 
+import tomllib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
+from operator import attrgetter
 
 from tui.core.host.gpus import GpuSample
 from tui.core.model.phases import Outcome, Phase
@@ -33,53 +36,16 @@ _WORTH_ACCEPT, _FALLEN_LINES = 1.2, 5
 
 @dataclass(frozen=True)
 class _Expected:
-    """What is known of a phase: silence in seconds since the last line, or since the last move of a bar."""
+    """What is known of a phase; the fields are described in `tui/data/silence.toml`."""
 
-    usual_s: float  # legitimate up to here,
-    longest_s: float  # never heard of after that
-    causes: str  # of a silence
-    slower: tuple[str, ...]  # likely reasons why it takes longer than before, most likely first
+    usual_s: float
+    longest_s: float
+    causes: str
+    slower: Sequence[str]
 
 
-_PHASES: Mapping[Phase, _Expected] = {
-    Phase.LAUNCH: _Expected(
-        120.0,
-        300.0,
-        "imports from a slow disk, or a download",
-        ("Python and its packages are not in the page cache", "the disk is busy"),
-    ),
-    Phase.DISTRIBUTED_INIT: _Expected(
-        60.0,
-        300.0,
-        "ranks that do not reach each other (P2P, network interface, a rank that died)",
-        ("another process uses the GPUs or the network", "peer-to-peer access changed"),
-    ),
-    Phase.LOAD_WEIGHTS: _Expected(
-        180.0,
-        900.0,
-        "slow storage, weights being repacked, or a rank that died",
-        ("the weights are not in the page cache", "slower or busy storage"),
-    ),
-    Phase.DRAFT_MODEL: _Expected(
-        180.0,
-        900.0,
-        "slow storage, or a rank that died",
-        ("the draft's weights are not in the page cache", "slower or busy storage"),
-    ),
-    Phase.MEMORY_POOL: _Expected(60.0, 300.0, "a rank that hangs or died", ("another process uses the GPUs",)),
-    Phase.CUDA_GRAPH: _Expected(
-        180.0,
-        900.0,
-        "kernels compiled for the first time, or ranks that wait for each other (P2P)",
-        ("kernels are compiled again: the cache is cold", "more batch sizes are captured than before"),
-    ),
-    Phase.WARMUP: _Expected(
-        120.0,
-        620.0,
-        "kernels compiled at the first request, or a warm-up that nobody answers",
-        ("kernels are compiled at the first request",),
-    ),
-}
+_TABLE = tomllib.loads(resources.files("tui.data").joinpath("silence.toml").read_text(encoding="utf-8"))
+_PHASES = {Phase(name): _Expected(**values) for name, values in _TABLE.items()}
 
 
 @dataclass(frozen=True)
@@ -237,7 +203,7 @@ class Watchdog:
             grown = self._memory_growth(now)
             if grown is not None and grown > _GROWTH_MIB:
                 return f"GPU memory grows: {grown / 1024:.1f} GiB in the last minute"
-            read = self._disk_rate()
+            read = self._rate(attrgetter("read_bytes"))
             if read is not None and read > 1e6:
                 return f"it reads {read / 1e6:.0f} MB/s from disks"
         return None
@@ -248,24 +214,17 @@ class Watchdog:
             return None
         return (recent[-1].memory_mib or 0.0) - (recent[0].memory_mib or 0.0)
 
-    def _disk_rate(self) -> float | None:
-        """Bytes a second that the run reads from disks, between the last two looks."""
-        span_s, first, last = self._last_two_looks()
-        if first is None or last is None or first.read_bytes is None or last.read_bytes is None:
-            return None
-        return (last.read_bytes - first.read_bytes) / span_s
-
-    def _cpu_share(self) -> float | None:
-        """CPU seconds a second of all processes of the run, between the last two looks."""
-        span_s, first, last = self._last_two_looks()
-        return max(0.0, last.cpu_s - first.cpu_s) / span_s if first is not None and last is not None else None
-
-    def _last_two_looks(self) -> tuple[float, HostLook | None, HostLook | None]:
-        """Seconds between them, and both; None where there is only one."""
+    def _rate(self, figure: Callable[[HostLook], float | None]) -> float | None:
+        """What a figure of the run's processes gained a second, between the last two looks."""
         if len(self._looks) < 2:
-            return 0.0, None, None
+            return None
         (earlier, first), (later, last) = self._looks[-2], self._looks[-1]
-        return (later - earlier, first, last) if later > earlier else (0.0, None, None)
+        before, after = figure(first), figure(last)
+        return (
+            (after - before) / (later - earlier)
+            if before is not None and after is not None and later > earlier
+            else None
+        )
 
     def _spinning(self, now: float, since: float) -> Suspicion | None:
         """Full utilisation at idle power without progress: kernels that wait for each other."""
@@ -311,7 +270,7 @@ class Watchdog:
 
     def _evidence(self, now: float) -> tuple[str, ...]:
         found = []
-        share = self._cpu_share()
+        share = self._rate(attrgetter("cpu_s"))
         if share is not None:
             found.append("no process of it uses the CPU" if share < 0.02 else f"it uses {share:.1f} CPUs")
         if self._points and now - self._points[-1].at < 60.0:
