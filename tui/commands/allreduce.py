@@ -7,6 +7,7 @@ from tui.core.bench.allreduce import Report
 from tui.core.config import default_host
 from tui.core.model.profile import BenchProfile
 from tui.core.records import to_json
+from tui.core.text import aligned
 
 
 def measure_allreduce(profile: BenchProfile, host: str | None, as_json: bool) -> int:
@@ -32,26 +33,13 @@ def table(report: Report) -> str:
     with_graphs = "in CUDA graphs" if report.mode == "graph" else "call by call"
     library = f"{report.backend} {report.nccl}" if report.nccl else report.backend
     calls = f"{2 * report.layers} of them"
-    rows = [("", "users", "tokens", "bytes", "median µs", "p99 µs", f"{calls}, ms")]
+    rows: list[tuple[str, ...]] = [("", "users", "tokens", "bytes", "median µs", "p99 µs", f"{calls}, ms")]
     for point in report.points:
         name = point.what if point.draft_tokens is None else f"{point.what} {point.draft_tokens} drafts"
-        rows.append(
-            (
-                name,
-                str(point.batch),
-                str(point.tokens),
-                f"{point.bytes:,}",
-                f"{point.median_us:,.1f}",
-                f"{point.p99_us:,.1f}",
-                f"{point.step_ms:,.2f}",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
+        figures = f"{point.batch} {point.tokens} {point.bytes:,} {point.median_us:,.1f} {point.p99_us:,.1f} {point.step_ms:,.2f}"
+        rows.append((name, *figures.split()))
+    head = (
         f"{report.ranks} ranks on {report.device or 'unknown'} ({library}, {with_graphs}), hidden {report.hidden}, "
         f"{report.layers} layers"
-    ]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
-    return "\n".join([*lines, *report.notes])
+    )
+    return "\n".join([head, *aligned(rows), *report.notes])

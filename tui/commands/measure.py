@@ -21,13 +21,13 @@ from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, Limits
-from tui.core.model.result import Guard, GuardStatus, Result
+from tui.core.model.result import GuardStatus, Result
 from tui.core.model.run import Run
 from tui.core.profiles.load import load_bench
 from tui.core.records import to_json
 from tui.core.results.flat import flat
 from tui.core.server.session import HostSession
-from tui.core.text import one_line
+from tui.core.text import aligned, one_line
 from tui.core.verdicts.sentences import answer_words, limits_words
 
 _NOT_OVER_RUNS = frozenset(["run_index"])  # what the medians of several runs have not
@@ -185,8 +185,10 @@ class _LiveLine:
 
 def live_words(live: LiveRun, profile: BenchProfile) -> str:
     """One state as one line of at most some hundred characters."""
-    words = [f"{live.point.label} run {live.run_index}/{profile.runs} {live.phase}"]
-    words.append(f"{written.tok_s(live.tok_s)} tok/s")
+    words = [
+        f"{live.point.label} run {live.run_index}/{profile.runs} {live.phase}",
+        f"{written.tok_s(live.tok_s)} tok/s",
+    ]
     if live.tpot_ms is not None:
         words.append(f"TPOT {written.decimals(live.tpot_ms, 1)} ms")
     if live.accept_length is not None:
@@ -200,9 +202,8 @@ def live_words(live: LiveRun, profile: BenchProfile) -> str:
 
 
 def _result_words(result: Result, profile: BenchProfile) -> str:
-    text = f"{result.point.label} run {result.run_index} of {profile.runs}: "
-    text += figure_words(result)
-    return text + (f" · does not count: {_why(result)}" if not result.valid else "")
+    text = f"{result.point.label} run {result.run_index} of {profile.runs}: {figure_words(result)}"
+    return text if result.valid else f"{text} · does not count: {_why(result)}"
 
 
 def figure_words(result: Result) -> str:
@@ -272,22 +273,28 @@ def document(results: Sequence[Result], failure: EagletuiError | None = None) ->
     return {**medians(_points(_deciding(results))[0]), **said}
 
 
-_HEAD = ("load", "run", "tok/s user", "tok/s", "TTFT ms", "TPOT ms", "gap ms", "accept", "J/token", "")
+_FIGURES = {  # column -> key of the flat record, decimals
+    "tok/s user": ("per_user_tok_s", 1),
+    "tok/s": ("output_tok_s", 1),
+    "TTFT ms": ("median_ttft_ms", 1),
+    "TPOT ms": ("median_tpot_ms", 2),
+    "gap ms": ("median_itl_ms", 2),
+    "accept": ("accept_length", 2),
+    "J/token": ("joules_per_token", 2),
+}
 
 
 def summary(results: Sequence[Result], profile: BenchProfile) -> str:
     """A table of every run with the medians of those that count, and why others do not; of a search, what it found."""
-    rows = [_HEAD] if profile.search is None else _search_rows(results, profile.search.limits)
+    rows: list[tuple[str, ...]] = (
+        [("load", "run", *_FIGURES, "")] if profile.search is None else _search_rows(results, profile.search.limits)
+    )
     for group in _points(results) if profile.search is None else ():
         rows += [_row(flat(result), str(result.run_index), _mark(result)) for result in group]
         counting = [result for result in group if result.valid]
         if len(counting) > 1:
             rows.append(_row(medians(counting), "median", ""))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]).rstrip()
-        for row in rows
-    ]
+    lines = aligned(rows, left=(len(rows[0]) - 1,))
     for result in results:
         if result.capacity is not None:
             limits = limits_words(result.capacity.search.limits)
@@ -298,7 +305,9 @@ def summary(results: Sequence[Result], profile: BenchProfile) -> str:
         if not result.valid:
             lines.append(f"✗ {place} does not count: {_why(result)}")
         lines += [f"▲ {place}: {one_line(text, 200)}" for text in result.suspicious]
-    lines += [f"not checked: {guard.text}" for guard in _unchecked(results)]
+    guards = [guard for result in results for guard in result.guards]
+    unchecked = dict.fromkeys(guard.text for guard in guards if guard.status is GuardStatus.NOT_APPLICABLE)
+    lines += [f"not checked: {text}" for text in unchecked]
     return "\n".join(lines)
 
 
@@ -310,8 +319,13 @@ def _search_rows(results: Sequence[Result], limits: Limits) -> list[tuple[str, .
     def amount(result: Result) -> float:
         return float(result.load.concurrency or result.load.rate or 0)
 
-    ends = (f"TTFT {limits.tail}", f"TPOT {limits.tail}", "")
-    rows: list[tuple[str, ...]] = [("load", "run", "within limits", "goodput/s", "tok/s user", *ends)]
+    figures = {
+        "goodput/s": ("goodput_req_s", 2),
+        "tok/s user": ("per_user_tok_s", 1),
+        f"TTFT {limits.tail}": (f"{limits.tail}_ttft_ms", 1),
+        f"TPOT {limits.tail}": (f"{limits.tail}_tpot_ms", 2),
+    }
+    rows: list[tuple[str, ...]] = [("load", "run", "within limits", *figures, "")]
     for result in sorted(loads, key=lambda r: (r.run_index, amount(r))):
         record, held = flat(result), result.slo
         mark = "✓ holds" if held is not None and held.holds else "✗ fails"
@@ -319,25 +333,9 @@ def _search_rows(results: Sequence[Result], limits: Limits) -> list[tuple[str, .
             mark += ", just"
         if (amount(result), result.run_index) in knees:
             mark += "  ◀ highest that holds"
-        rows.append(
-            (
-                _load(record),
-                str(result.run_index),
-                _share(result),
-                _figure(record, "goodput_req_s", 2),
-                _figure(record, "per_user_tok_s", 1),
-                _figure(record, f"{limits.tail}_ttft_ms", 1),
-                _figure(record, f"{limits.tail}_tpot_ms", 2),
-                mark,
-            )
-        )
+        shown = [_figure(record, key, places) for key, places in figures.values()]
+        rows.append((_load(record), str(result.run_index), _share(result), *shown, mark))
     return rows
-
-
-def _unchecked(results: Sequence[Result]) -> list[Guard]:
-    """Conditions that no run could be held against, each text once."""
-    found = {g.text: g for r in results for g in r.guards if g.status is GuardStatus.NOT_APPLICABLE}
-    return list(found.values())
 
 
 def _mark(result: Result) -> str:
@@ -345,18 +343,7 @@ def _mark(result: Result) -> str:
 
 
 def _row(record: dict[str, object], run: str, mark: str) -> tuple[str, ...]:
-    return (
-        _load(record),
-        run,
-        _figure(record, "per_user_tok_s", 1),
-        _figure(record, "output_tok_s", 1),
-        _figure(record, "median_ttft_ms", 1),
-        _figure(record, "median_tpot_ms", 2),
-        _figure(record, "median_itl_ms", 2),
-        _figure(record, "accept_length", 2),
-        _figure(record, "joules_per_token", 2),
-        mark,
-    )
+    return (_load(record), run, *(_figure(record, key, places) for key, places in _FIGURES.values()), mark)
 
 
 def _load(record: dict[str, object]) -> str:

@@ -24,6 +24,7 @@ from tui.core.profiles.load import (
     load_launch,
 )
 from tui.core.profiles.toml_text import save_profile, toml_lines
+from tui.core.records import to_json
 
 
 @click.group(invoke_without_command=True)
@@ -46,18 +47,10 @@ def list_profiles(directory: Path | None, as_json: bool) -> int:
 def _list(directory: Path | None, as_json: bool) -> int:
     entries = discover(profile_dirs(directory))
     if as_json:
-        emit(
-            [
-                {
-                    "name": entry.name,
-                    "kind": entry.kind,
-                    "path": str(entry.path),
-                    "description": entry.description,
-                    "errors": [{"key": e.key, "message": e.message, "suggestion": e.suggestion} for e in entry.errors],
-                }
-                for entry in entries
-            ]
-        )
+        documents = [to_json(entry) for entry in entries]
+        for error in (error for document in documents for error in document["errors"]):
+            del error["path"]  # as that of its profile
+        emit(documents)
         return 0
     width = max((len(entry.name) for entry in entries), default=0)
     for kind in ("launch", "bench", "experiment"):
@@ -120,7 +113,6 @@ def _show_table(name: str, kind: str, dirs: Sequence[Path], sets: tuple[str, ...
 @json_option
 def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
     """A posted launch command or script becomes a profile; nothing is executed."""
-
     try:
         posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
@@ -128,15 +120,7 @@ def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
     found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"))
     saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
     if as_json:
-        emit(
-            {
-                "env": dict(found.env),
-                "argv": list(found.argv),
-                "profile": found.profile,
-                "warnings": list(found.warnings),
-                "saved": str(saved) if saved else None,
-            }
-        )
+        emit({**to_json(found), "saved": str(saved) if saved else None})
         return 0
     print(found.profile.rstrip())
     for warning in found.warnings:

@@ -20,7 +20,7 @@ from tui.core.model.result import Distribution, Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
-from tui.core.text import as_number, one_line
+from tui.core.text import aligned, as_number, one_line
 from tui.core.verdicts.sentences import answer_words, count
 
 _COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
@@ -202,16 +202,8 @@ def _say_unreadable() -> None:
 
 def table(results: list[Result]) -> str:
     """Results as aligned lines; an invalid one says why at the end of its line."""
-    rows = [_COLUMNS, *(_row(result) for result in results)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    lines = []
-    for row, result in zip(rows, [None, *results], strict=True):
-        cells = [
-            cell.rjust(width) if column >= _NUMBERS else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  ".join(cells) + _mark(result)).rstrip())
-    return "\n".join(lines)
+    head, *lines = aligned([_COLUMNS, *(_row(result) for result in results)], left=range(_NUMBERS))
+    return "\n".join([head, *(line + _mark(result) for line, result in zip(lines, results, strict=True))])
 
 
 def _row(result: Result) -> tuple[str, ...]:
@@ -250,8 +242,8 @@ def _median(distribution: Distribution | None) -> str:
     return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
 
 
-def _mark(result: Result | None) -> str:
-    if result is None or (result.valid and not result.suspicious):
+def _mark(result: Result) -> str:
+    if result.valid and not result.suspicious:
         return ""
     why = _failed(result) or "; ".join(result.suspicious)
     return f"  {'▲' if result.valid else '✗ invalid:'} {one_line(why, 120)}"

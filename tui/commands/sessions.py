@@ -10,6 +10,7 @@ from tui.core.config import default_host
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.transport import LinkState
 from tui.core.model.run import Run
+from tui.core.records import to_json
 from tui.core.server import launch_records
 from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
@@ -108,15 +109,5 @@ def state_json(state: ServerState) -> dict[str, object]:
 
 def diagnosis_json(diagnosis: Diagnosis | None) -> dict[str, object] | None:
     """A diagnosis as scripts see it."""
-    if diagnosis is None:
-        return None
-    evidence = diagnosis.evidence
-    return {
-        "cause": diagnosis.cause,
-        "title": diagnosis.title,
-        "phase": diagnosis.phase,
-        "rank": diagnosis.rank,
-        "evidence": {"line": evidence.line, "text": evidence.text} if evidence else None,
-        "advice": list(diagnosis.advice),
-        "set": dict(diagnosis.set),
-    }
+    names = ("cause", "title", "phase", "rank", "evidence", "advice", "set")
+    return {name: to_json(getattr(diagnosis, name)) for name in names} if diagnosis is not None else None
