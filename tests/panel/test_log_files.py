@@ -11,10 +11,11 @@ from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
 from tui.core.link.local import LocalTransport
 from tui.core.logs.follow import Chunk
+from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
 from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
-from tui.panel.log_app import LogApp, Target
+from tui.panel.log_app import LogApp
 from tui.panel.screens.logs import Logs
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.pair import LogPair
@@ -70,7 +71,7 @@ class Opened:
     """The log screen over files, as `eagletui logs` has it."""
 
     def __init__(self, *paths: Path, size: tuple[int, int] = (120, 30)) -> None:
-        targets = [Target("local", str(path)) for path in paths]
+        targets = [NamedLog("local", str(path)) for path in paths]
         self.app = LogApp(*targets)
         self._test = self.app.run_test(size=size, notifications=True)
 

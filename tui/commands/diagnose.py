@@ -7,11 +7,12 @@ from typing import BinaryIO
 
 import click
 
-from tui.commands.named_logs import NamedLog, named_log, opened_log
+from tui.commands.named_logs import named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.config import LOCAL_HOST
 from tui.core.errors import Slug, UsageError
+from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run

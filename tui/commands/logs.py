@@ -6,10 +6,11 @@ from contextlib import aclosing
 
 import click
 
-from tui.commands.named_logs import NamedLog, named_log, opened_log
+from tui.commands.named_logs import named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.errors import UsageError
+from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
 from tui.core.masking import SecretMask, mask_secrets
 from tui.core.model.log import LogRecord
@@ -30,10 +31,9 @@ def command(what: str, beside: str | None, follow: bool, host: str | None, as_js
     """
     view = not as_json and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if view:
-        from tui.panel.log_app import Target, run_log_view
+        from tui.panel.log_app import run_log_view
 
-        named = [named_log(word, host) for word in (what, beside) if word is not None]
-        return run_log_view(*(Target(one.host, one.path, one.run) for one in named))
+        return run_log_view(*(named_log(word, host) for word in (what, beside) if word is not None))
     if beside is not None:
         raise UsageError("two logs side by side need a terminal", "name one of them, or leave out --json")
     return run_async(_copy(named_log(what, host), follow, as_json))

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from tui import format as written
-from tui.commands.allreduce import measure_allreduce
 from tui.commands.options import measured_server
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
@@ -354,3 +353,41 @@ def _load(record: dict[str, object]) -> str:
 def _figure(record: dict[str, object], key: str, places: int) -> str:
     value = record.get(key)
     return written.decimals(value, places) if isinstance(value, int | float) else written.NONE
+
+
+# -- the all-reduce micro-benchmark -----------------------------------------------------------------------------------
+
+
+def measure_allreduce(profile: BenchProfile, host: str | None, as_json: bool) -> int:
+    """Measures the host, not a server: 0 with figures, 1 where it failed."""
+
+    async def measure() -> allreduce.Report:
+        async with session(host or default_host()) as opened:
+            run = await allreduce.start(opened, profile)
+            if not as_json:
+                say(f"{run.run_id} measures {opened.entry.name}")
+            return await allreduce.wait(opened, run)
+
+    report = run_async(measure())
+    if as_json:
+        emit({**to_json(report), "error": None})
+    else:
+        print(_allreduce_table(report))
+    return 0
+
+
+def _allreduce_table(report: allreduce.Report) -> str:
+    """The figures as aligned lines."""
+    with_graphs = "in CUDA graphs" if report.mode == "graph" else "call by call"
+    library = f"{report.backend} {report.nccl}" if report.nccl else report.backend
+    calls = f"{2 * report.layers} of them"
+    rows: list[tuple[str, ...]] = [("", "users", "tokens", "bytes", "median µs", "p99 µs", f"{calls}, ms")]
+    for point in report.points:
+        name = point.what if point.draft_tokens is None else f"{point.what} {point.draft_tokens} drafts"
+        figures = f"{point.batch} {point.tokens} {point.bytes:,} {point.median_us:,.1f} {point.p99_us:,.1f} {point.step_ms:,.2f}"
+        rows.append((name, *figures.split()))
+    head = (
+        f"{report.ranks} ranks on {report.device or 'unknown'} ({library}, {with_graphs}), hidden {report.hidden}, "
+        f"{report.layers} layers"
+    )
+    return "\n".join([head, *aligned(rows), *report.notes])

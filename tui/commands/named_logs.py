@@ -5,39 +5,27 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from tui.commands.sessions import host_of_run, session
 from tui.core.config import LOCAL_HOST
-from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.core.link.retry import until
+from tui.core.errors import Slug, UsageError
 from tui.core.logs.follow import Chunk, read_log
+from tui.core.logs.named import NamedLog
 from tui.core.model.run import Run
-from tui.core.runs import control
-from tui.core.server.run_end import is_over
+from tui.core.server.run_end import no_log, until_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
 
 # user@name, user@[address], [address]; a port; the path
 _SSH_FILE = re.compile(r"((?:[^/:]*@)?(?:\[[^\]/]*\]|(?<=@)[^/:]+)(?::\d+(?=:))?):(.*)", re.DOTALL)
-_LOOK_EVERY_S = 1.0
-
-
-@dataclass(frozen=True)
-class NamedLog:
-    """What was named: a file on a host, or a run."""
-
-    host: str
-    path: str | None
-    run: str | None
 
 
 def named_log(what: str, host: str | None) -> NamedLog:
     """The log that `what` names: RUN, FILE or HOST:FILE; `local` has the files of this machine. Raises UsageError."""
     if not ("/" in what or ":" in what or os.path.isfile(what)):
-        return NamedLog(host_of_run(what, host), None, what)
+        return NamedLog(host_of_run(what, host), run=what)
     where, path = _split_host(what)
-    return NamedLog(where or LOCAL_HOST, path if where else os.path.abspath(path), None)
+    return NamedLog(where or LOCAL_HOST, path if where else os.path.abspath(path))
 
 
 def _split_host(what: str) -> tuple[str | None, str]:
@@ -68,17 +56,11 @@ class OpenedLog:
 
         Raises UsageError where there is no such file.
         """
-        run, transport = self.run, self.session.transport
-        end = None
-        if run is not None and follow:
-            end = until(_over, partial(control.refresh, transport, run), every_s=_LOOK_EVERY_S, transport=transport)
+        transport = self.session.transport
+        end = until_over(transport, self.run) if self.run is not None and follow else None
         async with aclosing(read_log(transport, self.path, grows=follow, end=end)) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-
-def _over(seen: Run | None) -> bool:
-    return seen is None or is_over(seen)
 
 
 @asynccontextmanager
@@ -90,11 +72,7 @@ async def opened_log(named: NamedLog) -> AsyncIterator[OpenedLog]:
             return
         run = await _run(opened, named.run or "")
         if run.log_path is None:
-            raise EagletuiError(
-                f"the output of {run.run_id} goes nowhere that can be read",
-                "start it with eagletui, or with its output in a file",
-                slug=Slug.NO_LOG,
-            )
+            raise no_log(run)
         yield OpenedLog(opened, run.log_path, run)
 
 

@@ -182,13 +182,8 @@ class Measuring:
         return f"{name} is not over: what it launched keeps running there, and {again} continues it."
 
     @property
-    def can_pause(self) -> bool:
-        """True where launches follow one another."""
-        return self._runner is not None
-
-    @property
     def launches(self) -> bool:
-        """True where what is measured launches its own servers."""
+        """True where what is measured launches its own servers, one after the other: it can be paused."""
         return self._runner is not None
 
     def pause(self) -> bool | None:

@@ -15,7 +15,7 @@ from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.model.phases import Outcome, Phase
-from tui.core.text import one_line
+from tui.core.text import as_number, one_line
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
@@ -109,9 +109,7 @@ class Board:
         for position, gpu in enumerate(sample.gpus):
             key = gpu_key(gpu, position)
             points = self.points.setdefault(key, deque(maxlen=400))
-            share = None
-            if gpu.power_w is not None and gpu.power_limit_w:
-                share = gpu.power_w / gpu.power_limit_w
+            share = gpu.power_w / gpu.power_limit_w if gpu.power_w is not None and gpu.power_limit_w else None
             points.append(GpuPoint(now, gpu.utilization_pct, share, gpu.memory_used_mib))
             if gpu.memory_used_mib is not None:
                 self.start_memory.setdefault(key, gpu.memory_used_mib)
@@ -239,9 +237,9 @@ class Board:
     def budget_fraction(self) -> float | None:
         """`mem_fraction_static` of the displayed server, None where neither its log nor its command says."""
         if self.state is not None:
-            value = (self.state.startup.server_args or {}).get("mem_fraction_static")
-            if isinstance(value, int | float):
-                return float(value)
+            fraction = as_number((self.state.startup.server_args or {}).get("mem_fraction_static"))
+            if fraction is not None:
+                return fraction
         value = argument(self.run.argv if self.run else (), "--mem-fraction-static")
         try:
             return float(value) if value is not None else None
@@ -266,8 +264,7 @@ class Board:
 
     def memory_rate(self, keys: Sequence[str]) -> float | None:
         """MiB a second that these GPUs together gained over the last seconds, None without two samples."""
-        gained = 0.0
-        span = 0.0
+        gained = span = 0.0
         for key in keys:
             points = [p for p in self.points.get(key, ()) if p.memory_used_mib is not None]
             # What an earlier server gave back is not this one's.
@@ -332,26 +329,17 @@ class Board:
         if all(gpu.processes is not None for gpu in sample.gpus):
             self.own_pids &= present  # a number that is free may be another's next time
 
-    def _holders(self) -> dict[int, str] | None:
-        """Processes on the GPUs that belong to no live run of ours; None where processes are not reported."""
-        sample = self.sample
-        if sample is None or not sample.gpus or any(gpu.processes is None for gpu in sample.gpus):
-            return None
-        found: dict[int, str] = {}
-        for gpu in sample.gpus:
-            for process in gpu.processes or ():
-                found.setdefault(process.pid, f"{process.user or '?'} PID {process.pid}")
-        return found
-
     def other_holders(self) -> list[str] | None:
         """Who else holds GPU memory, one text a process; None where processes are not reported.
 
         What a run of ours left on the GPUs is not a stranger: see `ending`.
         """
-        if self.sample is not None:
-            self._remember_own(self.sample)  # runs and states come between two samples
-        holders = self._holders()
-        return None if holders is None else [text for pid, text in holders.items() if pid not in self.own_pids]
+        sample = self.sample
+        if sample is None or not sample.gpus or any(gpu.processes is None for gpu in sample.gpus):
+            return None
+        self._remember_own(sample)  # runs and states come between two samples
+        users = {process.pid: process.user for gpu in sample.gpus for process in gpu.processes or ()}
+        return [f"{user or '?'} PID {pid}" for pid, user in users.items() if pid not in self.own_pids]
 
     def ending(self) -> int:
         """Processes on the GPUs of runs of ours that have ended: they are on their way out."""

@@ -3,13 +3,12 @@
 import asyncio
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import work
 
-from tui.core.config import HostKind
 from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.logs.named import NamedLog
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.keys import Key
@@ -19,23 +18,6 @@ from tui.panel.screens.logs import Logs
 if TYPE_CHECKING:
     from tui.core.model.run import Run
     from tui.core.server.session import HostSession
-
-_LOOK_S = 2.0  # how often the host is asked whether a run has ended
-
-
-@dataclass(frozen=True)
-class Target:
-    """A log by what was typed: a file on a host, or a run."""
-
-    host: str
-    path: str | None = None
-    run: str | None = None
-
-    @property
-    def label(self) -> str:
-        """What it is called in titles."""
-        where = "" if HostKind.of(self.host) is HostKind.LOCAL else f"{self.host}:"
-        return f"{where}{self.path}" if self.path is not None else f"run {self.run} on {self.host}"
 
 
 class LogApp(HostApp):
@@ -48,8 +30,8 @@ class LogApp(HostApp):
 
     def __init__(
         self,
-        target: Target,
-        beside: Target | None = None,
+        target: NamedLog,
+        beside: NamedLog | None = None,
         *,
         open_session: OpenSession = open_real_session,
         theme: str = "dark",
@@ -92,9 +74,10 @@ class LogApp(HostApp):
             self.screen.open()
             self.screen.show_beside(self.logs_beside()[0])
 
-    async def _source(self, target: Target) -> LogSource:
+    async def _source(self, target: NamedLog) -> LogSource:
         from tui.core.logs.blocks import read_block
         from tui.core.logs.log_file import LogFile
+        from tui.core.server.run_end import no_log
 
         session = self._sessions.get(target.host)
         if session is None:
@@ -107,11 +90,7 @@ class LogApp(HostApp):
             run = await session.find_run(target.run or "")
             file = session.open_log(run)
             if file is None:
-                raise EagletuiError(
-                    f"the output of {run.run_id} goes nowhere that can be read",
-                    "start it with eagletui, or with its output in a file",
-                    slug=Slug.NO_LOG,
-                )
+                raise no_log(run)
             over = asyncio.Event()
             self._watch_end(session, run, over)
             return LogSource(f"run {run.short_id}", file, over.is_set)
@@ -121,12 +100,9 @@ class LogApp(HostApp):
 
     @work(group="end", exit_on_error=False)
     async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
-        from tui.core.link.retry import until
-        from tui.core.runs.control import refresh
-        from tui.core.server.run_end import is_over
+        from tui.core.server.run_end import until_over
 
-        look = functools.partial(refresh, session.transport, run)
-        await until(lambda seen: seen is None or is_over(seen), look, every_s=_LOOK_S, transport=session.transport)
+        await until_over(session.transport, run)
         over.set()
         self.touch()
 
@@ -148,7 +124,7 @@ class LogApp(HostApp):
         return self._sessions.values()
 
 
-def run_log_view(target: Target, beside: Target | None = None) -> int:
+def run_log_view(target: NamedLog, beside: NamedLog | None = None) -> int:
     """Opens the view; returns the exit code. Raises what kept it from showing anything."""
     from tui.core.config import load_settings
 

@@ -4,10 +4,14 @@ import re
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
+from tui.core.errors import EagletuiError, Slug
+from tui.core.link.retry import until
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, RunState
+from tui.core.runs.control import refresh
 from tui.core.sglang.diagnosis import ExitEvidence
 from tui.core.text import one_line
 
@@ -30,6 +34,21 @@ def epoch_of(iso: str | None) -> float | None:
 def is_over(run: Run) -> bool:
     """Whether its main process has ended; what it left behind may live on (`Run.orphans`)."""
     return run.state in (RunState.EXITED, RunState.LOST)
+
+
+async def until_over(transport: Transport, run: Run) -> None:
+    """Waits until a run is over, or its files are gone; survives the link."""
+    look = partial(refresh, transport, run)
+    await until(lambda seen: seen is None or is_over(seen), look, transport=transport)
+
+
+def no_log(run: Run) -> EagletuiError:
+    """That a run has no log; raised where one is asked for."""
+    return EagletuiError(
+        f"the output of {run.run_id} goes nowhere that can be read",
+        "start it with eagletui, or with its output in a file",
+        slug=Slug.NO_LOG,
+    )
 
 
 def outcome_of_files(run: Run) -> Outcome | None:

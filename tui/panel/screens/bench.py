@@ -190,7 +190,7 @@ class Bench(Mode):
         names: tuple[str, ...]
         if self.state is None:
             names = ("b", "E", "l", "?", "^P", "q")
-        elif self.running and self.eagle.measure.can_pause:
+        elif self.running and self.eagle.measure.launches:
             names = ("space", "v", "Enter", "P", "x", "S", "p", "?", "^P", "q")
         elif self.running:
             names = ("Enter", "x", "S", "p", "?", "^P", "q")

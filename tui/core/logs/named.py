@@ -1,0 +1,20 @@
+"""A log by what was typed."""
+
+from dataclasses import dataclass
+
+from tui.core.config import HostKind
+
+
+@dataclass(frozen=True)
+class NamedLog:
+    """What was named: a file on a host, or a run."""
+
+    host: str
+    path: str | None = None
+    run: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in titles."""
+        where = "" if HostKind.of(self.host) is HostKind.LOCAL else f"{self.host}:"
+        return f"{where}{self.path}" if self.path is not None else f"run {self.run} on {self.host}"
