@@ -33,7 +33,12 @@ def command(host: str | None, watch: bool, file: Path | None, query: str | None,
             print(gpu_table(sample), flush=True)
 
     if file is not None:
-        sample, samples = _saved(file, query)
+        try:
+            sample, samples = parse_smi(smi_text(file.read_bytes()), query)
+        except OSError as error:
+            unreadable = UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE)
+            unreadable.details = {"gpus": [], "samples": 0}
+            raise unreadable from None
         show(sample, samples)
         return 1 if sample.error else 0
     count = 0
@@ -58,13 +63,3 @@ def command(host: str | None, watch: bool, file: Path | None, query: str | None,
     except EagletuiError as error:
         error.details = {"gpus": [], "samples": count}
         raise
-
-
-def _saved(file: Path, query: str | None) -> tuple[GpuSample, int]:
-    """The sample of a saved file, and how many it holds."""
-    try:
-        return parse_smi(smi_text(file.read_bytes()), query)
-    except OSError as error:
-        unreadable = UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE)
-        unreadable.details = {"gpus": [], "samples": 0}
-        raise unreadable from None

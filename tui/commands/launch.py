@@ -6,7 +6,7 @@ import click
 
 from tui.commands.options import host_option, json_option, set_option, timeout_option
 from tui.commands.output import emit, run_async, say
-from tui.commands.sessions import session, settled_state, state_json
+from tui.commands.sessions import session, state_json, state_of
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, profile_dirs
 from tui.core.model.phases import Outcome
@@ -50,7 +50,7 @@ def command(
                     opened, run, "ready", profile.startup_timeout_s if timeout is None else timeout, as_json
                 )
             # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
-            state = await settled_state(opened, run)
+            state = await state_of(opened, run)
             crashed = state.outcome is Outcome.CRASHED
             if as_json:
                 emit(state_json(state))

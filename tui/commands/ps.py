@@ -4,7 +4,7 @@ import click
 
 from tui.commands.options import json_option
 from tui.commands.output import emit, run_async, say
-from tui.commands.sessions import run_json, session, settled_state
+from tui.commands.sessions import run_json, session, state_of
 from tui.core.config import default_host
 from tui.core.model.run import Run
 from tui.core.server import launch_records
@@ -40,7 +40,16 @@ def command(host: str | None, as_json: bool) -> int:
 
 
 async def _row(opened: HostSession, run: Run) -> dict[str, object]:
-    outcome, phase, cause = await _outcome(opened, run)
+    """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
+    phase: str | None = None
+    cause: str | None = None
+    outcome = outcome_of_files(run)
+    if outcome is None:
+        latest = await state_of(opened, run)
+        outcome, phase = latest.outcome, latest.phase if run.kind == "server" else None
+        cause = latest.diagnosis.cause if latest.diagnosis else None
+    elif (known := launch_records.read(run.run_id)) is not None:
+        phase, cause = known.phase, known.cause
     return {
         **run_json(run, outcome, phase),
         "kind": run.kind,
@@ -49,14 +58,3 @@ async def _row(opened: HostSession, run: Run) -> dict[str, object]:
         "owner": run.owner,
         "orphans": list(run.orphans),
     }
-
-
-async def _outcome(opened: HostSession, run: Run) -> tuple[str, str | None, str | None]:
-    """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
-    outcome = outcome_of_files(run)
-    if outcome is not None:
-        known = launch_records.read(run.run_id)
-        return outcome, known.phase if known else None, known.cause if known else None
-    latest = await settled_state(opened, run)
-    phase = latest.phase if run.kind == "server" else None
-    return latest.outcome, phase, latest.diagnosis.cause if latest.diagnosis else None

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from tui.commands.terminal import TerminalAsker
 from tui.core.config import default_host
@@ -12,9 +12,8 @@ from tui.core.link.transport import LinkState
 from tui.core.model.run import Run
 from tui.core.records import to_json
 from tui.core.server import launch_records
-from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
-from tui.core.server.session import HostSession, open_session
+from tui.core.server.session import HostSession, open_session, settled_state
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.demo.client import register
 
@@ -66,15 +65,9 @@ def raise_if_refused(opened: HostSession) -> None:
         raise status.error
 
 
-async def settled_state(opened: HostSession, run: Run) -> ServerState:
-    """The state once the log has been read up to its present end."""
-    latest: ServerState | None = None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LOOK_S), aclosing(opened.watch(run)) as updates:
-            async for update in updates:
-                latest = update.state
-                if update.settled and not is_over(latest.run):
-                    break
+async def state_of(opened: HostSession, run: Run) -> ServerState:
+    """What a look shows. Raises EagletuiError."""
+    latest = await settled_state(opened, run, LOOK_S)
     if latest is None:
         raise EagletuiError(f"{run.run_id} gave no state", "try again")
     return latest

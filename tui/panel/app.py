@@ -85,7 +85,6 @@ class EagleApp(HostApp):
     # -- actions ---------------------------------------------------------------------------------------------------
 
     def action_mode(self, name: str) -> None:
-        """Shows one of the modes."""
         self.switch_mode(name)
         self.touch()
 
@@ -101,7 +100,6 @@ class EagleApp(HostApp):
             self.connection.reconnect()
 
     def action_override(self) -> None:
-        """Launch with other values."""
         self.launcher.preview(edit=True)
 
     def action_apply(self) -> None:
@@ -109,7 +107,6 @@ class EagleApp(HostApp):
         self.launcher.preview_suggested_change()
 
     def action_stop(self) -> None:
-        """Asks, then stops the displayed server."""
         self.launcher.ask_to_stop()
 
     def action_server(self, step: int) -> None:
@@ -117,11 +114,9 @@ class EagleApp(HostApp):
         self.displayed.step(step)
 
     def action_reconnect(self) -> None:
-        """Connects again, at once."""
         self.connection.reconnect()
 
     def action_hosts(self) -> None:
-        """Another host."""
         from tui.panel.screens.host_picker import HostPicker
 
         running = sum(1 for run in self.board.runs if run.active)

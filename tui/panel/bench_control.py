@@ -130,7 +130,9 @@ class Measuring:
         for run in app.board.runs:
             if run.kind == "bench" and run.active and run.run_id not in self._seen:
                 self._seen.add(run.run_id)
-                if not _of_experiment(run):
+                # One of an experiment is followed by whoever runs that; a run that says nothing is no bench.
+                measure = run.extra.get("measure")
+                if isinstance(measure, dict) and measure.get("experiment") is None:
                     app.background(_GROUP, self._follow_again, run)
                     return
 
@@ -327,12 +329,6 @@ def _write_export(shown: "ExperimentState") -> "list[Path]":
     for form, path in zip(formats, paths, strict=True):
         write_whole(path, form.export(results, store.read_all()))
     return paths
-
-
-def _of_experiment(run: "Run") -> bool:
-    """Whether a measurement belongs to an experiment, which somebody else runs; a run that says nothing is no bench."""
-    measure = run.extra.get("measure")
-    return not isinstance(measure, dict) or measure.get("experiment") is not None
 
 
 def _milestones(state: "ExperimentState | None") -> object:

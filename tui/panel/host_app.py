@@ -93,11 +93,9 @@ class HostApp(App[None]):
 
     def show_first(self) -> None:
         """Adds the modes and shows the first of them."""
-        raise NotImplementedError
 
     def connect(self) -> None:
         """Opens the host and starts what reads it."""
-        raise NotImplementedError
 
     # -- repainting ------------------------------------------------------------------------------------------------
 
@@ -138,8 +136,7 @@ class HostApp(App[None]):
 
     def say(self, text: str, *, severity: str = "information") -> None:
         """A toast; its text may come from a host."""
-        level = "error" if severity == "error" else "warning" if severity == "warning" else "information"
-        self.notify(text, markup=False, severity=level, timeout=_TOAST_S[level])  # type: ignore[arg-type]
+        self.notify(text, markup=False, severity=severity, timeout=_TOAST_S[severity])  # type: ignore[arg-type]
 
     def tell(self, error: EagletuiError) -> None:
         """An error as a toast: what happened, and how to fix it."""
@@ -241,14 +238,12 @@ class HostApp(App[None]):
 
     async def action_search(self) -> None:
         """Search where there is a list, else in the log."""
-        search = getattr(self.screen, "action_search", None)
-        if callable(search):
+        if search := getattr(self.screen, "action_search", None):
             search()
             return
         self.switch_mode("logs")
         await asyncio.sleep(0)
-        search = getattr(self.screen, "action_search", None)
-        if callable(search):
+        if search := getattr(self.screen, "action_search", None):
             self.call_after_refresh(search)
 
     def action_copy(self) -> None:
@@ -263,7 +258,6 @@ class HostApp(App[None]):
             self.copy_text(*found)
 
     def action_help(self) -> None:
-        """Every key."""
         from tui.panel.screens.dialog import Help
 
         self.push_screen(Help())
@@ -311,23 +305,16 @@ class HostApp(App[None]):
         here = type(screen).__name__.lower()
         for command in COMMANDS:
             action = command.command
-            if (
-                action is None
-                or not self.offers(command)
-                or (command.where not in ("everywhere", here) and action.startswith("screen."))
-            ):
+            if action is None or not self.offers(command):
+                continue
+            if command.where not in ("everywhere", here) and action.startswith("screen."):
                 continue
             if command.where == "refused or lost link" and self.board.connected:
                 continue
-            yield SystemCommand(f"{command.verb} ({command.key})", command.about, self._runner(action))
+            run = functools.partial(self.call_later, self.run_action, action)
+            yield SystemCommand(f"{command.verb} ({command.key})", command.about, run)
         other = "light" if self.theme == "eagle-dark" else "dark"
         yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
-
-    def _runner(self, action: str) -> Callable[[], None]:
-        def run() -> None:
-            self.call_later(self.run_action, action)
-
-        return run
 
     def _handle_exception(self, error: Exception) -> None:
         # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.

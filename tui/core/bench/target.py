@@ -1,10 +1,8 @@
 """What is to be measured: a server of ours, somebody else's, or an address; and a look at it right before."""
 
-import asyncio
 import json
 import os
 import shlex
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +18,7 @@ from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs.foreign import listener
 from tui.core.runs.request import SECRET_ARGS_FILE
-from tui.core.server.session import HostSession
+from tui.core.server.session import HostSession, settled_state
 from tui.core.sglang.engine import SGLANG
 from tui.core.text import as_text, as_whole, one_line, read_json
 
@@ -131,16 +129,8 @@ async def the_ready_one(session: HostSession) -> Target:
 
 async def _outcome(session: HostSession, run: Run) -> tuple[Outcome, str]:
     """Outcome and phase once the log has been read to its present end."""
-    last: tuple[Outcome, str] = (Outcome.UNKNOWN, "")
-    try:
-        async with asyncio.timeout(_LOOK_S), aclosing(session.watch(run)) as updates:
-            async for update in updates:
-                last = update.state.outcome, update.state.phase.replace("_", " ")
-                if update.settled:
-                    break
-    except TimeoutError:
-        pass
-    return last
+    state = await settled_state(session, run, _LOOK_S)
+    return (state.outcome, state.phase.replace("_", " ")) if state is not None else (Outcome.UNKNOWN, "")
 
 
 async def look(session: HostSession, target: Target, data: Dataset) -> Seen:

@@ -374,21 +374,22 @@ def prefer_worked(
     tried = tried_fractions(same, batch)
     computed = as_number(found.set.get(FRACTION))
     raise_it = found.cause == "oom_kv_pool" and (computed is None or current is None or computed > current)
+
+    def advised(first: str, rest: Sequence[str], value: float | None = None) -> Diagnosis:
+        return replace(found, advice=(first, *rest), set={FRACTION: value} if value is not None else {})
+
     for value, times in tried.worked:
         if current is not None and not (value > current if raise_it else value < current):
             continue
         often = f"with it this model and draft reached ready here {times_text(times)}."
-        first = f"{'Raise' if raise_it else 'Lower'} --{FRACTION} to {value:g}: {often}"
-        rest = found.advice[1:] if computed is not None else found.advice
-        return replace(found, advice=(first, *rest), set={FRACTION: value})
+        kept = found.advice[1:] if computed is not None else found.advice
+        return advised(f"{'Raise' if raise_it else 'Lower'} --{FRACTION} to {value:g}: {often}", kept, value)
     low, high = tried.pool_failed, tried.graphs_failed
     if computed is None or not tried.contradict(computed) or low is None or high is None:
         return found
     both = f"here {low:g} failed in the memory pool and {high:g} in graph capture."
     middle = round((low + high) / 2, 2)
     if low < middle < high:
-        return replace(
-            found, advice=(f"Set --{FRACTION} to {middle:.2f}: {both}", *found.advice[1:]), set={FRACTION: middle}
-        )
+        return advised(f"Set --{FRACTION} to {middle:.2f}: {both}", found.advice[1:], middle)
     nothing = f"No value works: {both} Shrink the draft model, the graphs or the weights."
-    return replace(found, advice=(nothing, *found.advice[1:]), set={})
+    return advised(nothing, found.advice[1:])

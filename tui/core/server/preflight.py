@@ -30,7 +30,7 @@ from tui.core.text import one_line, read_json
 _IDLE_MIB = 300.0  # what a display server or a driver keeps on a GPU is no reason to refuse a launch
 _LOW_DISK_BYTES = 5_000_000_000
 _FULL_DISK_BYTES = 100_000_000
-
+_YES = ("1", "true", "yes", "on")
 
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
 
@@ -251,21 +251,17 @@ class _Look:
         elif state == "remote":
             self.found.ok(key, f"{path} is loaded from elsewhere: not checked")
         elif state == "file":
-            self.found.ok(key, f"{path}, {_size(_sizes(self.all(f'{key}.ls')).values())}")
+            self.found.ok(key, f"{path}, {_bytes(sum(_sizes(self.all(f'{key}.ls')).values()))}")
         elif state == "absent":
             self._absent(key, path)
         elif state in ("there", "cached"):
             self._directory(key, path)
 
     def _absent(self, key: str, path: str) -> None:
-        offline = [
-            name
-            for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-            if self.command.env.get(name, "").lower() in ("1", "true", "yes", "on")
-        ]
-        if offline:
-            self.found.block(key, f"{path} is not in the cache of Hugging Face, and {offline[0]} is set")
-            return
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+            if self.command.env.get(name, "").lower() in _YES:
+                self.found.block(key, f"{path} is not in the cache of Hugging Face, and {name} is set")
+                return
         free = _disk(self.one(f"{key}.disk"))
         room = f" ({_bytes(free[0])} free there)" if free else ""
         self.found.warn(key, f"{path} is not in the cache of Hugging Face: it will be downloaded{room}")
@@ -300,7 +296,7 @@ class _Look:
             plural = "s" if not needed and len(weights) != 1 else ""
             warm = _warm(self.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
-            text = f"{where}: config.json and {count}{plural}, {_size(weights.values())}{cache}"
+            text = f"{where}: config.json and {count}{plural}, {_bytes(sum(weights.values()))}{cache}"
             self.found.ok(key, text, warm=warm)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
@@ -423,7 +419,7 @@ class _Look:
             self.found.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
             self.found.ok("rights", "sudo works without a password")
-        ends = (self.one("kill_user") or "").lower() in ("yes", "true", "1", "on")
+        ends = (self.one("kill_user") or "").lower() in _YES
         if ends and self.one("linger") == "no":
             user = self.one("user") or "USER"
             self.found.warn("rights", f"this host stops your processes at logout: loginctl enable-linger {user}")
@@ -475,10 +471,6 @@ def _bytes(count: float) -> str:
             number = count / size
             return f"{number:.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}"
     return f"{count / 1e3:.0f} kB"
-
-
-def _size(sizes: Iterable[int]) -> str:
-    return _bytes(float(sum(sizes)))
 
 
 def _warm(lines: Iterable[str]) -> bool | None:

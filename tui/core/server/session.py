@@ -25,7 +25,8 @@ from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
 from tui.core.server.launch import LaunchPlan, LaunchProgress
-from tui.core.server.server_state import RunUpdate
+from tui.core.server.run_end import is_over
+from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watch import RunWatcher
 from tui.core.sglang import flags as sglang
@@ -155,6 +156,18 @@ class HostSession:
     def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
         return stopping.stop(self.transport, run, self._sample, grace_s)
+
+
+async def settled_state(session: HostSession, run: Run, patience_s: float) -> ServerState | None:
+    """The state of a run once its log has been read to the present end, or after `patience_s`; None: nothing was seen."""
+    latest: ServerState | None = None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s), contextlib.aclosing(session.watch(run)) as updates:
+            async for update in updates:
+                latest = update.state
+                if update.settled and not is_over(latest.run):
+                    break
+    return latest
 
 
 async def open_session(name: str, asker: Asker) -> HostSession:
