@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.launch import LaunchPlan
-    from tui.core.server.launch_records import PhaseHistory
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
 
@@ -167,21 +166,9 @@ class EagleApp(HostApp):
 
         return discover(self.profile_dirs())
 
-    async def load_profile(self, name: str, sets: Sequence[str]) -> "LaunchProfile":
-        """A launch profile with overrides. Raises UsageError."""
-        from tui.core.profiles.load import load_launch
-
-        return load_launch(name, self.profile_dirs(), sets)
-
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
         return await self.launcher.make_plan(profile, sets)
-
-    def usual_total(self, profile: str) -> "PhaseHistory | None":
-        """Launch to ready in earlier starts of a profile here."""
-        from tui.core.server.launch_records import usual
-
-        return usual(self.board.host, profile)[1]
 
     def show_log(self, line: int | None) -> None:
         """The logs mode, at a line of the file."""

@@ -50,12 +50,6 @@ class Measuring:
 
     # -- before a measurement --------------------------------------------------------------------------------------
 
-    def load_bench(self, name: str) -> "BenchProfile":
-        """A bench profile. Raises UsageError."""
-        from tui.core.profiles.load import load_bench
-
-        return load_bench(name, self._profile_dirs())
-
     async def preview(self, name: str) -> "Preview":
         """An experiment profile with all that it names. Raises EagletuiError."""
         return await asyncio.to_thread(self._preview, name)

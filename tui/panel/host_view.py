@@ -145,33 +145,24 @@ class Board:
             at = now if self.caught_up else now - self._written_ago_s(update)
             self.decode.append(DecodePoint(at, total, figures.accept_len))
         self.caught_up = self.caught_up or update.settled
-        if not self.start_marked and not self.run.foreign:
-            self.start_marked = True
-            self._mark(f"start {self.run.run_id}", update.state.started_s, Phase.LAUNCH)
         if self.log is not None:
+            if not self.start_marked and not self.run.foreign:
+                began = fmt.clock(update.state.started_s, self.utc_offset_s)
+                self.log.add_marker(f"[eagletui] start {self.run.run_id}", began, Phase.LAUNCH)
             self.log.take(update)
+        self.start_marked = True
 
     def end_log(self) -> None:
         """The displayed run has ended, and its log is read."""
-        run = self.state.run if self.state is not None else None
-        if run is not None and run.exit_code is not None:
-            self._mark(f"exit={run.exit_code}", fmt.epoch_of(run.ended_at))
+        end = self.end_of(self.state.run) if self.state is not None else None
+        if end is not None and self.log is not None:
+            self.log.add_marker(*end)
 
-    def end_of(self, run: "Run") -> tuple[str, str | None] | None:
+    def end_of(self, run: "Run") -> tuple[str, str] | None:
         """The line that we put behind the log of a run that has ended, and its time."""
         if run.exit_code is None:
             return None
-        return f"[eagletui] exit={run.exit_code}", self._stamp(fmt.epoch_of(run.ended_at))
-
-    def _stamp(self, epoch_s: float | None) -> str | None:
-        """A time of day as the log writes it."""
-        text = fmt.clock(epoch_s, self.utc_offset_s)
-        return text if text != fmt.NONE else None
-
-    def _mark(self, text: str, at_s: float | None, phase: Phase | None = None) -> None:
-        """A line of ours in the log."""
-        if self.log is not None:
-            self.log.add_marker(f"[eagletui] {text}", self._stamp(at_s), phase)
+        return f"[eagletui] exit={run.exit_code}", fmt.clock(fmt.epoch_of(run.ended_at), self.utc_offset_s)
 
     def _written_ago_s(self, update: "RunUpdate") -> float:
         """Age of the newest decode line of what was in the log before we came, by its own stamp."""
@@ -183,12 +174,10 @@ class Board:
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine."""
         return HostKind.of(self.host) is HostKind.LOCAL
 
     @property
     def simulated(self) -> bool:
-        """Whether it is the demo."""
         return HostKind.of(self.host) is HostKind.DEMO
 
     @property

@@ -35,15 +35,11 @@ class Launcher:
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.resolve import parse_set_value
+        from tui.core.profiles.resolve import parse_sets
 
         session = await self._connection.ready()
-        values = {}
-        for item in sets:
-            key, _, value = item.partition("=")
-            values[key.strip()] = parse_set_value(key.strip(), value)
         try:
-            return await session.plan(profile, values)
+            return await session.plan(profile, dict(parse_sets(sets, [])))  # the profile was loaded with the same ones
         except EagletuiError:
             raise
         except Exception as error:

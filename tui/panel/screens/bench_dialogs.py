@@ -147,8 +147,10 @@ class BenchDialog(Picker[BenchProfile]):
     def moved(self) -> None:
         self._bench = self._error = None
         if self.found:
+            from tui.core.profiles.load import load_bench
+
             try:
-                self._bench = self.panel.measure.load_bench(self.found[self.at].name)
+                self._bench = load_bench(self.found[self.at].name, self.panel.profile_dirs())
             except EagletuiError as error:
                 self._error = error
 

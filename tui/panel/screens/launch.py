@@ -172,7 +172,9 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         return [Title("Command", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
 
     def _expected(self, plan: "LaunchPlan") -> list[AnyRow]:
-        usual = self.panel.usual_total(plan.profile.name)
+        from tui.core.server.launch_records import usual as usual_times
+
+        usual = usual_times(self.panel.board.host, plan.profile.name)[1]
         if usual is None:
             return [[("no history yet: how long it takes here is not known", "muted")]]
         spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
@@ -262,10 +264,11 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
     @work(exclusive=True, group="plan", exit_on_error=False)
     async def _make_plan(self, name: str, text: str) -> None:
         from tui.core.profiles.difference import profile_difference
+        from tui.core.profiles.load import load_launch
 
         try:
             sets = shlex.split(text)
-            bare, profile = await self.panel.load_profile(name, ()), await self.panel.load_profile(name, sets)
+            bare, profile = (load_launch(name, self.panel.profile_dirs(), each) for each in ((), sets))
             if self._plan is None:
                 self._known = known_command(self.panel, profile)
                 self._show()

@@ -234,11 +234,13 @@ def _preflight(shown: Chosen, host: str) -> list[AnyRow]:
 
 def _outlook(panel: Panel, shown: Chosen, *, airy: bool) -> list[AnyRow]:
     """How long a start takes here, and the key that makes it, where it can be made."""
+    from tui.core.server.launch_records import usual as usual_times
+
     plan = shown.plan
     if plan is None:
         return []
     expected: list[AnyRow] = [Title("If you launch it now")]
-    usual = panel.usual_total(plan.profile.name)
+    usual = usual_times(panel.board.host, plan.profile.name)[1]
     if usual is None:
         expected.append([("no history yet: how long it takes here is not known", "muted")])
     else:
