@@ -22,8 +22,9 @@ def command(host: str | None, as_json: bool) -> int:
     findings = run_async(examine(name, TerminalAsker()))
     failed = any(finding.level == "block" for finding in findings)
     if as_json:
-        rows = [{"check": f.check, "level": f.level, "text": f.text} for f in findings]
-        emit({"host": name, "findings": rows, "error": "doctor" if failed else None})
+        emit(
+            {"host": name, "findings": [finding.json() for finding in findings], "error": "doctor" if failed else None}
+        )
     else:
         for finding in findings:
             print(f"{_MARKS[finding.level]} {finding.check:<10} {finding.text}")

@@ -288,7 +288,6 @@ def _launches(
         launch = result.server.run_id or result.bench_run_id or result.launch_number
         groups.setdefault(launch, []).append(result)
     launches: list[Launch] = []
-    runs = state.bench.runs
     under_way = arm.status in UNDER_WAY
     total = max(len(groups), arm.launches_total if not state.finished else 0)
     done = list(groups.values())
@@ -301,7 +300,7 @@ def _launches(
                 seen = live.phase == "window" and not yardstick.of_search
                 marks.append(RunMark(Mark.LIVE, per_user(live) if seen else None))
             later = Mark.SKIPPED if arm.status in (ArmStatus.FAILED, ArmStatus.SKIPPED) else Mark.QUEUED
-            marks += [RunMark(later)] * (runs - len(marks))
+            marks += [RunMark(later)] * (state.bench.runs - len(marks))
         launches.append(Launch(tuple(marks), tuple(own), complete and bool(own)))
     return tuple(launches)
 

@@ -27,6 +27,10 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
 
+    def json(self) -> dict[str, str]:
+        """The finding as scripts see it."""
+        return {"check": self.check, "level": str(self.level), "text": str(self).removeprefix(f"{self.check}: ")}
+
 
 class Findings(list[Finding]):
     """A list that grows by what each check says."""

@@ -8,6 +8,7 @@ and kept in this machine's record of launches. Nothing here asks a host.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tui.core.server.earlier_starts import (
     FRACTION,
@@ -116,25 +117,20 @@ def workable(
     if window is None:
         return Workable()
     measured = batch_measured or batch
-    most, batches, known = window.most, None, False
+    most: list[float] = []  # of each rank
+    batches: list[int] = []
     for row in rows if ready else ():
-        beside, before, loaded = _beside(row), row.before_gib, _loaded(row)
-        if beside is None or before is None or loaded is None:
+        beside, before = _beside(row), row.before_gib
+        if beside is None or before is None:
             continue
-        most = most if known else 1.0
-        known = True
+        taken = partial(_scaled, beside, row.graphs_gib, measured, speculative=speculative)
         margin = min(_MARGIN_LIMIT_GIB, _MARGIN_SHARE * before)
-        most = min(most, _down(1 - (_scaled(beside, row.graphs_gib, measured, batch, speculative) + margin) / before))
+        most.append(_down(1 - (taken(batch) + margin) / before))
         if fraction is not None and row.graphs_gib and measured:
             room = before * (1 - fraction) - margin
-            fitting = [
-                size
-                for size in graph_batches(4096, speculative)
-                if _scaled(beside, row.graphs_gib, measured, size, speculative) <= room
-            ]
-            most_batch = fitting[-1] if fitting else 0
-            batches = most_batch if batches is None else min(batches, most_batch)
-    return Workable(window.least, most, batches, known)
+            sizes = graph_batches(4096, speculative)
+            batches.append(max((size for size in sizes if taken(size) <= room), default=0))
+    return Workable(window.least, min(most, default=window.most), min(batches, default=None), bool(most))
 
 
 def _down(value: float) -> float:

@@ -77,12 +77,7 @@ class PreflightFailed(EagletuiError):
             "not launched: " + "; ".join(f"{f.check}: {f.text}" for f in blocking),
             next((f.hint for f in blocking if f.hint), Hint(Action.REPLACE if replaceable else Action.FIX_FINDINGS)),
         )
-        self.details = {
-            "findings": [
-                {"check": f.check, "level": str(f.level), "text": str(f).removeprefix(f"{f.check}: ")}
-                for f in plan.findings
-            ]
-        }
+        self.details = {"findings": [finding.json() for finding in plan.findings]}
 
 
 async def steps(

@@ -53,12 +53,8 @@ def no_log(run: Run) -> EagletuiError:
 
 def outcome_of_files(run: Run) -> Outcome | None:
     """The outcome where the files of a run alone decide it, None while it lives."""
-    if run.state is RunState.LOST:
-        return Outcome.LOST
-    if run.state is RunState.UNKNOWN:
-        return Outcome.UNKNOWN
     if run.state is not RunState.EXITED:
-        return None
+        return {RunState.LOST: Outcome.LOST, RunState.UNKNOWN: Outcome.UNKNOWN}.get(run.state)
     if run.stopped_by_us:
         return Outcome.STOPPED
     if run.exit_code is None:  # a foreign server: its exit code is not known
