@@ -1,8 +1,10 @@
 """How numbers, times and ages are written, everywhere in the panel. Missing is `–`, never 0; minus is a true minus."""
 
 import time
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
+
+from tui.core.text import epoch_of
 
 if TYPE_CHECKING:
     from tui.core.model.profile import BenchProfile
@@ -116,17 +118,6 @@ def day_clock(iso: str | None, utc_offset_s: float | None = None) -> str:
         utc_offset_s = time.localtime(epoch).tm_gmtoff
     moment = datetime.fromtimestamp(epoch, timezone(timedelta(seconds=utc_offset_s)))
     return f"{moment.day} {moment:%b %H:%M}"
-
-
-def epoch_of(iso: str | None) -> float | None:
-    """Seconds since the epoch of an ISO 8601 UTC time, None where it cannot be read."""
-    if not iso:
-        return None
-    try:
-        moment = datetime.fromisoformat(iso.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def utc_offset(stamp: str | None, epoch_s: float | None) -> float | None:

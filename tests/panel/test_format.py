@@ -3,6 +3,7 @@
 import pytest
 
 from tui import format as fmt
+from tui.core.text import epoch_of
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_spread_says_how_many_starts_it_rests_on():
 
 
 def test_clock_in_the_zone_of_the_host():
-    epoch = fmt.epoch_of("2026-10-06T20:12:48Z")
+    epoch = epoch_of("2026-10-06T20:12:48Z")
     assert fmt.clock(epoch, 0) == "20:12:48"
     assert fmt.clock(epoch, 2 * 3600) == "22:12:48"
     assert fmt.clock(epoch, 5.5 * 3600, seconds=False) == "01:42"
@@ -64,7 +65,7 @@ def test_clock_in_the_zone_of_the_host():
 
 @pytest.mark.parametrize("hours", [-7, 0, 2, 5.75, 11])
 def test_the_zone_follows_from_a_stamp_of_the_log(hours):
-    epoch = fmt.epoch_of("2026-10-06T20:01:03Z")
+    epoch = epoch_of("2026-10-06T20:01:03Z")
     stamp = fmt.clock(epoch + 12, hours * 3600)  # the first line comes some seconds after the launch
     assert fmt.utc_offset(stamp, epoch) == hours * 3600
     assert fmt.utc_offset("garbage", epoch) is None

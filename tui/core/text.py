@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Container, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 # CSI, OSC/DCS/SOS/PM/APC (terminated or not), two-byte escapes, and their 8-bit forms; unterminated ones run to
@@ -54,6 +55,15 @@ def as_number(value: object) -> float | None:
 def as_whole(value: object) -> int | None:
     """A whole number that somebody else's JSON holds; None for anything else, and for what nothing can have counted."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**63 else None
+
+
+def epoch_of(iso: str | None) -> float | None:
+    """Seconds since the epoch of an ISO 8601 UTC time, None where it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(iso or "")
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[str]:

@@ -15,7 +15,7 @@ from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.model.phases import Outcome, Phase
-from tui.core.text import as_number, one_line
+from tui.core.text import as_number, epoch_of, one_line
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
@@ -162,7 +162,7 @@ class Board:
         """The line that we put behind the log of a run that has ended, and its time."""
         if run.exit_code is None:
             return None
-        return f"[eagletui] exit={run.exit_code}", fmt.clock(fmt.epoch_of(run.ended_at), self.utc_offset_s)
+        return f"[eagletui] exit={run.exit_code}", fmt.clock(epoch_of(run.ended_at), self.utc_offset_s)
 
     def _written_ago_s(self, update: "RunUpdate") -> float:
         """Age of the newest decode line of what was in the log before we came, by its own stamp."""

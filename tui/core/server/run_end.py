@@ -3,7 +3,6 @@
 import re
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
 from tui.core.errors import EagletuiError, Slug
@@ -13,7 +12,7 @@ from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, RunState
 from tui.core.runs.control import refresh
 from tui.core.sglang.diagnosis import ExitEvidence
-from tui.core.text import one_line
+from tui.core.text import epoch_of, one_line
 
 _SLACK_S = 60.0  # of the kernel's stamps against ours
 _KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
@@ -21,14 +20,6 @@ _KERNEL = (
     "cat /proc/uptime; if words=$(dmesg 2>/dev/null); then echo readable; printf '%s\\n' \"$words\" |"
     " grep -iE 'out of memory|oom-kill|killed process|NVRM: Xid' | tail -n 40; fi; exit 0"
 )
-
-
-def epoch_of(iso: str | None) -> float | None:
-    """Seconds since the epoch of a run's time; None where it is not known."""
-    try:
-        return datetime.fromisoformat((iso or "").replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None
 
 
 def is_over(run: Run) -> bool:

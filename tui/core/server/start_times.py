@@ -9,8 +9,8 @@ from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run
 from tui.core.server.launch_records import PhaseHistory
-from tui.core.server.run_end import epoch_of
 from tui.core.sglang.state import Progress, StartupState
+from tui.core.text import epoch_of
 
 
 @dataclass(frozen=True)

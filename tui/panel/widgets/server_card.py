@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.phases import Outcome
+from tui.core.text import epoch_of
 from tui.panel.host_view import Board, overrides_of, run_name
 from tui.panel.server_view import LONG, SHORT, badge, left_s, speculative
 from tui.panel.widgets import decode_history
@@ -306,9 +307,7 @@ class ServerCard(Painted):
         if run.exit_code is not None:
             facts.append([("exit code ", "muted"), (str(run.exit_code), "text")])
         if run.ended_at:
-            facts.append(
-                [("ended ", "muted"), (fmt.clock(fmt.epoch_of(run.ended_at), self.board.utc_offset_s), "text")]
-            )
+            facts.append([("ended ", "muted"), (fmt.clock(epoch_of(run.ended_at), self.board.utc_offset_s), "text")])
         if run.why:
             facts.append([(run.why, "text")])
         if run.orphans:
