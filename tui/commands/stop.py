@@ -10,7 +10,7 @@ from tui.core.errors import EagletuiError, Slug
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
-from tui.core.server.run_end import is_over, outcome_of_files
+from tui.core.server.run_end import outcome_of_files
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
     async def stop() -> int:
         async with session(host_of_run(run, host)) as opened:
             found = await opened.find_run(run)
-            if is_over(found) and not found.orphans:
+            if found.over and not found.orphans:
                 if as_json:
                     emit(_json(found, None))
                 else:

@@ -17,7 +17,6 @@ from tui.core.model.run import Run
 from tui.core.profiles.secrets import MASK
 from tui.core.profiles.toml_text import toml_value
 from tui.core.server import launch_records
-from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
@@ -79,7 +78,7 @@ async def _watch(
         async for update in updates:
             state = update.state
             seen[:] = [state]
-            over = is_over(state.run)  # of such a run the last update has the whole log, and the diagnosis
+            over = state.run.over  # of such a run the last update has the whole log, and the diagnosis
             if not over and until == "ready" and state.outcome in (Outcome.READY, Outcome.FINISHED):
                 break
             if state.outcome is Outcome.CRASHED and until == "ready" and not over:
@@ -102,7 +101,7 @@ async def _watch(
 
 async def _measured(opened: HostSession, run: Run) -> dict[str, object]:
     """What a measurement has left on the host, stored here: nobody may have looked while it ran."""
-    if run.kind != "bench" or not is_over(run):
+    if run.kind != "bench" or not run.over:
         return {}
     from tui.core.bench import bench_run
 

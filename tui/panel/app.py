@@ -202,7 +202,6 @@ class EagleApp(HostApp):
         ]
 
     def _log_of(self, run: "Run") -> "LogSource | None":
-        from tui.core.server.run_end import is_over
         from tui.panel.open_log import LogSource
 
         file = self.session.open_log(run) if self.session is not None else None
@@ -216,7 +215,7 @@ class EagleApp(HostApp):
         def last_words() -> tuple[str, str | None] | None:
             return self.board.end_of(now())
 
-        return LogSource(f"run {run.short_id}", file, lambda: is_over(now()), last_words)
+        return LogSource(f"run {run.short_id}", file, lambda: now().over, last_words)
 
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""

@@ -22,7 +22,6 @@ from tui.core.results import store
 from tui.core.runs import control
 from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
-from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),), output_len=40, duration_s=0.5, runs=1)
@@ -373,7 +372,7 @@ async def test_a_stop_ends_the_generator_and_keeps_what_was_measured(local):
             await follow()
         count = len(server.events)
         (ended,) = await control.list_runs(local.transport)
-        assert is_over(ended)
+        assert ended.over
         assert not ended.orphans
         assert len(server.events) == count
     assert caught.value.slug == "stopped"

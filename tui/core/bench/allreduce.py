@@ -22,7 +22,6 @@ from tui.core.model.run import Run
 from tui.core.records import RecordFiles, from_json
 from tui.core.runs import control
 from tui.core.runs.request import InRunDir, new_run_id
-from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line, read_json
 
@@ -94,7 +93,7 @@ async def wait(session: HostSession, run: Run) -> Report:
     async def look() -> Run:
         return await patiently(session.transport, partial(control.refresh, session.transport, run)) or run
 
-    run = await until(is_over, look, every_s=_POLL_S)
+    run = await until(lambda seen: seen.over, look, every_s=_POLL_S)
     script = f"tail -c {_LOG_BYTES} {shell_path(run.log_path or '/dev/null')}"
     said = await patiently(session.transport, partial(session.transport.run, script))
     document = _last_document(said.stdout)

@@ -39,7 +39,6 @@ from tui.core.runs import control
 from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
-from tui.core.server.run_end import is_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
 
@@ -260,11 +259,11 @@ class _RunWatch:
         self._session, self.run = session, run
 
     def over(self) -> bool:
-        return is_over(self.run)
+        return self.run.over
 
     async def watch(self) -> None:
         if not self.over():
-            await until(is_over, self._look, every_s=_POLL_S, transport=self._session.transport)
+            await until(lambda seen: seen.over, self._look, every_s=_POLL_S, transport=self._session.transport)
 
     async def _look(self) -> Run:
         found = await control.refresh(self._session.transport, self.run)

@@ -13,7 +13,6 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.control import RunBusy
 from tui.core.server.launch import PreflightFailed, started
-from tui.core.server.run_end import is_over
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
 
@@ -129,12 +128,12 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
             yield state
             if state.outcome is Outcome.READY:
                 return
-            if state.outcome is Outcome.CRASHED and not is_over(state.run):
+            if state.outcome is Outcome.CRASHED and not state.run.over:
                 # The exit code follows within seconds; what lingers longer is reported without one.
                 crashed_at = crashed_at or now
                 if now - crashed_at > _EXIT_FOLLOWS_S:
                     break
-            elif left_s <= 0 and not is_over(state.run):
+            elif left_s <= 0 and not state.run.over:
                 phase = state.phase.replace("_", " ")
                 raise LaunchFailed(Failure("timeout", f"not ready after {timeout_s:g} s, in {phase}", str(state.phase)))
     raise LaunchFailed(failure_of(last))
@@ -169,7 +168,7 @@ async def died(session: HostSession, run: Run, tell: Tell, patience_s: float = 0
                 tell(f"waiting for the link to {session.entry.name}")
             elif update.settled and last.outcome in (Outcome.READY, Outcome.STARTING) and loop.time() >= deadline:
                 return None
-            elif last.outcome is Outcome.CRASHED and not is_over(last.run) and loop.time() > deadline + _EXIT_FOLLOWS_S:
+            elif last.outcome is Outcome.CRASHED and not last.run.over and loop.time() > deadline + _EXIT_FOLLOWS_S:
                 break
     return failure_of(last)
 

@@ -72,11 +72,14 @@ class Run:
         return self.state in LIVE
 
     @property
+    def over(self) -> bool:
+        """Whether its main process has ended; what it left behind may live on (`orphans`)."""
+        return self.state in (RunState.EXITED, RunState.LOST)
+
+    @property
     def active(self) -> bool:
         """Whether a process of it lives, or may come to live."""
-        if self.state in (RunState.EXITED, RunState.LOST):
-            return bool(self.orphans)
-        return self.state is not RunState.STAGED
+        return bool(self.orphans) if self.over else self.state is not RunState.STAGED
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,10 @@ _KERNEL = (
 )
 
 
-def is_over(run: Run) -> bool:
-    """Whether its main process has ended; what it left behind may live on (`Run.orphans`)."""
-    return run.state in (RunState.EXITED, RunState.LOST)
-
-
 async def until_over(transport: Transport, run: Run) -> None:
     """Waits until a run is over, or its files are gone; survives the link."""
     look = partial(refresh, transport, run)
-    await until(lambda seen: seen is None or is_over(seen), look, transport=transport)
+    await until(lambda seen: seen is None or seen.over, look, transport=transport)
 
 
 def no_log(run: Run) -> EagletuiError:
@@ -107,7 +102,7 @@ def read_kernel(text: str, seconds_ago: tuple[float, float] | None) -> KernelWor
 
 async def exit_evidence(transport: Transport, run: Run) -> ExitEvidence:
     """What the host says of a run's end. Raises HostError, LinkLost."""
-    if not is_over(run):
+    if not run.over:
         return ExitEvidence(alive=True)
     return evidence(run, await kernel_words_of(transport, run))
 

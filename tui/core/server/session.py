@@ -25,7 +25,6 @@ from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
 from tui.core.server.launch import LaunchPlan, LaunchProgress
-from tui.core.server.run_end import is_over
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watch import RunWatcher
@@ -165,7 +164,7 @@ async def settled_state(session: HostSession, run: Run, patience_s: float) -> Se
         async with asyncio.timeout(patience_s), contextlib.aclosing(session.watch(run)) as updates:
             async for update in updates:
                 latest = update.state
-                if update.settled and not is_over(latest.run):
+                if update.settled and not latest.run.over:
                     break
     return latest
 

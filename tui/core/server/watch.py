@@ -26,7 +26,7 @@ from tui.core.server import forecast
 from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
 from tui.core.server.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
-from tui.core.server.run_end import KernelWords, evidence, is_over, kernel_words_of, outcome_of_files
+from tui.core.server.run_end import KernelWords, evidence, kernel_words_of, outcome_of_files
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
@@ -153,7 +153,7 @@ class RunWatcher:
             await self._over.wait()
 
     def _run_over(self) -> bool:
-        return is_over(self._run)
+        return self._run.over
 
     async def _poll_status(self) -> None:
         while not self._run_over():
