@@ -7,7 +7,7 @@ import re
 
 from tui.core.results.external.form import latency_key
 from tui.core.results.external.forms import of_line
-from tui.core.results.external.posted import LABELS, Posted, number_of
+from tui.core.results.external.posted import DATA, LABELS, Posted, number_of
 from tui.core.text import one_line
 
 _BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
@@ -24,13 +24,6 @@ _UNIT = re.compile(r"\s*\(([^)]*)\)$")
 _LATENCY = re.compile(
     r"(mean|median|std|max|min|p\d+(?:\.\d+)?)\s*(ttft|tpot|itl|e2el|e2e(?: latency)?|)", re.IGNORECASE
 )
-_SECTIONS = {
-    "end-to-end latency": "e2e",
-    "e2e latency": "e2e",
-    "time to first token": "ttft",
-    "time per output token": "tpot",
-    "inter-token latency": "itl",
-}
 _LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
 _POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
 _LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
@@ -50,23 +43,8 @@ _SERVER_CASE = re.compile(
     r"|\(input \+ output\) throughput|overall throughput|last generation throughput|acc_length|cache hit rate)"
     r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$"
 )
-_SERVER_KEYS = {
-    "input_len": ("input_len", 1),
-    "output_len": ("output_len", 1),
-    "latency": ("duration_s", 1),
-    "ttft": ("last_ttft_ms", 1000),
-    "last_ttft": ("last_ttft_ms", 1000),
-    "input throughput": ("input_tok_s", 1),
-    "output throughput": ("output_tok_s", 1),
-    "(input + output) throughput": ("total_tok_s", 1),
-    "overall throughput": ("total_tok_s", 1),
-    "last generation throughput": ("last_gen_tok_s", 1),
-    "acc_length": ("accept_length", 1),
-    "cache hit rate": ("cache_hit_rate_pct", 100),
-}
-_BEFORE_A_BLOCK = frozenset(  # lines that only these tools print, before the title of the block
-    ("traffic request rate", "maximum request concurrency", "max request concurrency")
-)
+# Lines that only these tools print, before the title of the block.
+_BEFORE_A_BLOCK = ("traffic request rate", "maximum request concurrency", "max request concurrency")
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
 _LINE_LIMIT = 2000  # characters; no line of ours is longer
 _RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"])
@@ -156,7 +134,7 @@ class BlockReader:
 
     def _name_section(self, title: str) -> None:
         title = re.sub(r"\s*\(.*", "", title).strip()
-        self._section = _SECTIONS.get(title.lower(), "")
+        self._section = DATA["sections"].get(title.lower(), "")
         if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
             self._block.tool = self._block.tool or "vllm"
 
@@ -252,7 +230,7 @@ class BlockReader:
             return True
         if self._batch is None or self._batch.kind != "one_batch_server" or number is None:
             return False
-        key, factor = _SERVER_KEYS[label]
+        key, factor = DATA["one_batch_server"][label]
         if key != "accept_length" or number > 0:
             self._batch.put(key, number * factor)
         return True

@@ -19,7 +19,7 @@ from tui.core.results.external import foreign, forms
 from tui.core.results.external.blocks import BlockReader
 from tui.core.results.external.evalscope import PERCENTILES
 from tui.core.results.external.plausibility import ROUNDING
-from tui.core.results.external.posted import Posted
+from tui.core.results.external.posted import DATA, Posted
 from tui.core.results.external.to_result import result_of
 from tui.core.results.store import is_result_id
 from tui.core.text import sanitize
@@ -91,8 +91,9 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
         found.append(Imported(replace(result, server=server), rows))
     if not found and left_out.others:
         names = list(left_out.others)
+        advice = left_out.others[names[0]].advice.replace("{other}", DATA["advice"]["other"])
         many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
-        raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug=Slug.FOREIGN_BENCHMARK)
+        raise UsageError(f"it is {many}", advice, slug=Slug.FOREIGN_BENCHMARK)
     if not found:
         why = f": {left_out.problems[0]}" if left_out.problems else ""
         raise UsageError(f"it holds no benchmark result{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
