@@ -4,7 +4,7 @@ A record of one object or one line is data: `[[objects]]` and `[[lines]]` in `tu
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tui.core.results.external import evalscope, serving
@@ -36,16 +36,9 @@ def _task(posted: Posted, raw: Mapping[str, Any]) -> None:
     posted.put("max_concurrency", other.get("parallel"))
 
 
-_MORE: dict[str, Callable[[Posted, Mapping[str, Any]], None]] = {
-    "one_batch": _tag,
-    "one_batch_server": _one_batch_server,
-    "mtbench": _task,
-}
+_MORE = {"one_batch": _tag, "one_batch_server": _one_batch_server, "mtbench": _task}
 OBJECTS = (
-    *(
-        ObjectForm(**form, **({"more": _MORE[form["kind"]]} if form["kind"] in _MORE else {}))
-        for form in DATA["objects"]
-    ),
+    *(ObjectForm(**form, more=_MORE.get(form["kind"])) for form in DATA["objects"]),
     serving.SERVING,
     evalscope.SUMMARY,
 )
