@@ -12,6 +12,7 @@ from tui.core.bench import allreduce
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment.selection import side_of
 from tui.core.model.profile import LoadPoint
+from tui.core.records import picked, to_json
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.speculation.economics import Economics, curve, of_figures
@@ -138,64 +139,20 @@ def _one_bench(side: Side, host: str | None) -> Side:
     return replace(side, results=tuple(kept))
 
 
-_ECONOMICS = [
-    "t_base_ms",
-    "t_cycle_ms",
-    "tau",
-    "breakeven_tau",
-    "speedup",
-    "margin",
-    "t_verify_ms",
-    "t_draft_ms",
-    "base_tok_s",
-    "ceiling",
-    "best_speedup",
-    "alpha",
-    "alpha_needed",
-    "measured_speedup",
-]
-
-
 def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> dict[str, object]:
     """The economics as scripts see them; missing is null."""
-    document: dict[str, object] = {
-        **{name: getattr(found, name) for name in _ECONOMICS},
-        "breakeven_ci": list(found.interval) if found.interval else None,
-        "ci_over": found.basis,
-        "curve": [list(point) for point in curve(found, _reach(found))],
-        "verify_cost": _cost_json(cost) if cost else None,
-        "simulated": None,
-        "text": found.text,
-        "reasons": list(found.reasons),
-        "point": None,
-        "error": None,
-    }
+    document = picked(
+        found,
+        "t_base_ms t_cycle_ms tau breakeven_tau speedup margin t_verify_ms t_draft_ms base_tok_s ceiling best_speedup alpha "
+        "alpha_needed measured_speedup breakeven_ci=interval ci_over=basis text reasons",
+    )
+    document |= {"curve": to_json(curve(found, _reach(found))), "verify_cost": to_json(cost), "error": None}
     if of_results is not None:
-        document["point"] = of_results.point.label if of_results.point else None
-        document["base"], document["spec"] = of_results.base.ref, of_results.spec.ref
-        if (simulated := of_results.simulated) is not None:
-            document["simulated"] = {
-                "points": [list(point) for point in simulated.points],
-                **{name: getattr(simulated, name) for name in ("slope", "intercept", "breakeven_tau", "rho")},
-            }
-    return document
-
-
-def _cost_json(cost: VerifyCost) -> dict[str, object]:
-    return {
-        "ratio": cost.ratio,
-        "normal": cost.normal,
-        "text": cost.text,
-        "suspects": [
-            {
-                "id": suspect.id,
-                "title": suspect.title,
-                "weight": suspect.weight.value,
-                "evidence": suspect.evidence,
-                "check": suspect.check,
-            }
-            for suspect in cost.suspects
-        ],
+        document |= picked(of_results, "base=base.ref spec=spec.ref")
+    simulated = of_results.simulated if of_results is not None else None
+    return document | {
+        "point": of_results.point.label if of_results is not None and of_results.point is not None else None,
+        "simulated": picked(simulated, "points slope intercept breakeven_tau rho") if simulated is not None else None,
     }
 
 
@@ -271,24 +228,14 @@ def _prediction_json(one: Prediction) -> dict[str, object]:
     """An estimate as scripts see it; parts of a cycle that was measured are null."""
     return {
         "point": f"c{one.concurrency}",
-        "draft_tokens": one.draft_tokens,
-        "t_base_ms": one.t_base_ms,
-        "t_cycle_ms": one.t_cycle_ms,
-        "t_cycle_range_ms": list(one.cycle_range_ms),
-        "t_verify_ms": one.t_verify_ms,
-        "t_draft_ms": one.t_draft_ms,
-        "t_fixed_ms": one.t_fixed_ms,
+        **picked(
+            one,
+            "draft_tokens t_base_ms t_cycle_ms t_cycle_range_ms=cycle_range_ms t_verify_ms t_draft_ms t_fixed_ms "
+            "breakeven_tau breakeven_range speedups range_probability=probability range_basis=basis calibrated text reasons",
+        ),
         "tau": None,
-        "breakeven_tau": one.breakeven_tau,
-        "breakeven_range": list(one.breakeven_range),
         "speedup": None,
-        "speedups": [list(speedup) for speedup in one.speedups],
         "speedup_ranges": [[tau, *one.speedup_range(tau)] for tau, _ in one.speedups],
-        "range_probability": one.probability,
-        "range_basis": one.basis,
-        "calibrated": one.calibrated,
         "predicted": True,
-        "text": one.text,
-        "reasons": list(one.reasons),
         "error": None,
     }

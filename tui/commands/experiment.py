@@ -21,7 +21,7 @@ from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_bench, load_experiment, load_launch
-from tui.core.records import to_json
+from tui.core.records import picked
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 
@@ -179,7 +179,7 @@ class _Narrator:
 def _run_words(result: Result, bench: BenchProfile) -> str:
     text = f"run {result.run_index} of {bench.runs} at {result.point.label}: {figure_words(result)}"
     if not result.valid:
-        failed = [guard.text for guard in result.guards if guard.status == "failed"]
+        failed = [guard.text for guard in result.failed_guards]
         text += f", does not count: {one_line('; '.join(failed) or '; '.join(result.notes), 200)}"
     return text
 
@@ -187,57 +187,20 @@ def _run_words(result: Result, bench: BenchProfile) -> str:
 def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
     """The experiment record as `--json` prints it: arms, launches in their order, flat results, verdicts."""
     record, state = runner.record, runner.state()
+    arms = "arm=letter profile set=sets against status launches=launches_done cause reason"
+    launches = (
+        "launch=number arm pair status run=run_id bench_run=bench_run_id started=started_at ended=ended_at ready_after_s "
+        "spent_s phase cause reason advice set=change results=result_ids"
+    )
     return {
-        "experiment": record.experiment_id,
-        "name": record.name,
-        "host": record.host,
-        "hypothesis": record.profile.hypothesis,
-        "bench": record.bench.name,
-        "pairs": record.pairs,
-        "looks": list(record.profile.looks),
-        "margin": record.profile.margin,
-        "budget_h": record.profile.budget_h,
-        "seed": record.seed,
-        "order": list(record.order),
-        "arms": [
-            {
-                "arm": arm.letter,
-                "profile": arm.profile,
-                "set": to_json(arm.sets),
-                "against": arm.against,
-                "status": arm.status,
-                "launches": arm.launches_done,
-                "cause": arm.cause,
-                "reason": arm.reason,
-            }
-            for arm in state.arms
-        ],
-        "launches": [
-            {
-                "launch": cell.number,
-                "arm": cell.arm,
-                "pair": cell.pair,
-                "status": cell.status,
-                "run": cell.run_id,
-                "bench_run": cell.bench_run_id,
-                "started": cell.started_at,
-                "ended": cell.ended_at,
-                "ready_after_s": cell.ready_after_s,
-                "spent_s": cell.spent_s,
-                "phase": cell.phase,
-                "cause": cell.cause,
-                "reason": cell.reason,
-                "advice": list(cell.advice),
-                "set": to_json(cell.change),
-                "results": list(cell.result_ids),
-            }
-            for cell in record.cells
-        ],
+        **picked(
+            record,
+            "experiment=experiment_id name host hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
+            "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message started=started_at "
+            "ended=ended_at",
+        ),
+        "arms": [picked(arm, arms) for arm in state.arms],
+        "launches": [picked(cell, launches) for cell in record.cells],
         "results": [flat(result) for result in runner.results()],
-        "verdicts": [to_json(verdict) for verdict in record.verdicts],
-        "outcome": record.outcome,
-        "message": record.message,
-        "started": record.started_at,
-        "ended": record.ended_at,
         "error": None if _comparable(runner) else "nothing_comparable",
     }

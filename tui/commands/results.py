@@ -192,7 +192,7 @@ def _turn(before: Result, after: Result) -> str:
 
 
 def _failed(result: Result) -> str:
-    return "; ".join(guard.text for guard in result.guards if guard.status == "failed")
+    return "; ".join(guard.text for guard in result.failed_guards)
 
 
 def _say_unreadable() -> None:

@@ -15,6 +15,7 @@ from tui.core.config import profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.profiles.load import load_bench
+from tui.core.records import picked
 from tui.core.results.flat import flat
 
 
@@ -86,6 +87,7 @@ def _rates(rates: Sequence[float]) -> str:
 
 def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool) -> dict[str, object]:
     referee = next(result for result in results if result.tool.name == NAME)
+    points = "load=label ours_tok_s=ours referee_tok_s=referee referee_printed_tok_s=referee_raw difference spread limit passes"
     return {
         "bench": name,
         "host": referee.server.host,
@@ -94,19 +96,7 @@ def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], 
         "referee": {"name": NAME, "version": referee.tool.version},
         "interface": _interface(results),
         "passes": passes,
-        "points": [
-            {
-                "load": agreed.label,
-                "ours_tok_s": list(agreed.ours),
-                "referee_tok_s": list(agreed.referee),
-                "referee_printed_tok_s": list(agreed.referee_raw),
-                "difference": agreed.difference,
-                "spread": agreed.spread,
-                "limit": agreed.limit,
-                "passes": agreed.passes,
-            }
-            for agreed in found
-        ],
+        "points": [picked(agreed, points) for agreed in found],
         "results": [flat(result) for result in results],
         "error": None,
     }

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -48,6 +48,25 @@ def to_json(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [to_json(item) for item in value]
     return str(value)
+
+
+def picked(value: object, words: str) -> dict[str, Any]:
+    """Attributes of an object as JSON, in the order of `words`: `name` each, or `key=name.of.one.below`.
+
+    None where an attribute on the way is.
+    """
+    return {key: to_json(at(value, path)) for key, path in paths(words)}
+
+
+def at(value: object, path: Iterable[str]) -> Any:
+    """What is at a path of attributes; None where one on the way is."""
+    return functools.reduce(lambda found, name: None if found is None else getattr(found, name), path, value)
+
+
+@functools.cache
+def paths(words: str) -> tuple[tuple[str, list[str]], ...]:
+    parts = [word.partition("=") for word in words.split()]
+    return tuple((key, (path or key).split(".")) for key, _, path in parts)
 
 
 def from_json(kind: type[T], raw: object) -> T:

@@ -8,7 +8,7 @@ from tui.core.experiment.record import Cell, ExperimentRecord, running
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm
-from tui.core.model.result import GuardStatus, Result
+from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.server import launch_records
@@ -156,7 +156,7 @@ def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
     results = tuple(results)
     for point in bench.points:
         here = [result for result in results if result.point == point]
-        failed = [{guard.id for guard in result.guards if guard.status is GuardStatus.FAILED} for result in here]
+        failed = [{guard.id for guard in result.failed_guards} for result in here]
         if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
             return True
     return False

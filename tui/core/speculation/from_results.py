@@ -9,7 +9,7 @@ from typing import Any
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import LoadPoint
-from tui.core.model.result import GuardStatus, Result, SpecConfig
+from tui.core.model.result import Result, SpecConfig
 from tui.core.speculation import economics, prediction
 from tui.core.speculation.economics import Economics, SimulatedCurve
 from tui.core.speculation.prediction import DRAFT_TOKENS, Prediction
@@ -222,7 +222,7 @@ def _forced(side: Side) -> dict[float, list[Result]]:
     found: dict[float, list[Result]] = {}
     for result in side.results:
         length = forced_accept_length(result)
-        failed = {guard.id for guard in result.guards if guard.status is GuardStatus.FAILED}
+        failed = {guard.id for guard in result.failed_guards}
         if length is not None and (result.valid or failed == {_FORCED}):
             found.setdefault(length, []).append(replace(result, valid=True))
     return dict(sorted(found.items()))

@@ -9,7 +9,7 @@ from datetime import datetime
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import Limits, LoadPoint
-from tui.core.model.result import GuardStatus, Result
+from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang import server_info
@@ -367,7 +367,7 @@ def lost_launches(side: Side, guard: str) -> tuple[int, int]:
     lost = {
         _launch_key(result)
         for result in side.results
-        if not result.valid and any(one.id == guard and one.status is GuardStatus.FAILED for one in result.guards)
+        if not result.valid and any(one.id == guard for one in result.failed_guards)
     }
     return len(lost), len({_launch_key(result) for result in side.results})
 
@@ -377,9 +377,8 @@ def not_counted(side: Side) -> tuple[int, tuple[str, ...]]:
     invalid = [result for result in side.results if not result.valid]
     why: dict[str, list[str]] = {}
     for result in invalid:
-        failed = [guard for guard in result.guards if guard.status is GuardStatus.FAILED]
-        for guard in failed:
+        for guard in result.failed_guards:
             why.setdefault(guard.id, []).append(one_line(guard.text, 160))
-        if not failed:
+        if not result.failed_guards:
             why.setdefault("", []).append("; ".join(one_line(note, 80) for note in result.notes) or "no reason stored")
     return len(invalid), tuple(texts[0] + (f" ({len(texts)} runs)" if len(texts) > 1 else "") for texts in why.values())

@@ -122,7 +122,7 @@ def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
 
 
 def _why(result: Result) -> str:
-    failed = [guard.text for guard in result.guards if guard.status == "failed"]
+    failed = [guard.text for guard in result.failed_guards]
     return "; ".join(failed or result.suspicious) or "invalid"
 
 
