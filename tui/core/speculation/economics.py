@@ -8,13 +8,14 @@ between; t_base is a decode step without speculation, per user, in the same benc
 
 import math
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
 from tui.core.verdicts.sentences import two
-from tui.core.verdicts.stats import paired
+from tui.core.verdicts.stats import paired, root
 
 _RESAMPLES = 1000
 _BLOCKS = 400  # more requests than that are resampled in blocks
@@ -153,11 +154,7 @@ def alpha_of(tau: float, drafts: int) -> float | None:
     """The inverse of `tau_of`; None where no acceptance gives that accept length, or no draft is so long."""
     if drafts > _LONGEST_CHAIN or not 1 - _CLOSE <= tau <= drafts + 1 + _CLOSE:
         return None
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tau_of(middle, drafts) < tau else (low, middle)
-    return (low + high) / 2
+    return min(1.0, root(lambda alpha: tau_of(alpha, drafts) - tau, 1.0, 1e-15))
 
 
 # ---- with a forced accept length ------------------------------------------------------------------------------------------
@@ -175,7 +172,7 @@ class SimulatedCurve:
     @property
     def rho(self) -> float:
         """t_cycle / t_base over the points: the geometric mean of tau / S."""
-        return math.exp(math.fsum(math.log(tau / speedup) for tau, speedup in self.points) / len(self.points))
+        return statistics.geometric_mean(tau / speedup for tau, speedup in self.points)
 
     @property
     def text(self) -> str:
@@ -189,14 +186,10 @@ def fit_simulated(points: Sequence[tuple[float, float]]) -> SimulatedCurve | Non
     """The least-squares line through measured (tau forced, S); None with fewer than two lengths, or a line that falls."""
     if len({tau for tau, _ in points}) < 2 or any(tau <= 0 or speedup <= 0 for tau, speedup in points):
         return None
-    n = len(points)
-    mean_tau = math.fsum(tau for tau, _ in points) / n
-    mean_s = math.fsum(speedup for _, speedup in points) / n
-    spread = math.fsum((tau - mean_tau) ** 2 for tau, _ in points)
-    slope = math.fsum((tau - mean_tau) * (speedup - mean_s) for tau, speedup in points) / spread
+    taus, speedups = zip(*points, strict=True)
+    slope, intercept = statistics.linear_regression(taus, speedups)
     if slope <= 0:
         return None
-    intercept = mean_s - slope * mean_tau
     return SimulatedCurve(tuple(sorted(points)), slope, intercept, (1 - intercept) / slope)
 
 
@@ -227,7 +220,10 @@ def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[
         return None
     draw = random.Random(seed)
     steps, cycles = _blocks(steps, draw), _blocks(cycles, draw)
-    ratios = sorted(_resampled(cycles, draw) / _resampled(steps, draw) for _ in range(_RESAMPLES))
+    ratios = sorted(
+        _ratio(draw.choices(cycles, k=len(cycles))) / _ratio(draw.choices(steps, k=len(steps)))
+        for _ in range(_RESAMPLES)
+    )
     cut = round(0.025 * _RESAMPLES)
     around = point / (_ratio(cycles) / _ratio(steps))
     return ratios[cut] * around, ratios[-cut - 1] * around
@@ -249,10 +245,6 @@ def _blocks(totals: list[tuple[float, float]], draw: random.Random) -> list[tupl
     draw.shuffle(totals)
     parts = [totals[at::_BLOCKS] for at in range(_BLOCKS)]
     return [(sum(s for s, _ in part), sum(n for _, n in part)) for part in parts]
-
-
-def _resampled(totals: list[tuple[float, float]], draw: random.Random) -> float:
-    return _ratio(draw.choices(totals, k=len(totals)))
 
 
 def _ratio(totals: list[tuple[float, float]]) -> float:

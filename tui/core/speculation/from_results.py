@@ -72,7 +72,7 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
                 f"{side.name}: no run that counts has a {what}", Hint(Action.BENCH), slug=Slug.NOT_COMPARABLE
             )
     base_tok_s = mean_of(base_launches)
-    cycle_ms = _geometric(math.log(_cycle(launch) or 0.0) for launch in spec_launches)
+    cycle_ms = statistics.geometric_mean(cycle for launch in spec_launches if (cycle := _cycle(launch)) is not None)
     spec_tok_s = mean_of(spec_launches)
     tau, why_not = _usable_tau(spec, forced=not own)
     reasons += why_not
@@ -213,10 +213,6 @@ def _tokens_a_request(result: Result) -> int | None:
     return prompt + longest if prompt is not None and longest is not None else None
 
 
-def _geometric(logs: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(logs))
-
-
 def _forced(side: Side) -> dict[float, list[Result]]:
     """Runs with forced acceptance by length; the guard that says so does not count against them here."""
     found: dict[float, list[Result]] = {}
@@ -251,7 +247,7 @@ def _cycle(launch: Launch) -> float | None:
     """Geometric mean of the cycle over the runs of a launch, ms."""
     cycles = [result.speculation.cycle_ms for result in launch.results if result.speculation]
     known = [cycle for cycle in cycles if cycle]
-    return _geometric(math.log(cycle) for cycle in known) if known else None
+    return statistics.geometric_mean(known) if known else None
 
 
 def _tau(results: Sequence[Result]) -> float | None:

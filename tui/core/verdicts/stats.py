@@ -53,10 +53,10 @@ def t_quantile(p: float, df: float) -> float:
     """The t with P(T <= t) = p, for 0 < p < 1."""
     if p < 0.5:
         return -t_quantile(1.0 - p, df)
-    return _root(lambda t: 1.0 - p - t_tail(t, df), 2.0, 1e-11)
+    return root(lambda t: 1.0 - p - t_tail(t, df), 2.0, 1e-11)
 
 
-def _root(rising: Callable[[float], float], high: float, tolerance: float) -> float:
+def root(rising: Callable[[float], float], high: float, tolerance: float) -> float:
     """Where a function that rises from below zero at 0 passes zero; `high` grows until it is beyond."""
     low = 0.0
     while rising(high) < 0 and high < _MOST:
@@ -127,7 +127,7 @@ def power(effect: float, sd: float, pairs: int, alpha: float = ALPHA) -> float:
 
 @lru_cache(maxsize=256)
 def _shift_needed(df: int, alpha: float, wanted: float) -> float:
-    return _root(lambda shift: t_power(shift, df, alpha) - wanted, 8.0, 1e-6)
+    return root(lambda shift: t_power(shift, df, alpha) - wanted, 8.0, 1e-6)
 
 
 def minimum_detectable(sd: float, pairs: int, alpha: float = ALPHA, wanted: float = POWER) -> float:
