@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Container, Sequence
 from typing import Any
 
 # CSI, OSC/DCS/SOS/PM/APC (terminated or not), two-byte escapes, and their 8-bit forms; unterminated ones run to
@@ -53,6 +54,15 @@ def as_number(value: object) -> float | None:
 def as_whole(value: object) -> int | None:
     """A whole number that somebody else's JSON holds; None for anything else, and for what nothing can have counted."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**63 else None
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[str]:
+    """Rows of a table as lines; the cells of the columns `left` begin below each other, all others end so."""
+    columns = []
+    for at, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(len, column))
+        columns.append([cell.ljust(width) if at in left else cell.rjust(width) for cell in column])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
 def read_json(data: str | bytes) -> Any:
