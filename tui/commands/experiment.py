@@ -118,59 +118,46 @@ class _Narrator:
     """Says what is news in the states of an experiment, one line each."""
 
     def __init__(self) -> None:
-        self._launch: tuple[int, str] | None = None
-        self._phase: tuple[str, str | None] | None = None
-        self._message: str | None = None
-        self._seen: set[str] = set()  # results
-        self._failed: set[str] = set()  # letters
-        self._verdicts: dict[tuple[str, str | None], str] = {}
-        self._begun = False
+        self._said: set[object] = set()
+        self._waits: str | None = None
 
     def tell(self, state: ExperimentState) -> None:
-        if not self._begun:
-            self._begun = True
-            self._say(
+        if not self._said:
+            self._news(
+                "begun",
                 f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}; "
-                f"on each {written.runs_words(state.bench)}"
+                f"on each {written.runs_words(state.bench)}",
             )
-            self._seen = {result.result_id for arm in state.arms for result in arm.results}
+            self._said |= {result.result_id for arm in state.arms for result in arm.results}
         for arm in state.arms:
             self._arm(state, arm)
-        self._said_message(state)
+        waits = state.message.partition(":")[0] if state.message and not state.finished else None
+        if state.message and waits and waits != self._waits:  # how far that is, is no news
+            self._say(state.message)
+        self._waits = waits
         for verdict in state.verdicts:
-            key = (verdict.b.ref, verdict.point.label if verdict.point else None)
-            if self._verdicts.get(key) != verdict.text:
-                self._verdicts[key] = verdict.text
-                self._say(verdict.text)
+            self._news((verdict.b.ref, verdict.point, verdict.text), verdict.text)
         if state.finished and state.message:
             self._say(state.message)
 
     def _arm(self, state: ExperimentState, arm: ArmState) -> None:
-        title = f"{arm.letter} {one_line(arm.profile, 60)}"
+        title, phase = f"{arm.letter} {one_line(arm.profile, 60)}", (arm.phase or "").replace("_", " ")
         if arm.status in (ArmStatus.LAUNCHING, ArmStatus.RUNNING):
-            if self._launch != (state.at, arm.letter):
-                self._launch = (state.at, arm.letter)
-                left = f", about {written.duration(state.left_s)} left" if state.left_s is not None else ""
-                self._say(f"launch {state.at + 1} of {len(state.order)}: {title}{left}")
-            if arm.phase and self._phase != (arm.letter, arm.phase):
-                self._phase = (arm.letter, arm.phase)
-                self._say(f"{arm.letter}: {arm.phase.replace('_', ' ')}")
+            left = f", about {written.duration(state.left_s)} left" if state.left_s is not None else ""
+            launch = (state.at, arm.letter)
+            self._news(launch, f"launch {state.at + 1} of {len(state.order)}: {title}{left}")
+            if phase:
+                self._news((*launch, phase), f"{arm.letter}: {phase}")
         for result in arm.results:
-            if result.result_id not in self._seen:
-                self._seen.add(result.result_id)
-                self._say(f"{arm.letter}: {_run_words(result, state.bench)}")
-        if arm.status is ArmStatus.FAILED and arm.letter not in self._failed:
-            self._failed.add(arm.letter)
-            where = f" in {arm.phase.replace('_', ' ')}" if arm.phase else ""
-            self._say(f"{title} failed{where}: {arm.cause}: {arm.reason}")
+            self._news(result.result_id, f"{arm.letter}: {_run_words(result, state.bench)}")
+        if arm.status is ArmStatus.FAILED:
+            where = f" in {phase}" if phase else ""
+            self._news(("failed", arm.letter), f"{title} failed{where}: {arm.cause}: {arm.reason}")
 
-    def _said_message(self, state: ExperimentState) -> None:
-        """What it waits for; how far that is, is no news."""
-        message = None if state.finished else state.message
-        plain = message.partition(":")[0] if message else None
-        if message and plain != self._message:
-            self._say(message)
-        self._message = plain
+    def _news(self, key: object, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._say(text)
 
     def _say(self, text: str) -> None:
         say(f"{time.strftime('%H:%M:%S')} {text}")

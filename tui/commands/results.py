@@ -20,7 +20,7 @@ from tui.core.model.result import Distribution, Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
-from tui.core.text import as_number, one_line
+from tui.core.text import aligned, as_number, one_line
 from tui.core.verdicts.sentences import answer_words, count
 
 _COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
@@ -202,16 +202,8 @@ def _say_unreadable() -> None:
 
 def table(results: list[Result]) -> str:
     """Results as aligned lines; an invalid one says why at the end of its line."""
-    rows = [_COLUMNS, *(_row(result) for result in results)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    lines = []
-    for row, result in zip(rows, [None, *results], strict=True):
-        cells = [
-            cell.rjust(width) if column >= _NUMBERS else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  ".join(cells) + _mark(result)).rstrip())
-    return "\n".join(lines)
+    lines = aligned([_COLUMNS, *map(_row, results)], range(_NUMBERS))
+    return "\n".join((line + _mark(result)).rstrip() for line, result in zip(lines, [None, *results], strict=True))
 
 
 def _row(result: Result) -> tuple[str, ...]:

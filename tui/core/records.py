@@ -30,9 +30,6 @@ _LARGEST = 2**63  # no count, time or rate of ours is larger; such a number coul
 _SIZE_LIMIT = 8 << 20  # bytes of one record; far above what any of ours needs
 
 
-# ---- the converter ----------------------------------------------------------------------------------------------------
-
-
 def to_json(value: object) -> Any:
     """A JSON value for a dataclass, or anything that one holds."""
     if isinstance(value, Enum):
@@ -120,8 +117,6 @@ def _clean(raw: Any, depth: int = 0) -> Any:
         return {_clean(key): _clean(item, depth + 1) for key, item in raw.items()}
     return raw
 
-
-# ---- files ------------------------------------------------------------------------------------------------------------
 
 Stamp = tuple[int, int, int]  # time, size and inode of a file: others where it was replaced
 

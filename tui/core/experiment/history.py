@@ -151,9 +151,6 @@ def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]
     return planned.verdicts(asked, metric(default_for(point)), store.read_all(), launch_s=launch_s)
 
 
-# -- what a live server is held against --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Baseline:
     """A decode step without speculation, as it was measured last in one bench."""

@@ -136,9 +136,6 @@ def configuration_sum(launch: LaunchProfile) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 def _fits(record: ExperimentRecord) -> bool:
     """What a profile allows: statistics have no answer beyond it."""
     profile, looks = record.profile, record.profile.looks
@@ -165,9 +162,6 @@ def unfinished(name: str, host: str) -> ExperimentRecord | None:
         return None
     held = running(host)
     return None if held is not None and held[1] == newest.experiment_id else newest
-
-
-# --- one at a time on a host ------------------------------------------------------------------------------------------
 
 
 def _open_lock(host: str) -> int:

@@ -150,8 +150,6 @@ class ExperimentRunner:
         self._task: asyncio.Task[None] | None = None  # the launch under way
         self._now: UnderWay | None = None
 
-    # -- what callers do --------------------------------------------------------------------------------------------
-
     async def states(self) -> AsyncGenerator[ExperimentState, None]:
         """Runs what is left and yields each change; the last state is finished.
 
@@ -215,8 +213,6 @@ class ExperimentRunner:
             record = record.with_round()
         self._keep(replace(record, outcome="running", ended_at=None, message=None))
 
-    # -- what they see ----------------------------------------------------------------------------------------------
-
     def state(self) -> ExperimentState:
         """As it stands."""
         return state_of(
@@ -243,8 +239,6 @@ class ExperimentRunner:
         ]
         needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
-
-    # -- the work ---------------------------------------------------------------------------------------------------
 
     def _tell(self, message: str | None) -> None:
         self._message = message
@@ -474,8 +468,6 @@ class ExperimentRunner:
         for result in await bench_run.collect(self._session, generator):
             cell = self._measured(cell, result)
         return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
-
-    # -- verdicts ---------------------------------------------------------------------------------------------------
 
     async def _judge(self, *, over: bool = False) -> None:
         # All stored results are looked at, and a power may be simulated: the screen stays alive meanwhile.

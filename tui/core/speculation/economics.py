@@ -141,9 +141,6 @@ def curve(economics: Economics, upto: float) -> tuple[tuple[float, float], ...]:
     return tuple((tau, economics.speedup_at(tau)) for tau in taus)
 
 
-# ---- chains -----------------------------------------------------------------------------------------------------------
-
-
 def tau_of(alpha: float, drafts: int) -> float:
     """Accept length of a chain of drafts that are each accepted with probability alpha if those before them were:
     (1 - alpha^(drafts + 1)) / (1 - alpha), Leviathan et al. 2023."""
@@ -155,9 +152,6 @@ def alpha_of(tau: float, drafts: int) -> float | None:
     if drafts > _LONGEST_CHAIN or not 1 - _CLOSE <= tau <= drafts + 1 + _CLOSE:
         return None
     return min(1.0, root(lambda alpha: tau_of(alpha, drafts) - tau, 1.0, 1e-15))
-
-
-# ---- with a forced accept length ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,9 +185,6 @@ def fit_simulated(points: Sequence[tuple[float, float]]) -> SimulatedCurve | Non
     if slope <= 0:
         return None
     return SimulatedCurve(tuple(sorted(points)), slope, intercept, (1 - intercept) / slope)
-
-
-# ---- how sure ---------------------------------------------------------------------------------------------------------
 
 
 def over_launches(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

@@ -84,9 +84,6 @@ def _figure(side: Side, used: Sequence[Launch], case: Case) -> ArmFigure:
     return ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
 
 
-# ---- sentences --------------------------------------------------------------------------------------------------------
-
-
 def _text(case: Case, a: ArmFigure, b: ArmFigure) -> str:
     if case.invalid:
         return case.reasons[0]
@@ -202,9 +199,6 @@ def _more(case: Case) -> str:
         return f". To see {effect * 100:g} % you need more than 20 pairs."
     cost = f" ({about(2 * pairs * case.launch_s)})" if case.launch_s else ""
     return f". To see {effect * 100:g} % you need {pairs} pairs{cost}."
-
-
-# ---- facts ------------------------------------------------------------------------------------------------------------
 
 
 def _facts(case: Case) -> tuple[str, ...]:

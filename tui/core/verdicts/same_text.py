@@ -79,9 +79,6 @@ def _reply(row: dict[str, Any]) -> Reply | None:
     )
 
 
-# ---- two replies ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Difference:
     token: int | None  # the first that differs, counted from 1; None where chunks came without counts
@@ -140,8 +137,6 @@ def _example(token: int, a: Reply, b: Reply) -> TextExample:
         one, other = (text[begin:] for text in texts)
     return TextExample(a.item, token, one_line(one, _EXCERPT), one_line(other, _EXCERPT))
 
-
-# ---- all of them ------------------------------------------------------------------------------------------------------
 
 Run = Iterable[Reply]
 
@@ -264,9 +259,6 @@ def _fisher(between: Alike, own: Alike) -> float:
         for k in range(max(between.prompts_differ, differ - there), min(here, differ) + 1)
     )
     return min(1.0, math.fsum(terms))
-
-
-# ---- words ------------------------------------------------------------------------------------------------------------
 
 
 def fact(found: SameText, a: str) -> str:

@@ -56,9 +56,6 @@ def about(seconds: float) -> str:
     return f"~{minutes // 60} h {minutes % 60:02d} min"
 
 
-# ---- searches for the highest load --------------------------------------------------------------------------------------
-
-
 def amount_words(concurrency: float | None, rate: float | None) -> str:
     """ "12 users at once" or "2.5 requests/s"."""
     if concurrency is None:

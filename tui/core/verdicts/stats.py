@@ -36,9 +36,6 @@ class Interval:
         return 2 * t_tail(abs(self.mean) / self.error, self.df)
 
 
-# ---- Student's t ------------------------------------------------------------------------------------------------------
-
-
 def t_tail(t: float, df: float) -> float:
     """P(T > t) of Student's t, through the regularised incomplete beta function."""
     from mpmath import mp
@@ -85,9 +82,6 @@ def welch(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Inter
 def _interval(mean: float, error: float, df: float, alpha: float) -> Interval:
     half = t_quantile(1.0 - alpha / 2, df) * error
     return Interval(mean, mean - half, mean + half, df, error)
-
-
-# ---- power ------------------------------------------------------------------------------------------------------------
 
 
 def _phi(z: float) -> float:
@@ -143,9 +137,6 @@ def pairs_needed(effect: float, sd: float, alpha: float = ALPHA, wanted: float =
     return None
 
 
-# ---- spread -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Components:
     """Standard deviations of logs (a CV, for small ones) between launches and between runs on one launch."""
@@ -182,9 +173,6 @@ def components(groups: Iterable[Sequence[Sequence[float]]]) -> Components | None
     run = within / df_within if df_within else 0.0
     launch = max(0.0, (between / df - run) * df / weight)
     return Components(math.sqrt(launch), math.sqrt(run) if df_within else None, launches, df)
-
-
-# ---- several questions, several looks -----------------------------------------------------------------------------------
 
 
 def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:

@@ -100,9 +100,6 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
     return Import(tuple(found), tuple(left_out.problems))
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
-
-
 class _LeftOut:
     """What of a text is no record."""
 
