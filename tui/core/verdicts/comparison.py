@@ -15,29 +15,15 @@ from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise, VerdictKind
 from tui.core.text import one_line
-from tui.core.verdicts import stats
+from tui.core.verdicts import pairing, stats
 from tui.core.verdicts.failed_launches import failure_words
 from tui.core.verdicts.metric import METRICS, Metric
-from tui.core.verdicts.pairing import (
-    L2_LAUNCHES,
-    NO_PAIRS,
-    Launch,
-    Pairs,
-    Side,
-    configuration,
-    forced_accept_length,
-    launches,
-    lost_launches,
-    not_counted,
-    pair_up,
-    random_tokens,
-    when,
-)
+from tui.core.verdicts.pairing import Launch, Pairs, Side
 from tui.core.verdicts.sentences import answer_words, count, sets_words
 from tui.core.verdicts.stats import Interval
 
 MARGIN = 0.02  # within which two configurations are called equivalent
-PAIRS = L2_LAUNCHES
+PAIRS = pairing.L2_LAUNCHES
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
 CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is reported
 # The guard that one arm may fail more often than the other, by what it does to the GPUs.
@@ -92,7 +78,7 @@ class Case:
     launch_s: float | None = None  # what one launch with its runs takes
     margin: float = MARGIN
     plan: Plan | None = None
-    pairs: Pairs = NO_PAIRS
+    pairs: Pairs = pairing.NO_PAIRS
     reasons: tuple[str, ...] = ()
     invalid: bool = False  # the first of `reasons` says why
     waiting: int | None = None  # the pairs that the plan wants before it says anything
@@ -216,7 +202,7 @@ class Case:
     @property
     def biased(self) -> bool:
         """Whether runs were lost for a cause that one arm may meet more often."""
-        return any(lost_launches(side, _OF_THE_ARM)[0] for side in (self.a, self.b))
+        return any(pairing.lost_launches(side, _OF_THE_ARM)[0] for side in (self.a, self.b))
 
 
 def settle(case: Case) -> Case:
@@ -226,7 +212,7 @@ def settle(case: Case) -> Case:
     """
     reasons = [*case.reasons]
     a, b = (one_configuration(side, reasons) for side in (case.a, case.b))
-    found = [launches(side.results, case.metric) for side in (a, b)]
+    found = [pairing.launches(side.results, case.metric) for side in (a, b)]
     both = {launch.key for launch in found[0]} & {launch.key for launch in found[1]} - {""}
     if both:
         raise UsageError(
@@ -236,12 +222,12 @@ def settle(case: Case) -> Case:
         )
     why_not = _incomparable(a, b)
     for side, have in zip((a, b), found, strict=True):
-        out, why = not_counted(side)
+        out, why = pairing.not_counted(side)
         if out and have:
             reasons.append(f"{side.name}: {out} of {count(len(side.results), 'run')} left out: {'; '.join(why)}")
         if have and side.failures:
             reasons.append(f"{side.name}: {failure_words(side.failures, len(side.failures) + len(have))}")
-        lost, of = lost_launches(side, _OF_THE_ARM)
+        lost, of = pairing.lost_launches(side, _OF_THE_ARM)
         if have and lost:
             reasons.append(
                 f"{side.name}: clocks were slowed down in {lost} of {count(of, 'launch', 'launches')}; those runs are left "
@@ -249,7 +235,7 @@ def settle(case: Case) -> Case:
             )
         if not have and not why_not and (side.results or side.failures or case.plan is None):
             why_not = f"{side.name}: no result — {_nothing(side, case.metric)}"
-    case = replace(case, a=a, b=b, pairs=pair_up(*found), reasons=tuple(reasons))
+    case = replace(case, a=a, b=b, pairs=pairing.pair_up(*found), reasons=tuple(reasons))
     if why_not:
         return replace(case, reasons=(why_not, *reasons), invalid=True)
     case = _planned(case)
@@ -264,11 +250,12 @@ def one_configuration(side: Side, reasons: list[str]) -> Side:
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in side.results:
         if result.server.profile is not None:
-            groups.setdefault(configuration(result), []).append(result)
+            groups.setdefault(pairing.configuration(result), []).append(result)
     if len(groups) < 2:
         return side
     kept = max(
-        groups.values(), key=lambda group: (not group[0].server.sets, max(when(result.started_at) for result in group))
+        groups.values(),
+        key=lambda group: (not group[0].server.sets, max(pairing.when(result.started_at) for result in group)),
     )
     others = sorted({sets_words(group[0].server.sets) for group in groups.values() if group is not kept})
     left_out = count(len(side.results) - len(kept), "run")
@@ -282,7 +269,7 @@ def _incomparable(a: Side, b: Side) -> str | None:
     """Why a plain comparison of two sides would say nothing, whatever the figures."""
     pair = f"{a.name} and {b.name}: no verdict — "
     for side in (a, b):
-        forced = {length for result in side.results if (length := forced_accept_length(result))}
+        forced = {length for result in side.results if (length := pairing.forced_accept_length(result))}
         if forced:
             lengths = ", ".join(f"{length:g}" for length in sorted(forced))
             return (
@@ -290,7 +277,7 @@ def _incomparable(a: Side, b: Side) -> str | None:
                 "output garbage; eagletui breakeven reads such runs"
             )
     for side in (a, b):
-        if any(result.server.spec is not None and random_tokens(result) for result in side.results):
+        if any(result.server.spec is not None and pairing.random_tokens(result) for result in side.results):
             return (
                 f"{pair}{side.name} speculates, and random tokens make its acceptance meaningless: a draft model is "
                 "made for text; measure with real prompts"
@@ -300,7 +287,7 @@ def _incomparable(a: Side, b: Side) -> str | None:
 
 def _nothing(side: Side, metric: Metric) -> str:
     """Why no run of a side can be used."""
-    out, why = not_counted(side)
+    out, why = pairing.not_counted(side)
     if not side.results:
         failed = side.failures
         return failure_words(failed, len(failed)) if failed else "nothing was measured"
