@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from operator import attrgetter
 
 from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
-from tui.core.experiment.schedule import schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
@@ -108,6 +108,20 @@ class ExperimentRecord:
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
         """The record with one of its cells replaced."""
         return replace(self, cells=tuple(cell if old.number == cell.number else old for old in self.cells))
+
+
+def schedule(pairs: int, arms: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The order of launches: `pairs` rounds with each arm once, every second round mirrored (ABBAAB…, ABCCBAABC…).
+
+    Mirrored rounds make a drift of the host alternate in sign from pair to pair: with an even number of pairs a steady
+    drift cancels, with an odd one its rest is small and the spread of the pairs, which it widens, covers it
+    (docs/measuring.md, "Verdicts", has the simulated rates). `seed` decides which arm begins. A longer experiment of
+    the same seed begins with the shorter one, so a pair can be added.
+    """
+    base = list(arms)
+    random.Random(seed).shuffle(base)
+    rounds = (base if number % 2 == 0 else base[::-1] for number in range(pairs))
+    return tuple(arm for one_round in rounds for arm in one_round)
 
 
 def one_round(pair: int, letters: Sequence[str], seed: int, first: int, only: Container[str]) -> list[Cell]:

@@ -198,7 +198,7 @@ def over_launches(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] |
 Rows = Sequence[Mapping[str, Any]]
 
 
-def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[float, float] | None:
+def over_requests(base: Rows, spec: Rows, point: float) -> tuple[float, float] | None:
     """95 % interval of t_cycle / t_base by a bootstrap over requests: percentiles of ratios of sums, from raw rows.
 
     It is laid around `point`, the ratio of the windows: whole requests reach over their ends, and differ by a trifle.
@@ -209,7 +209,7 @@ def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[
     cycles = _totals(spec, lambda row: row.get("verify_ct") or 0)
     if len(steps) < 10 or len(cycles) < 10:
         return None
-    draw = random.Random(seed)
+    draw = random.Random(1)
     steps, cycles = _blocks(steps, draw), _blocks(cycles, draw)
     ratios = sorted(
         _ratio(draw.choices(cycles, k=len(cycles))) / _ratio(draw.choices(steps, k=len(steps)))

@@ -8,15 +8,17 @@ after the other, nothing is decided but what stands far out of the host's own no
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise, VerdictKind
+from tui.core.server.earlier_starts import ledger_of
+from tui.core.server.launch_records import LaunchRecord
+from tui.core.sglang.memory import fraction_window
 from tui.core.text import one_line
 from tui.core.verdicts import pairing, stats
-from tui.core.verdicts.failed_launches import failure_words
 from tui.core.verdicts.metric import METRICS, Metric
 from tui.core.verdicts.pairing import Launch, Pairs, Side
 from tui.core.verdicts.sentences import answer_words, count, sets_words
@@ -28,6 +30,10 @@ SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must
 CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is reported
 # The guard that one arm may fail more often than the other, by what it does to the GPUs.
 _OF_THE_ARM = "clocks"
+_OUT_OF_MEMORY = {
+    **dict.fromkeys(("oom_weights", "oom_kv_pool", "oom_cuda_graph", "oom_serving"), "out of memory"),
+    "host_oom": "out of the host's memory",
+}
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,7 @@ def settle(case: Case) -> Case:
         if out and have:
             reasons.append(f"{side.name}: {out} of {count(len(side.results), 'run')} left out: {'; '.join(why)}")
         if have and side.failures:
-            reasons.append(f"{side.name}: {failure_words(side.failures, len(side.failures) + len(have))}")
+            reasons.append(f"{side.name}: {_failure_words(side.failures, len(side.failures) + len(have))}")
         lost, of = pairing.lost_launches(side, _OF_THE_ARM)
         if have and lost:
             reasons.append(
@@ -290,7 +296,7 @@ def _nothing(side: Side, metric: Metric) -> str:
     out, why = pairing.not_counted(side)
     if not side.results:
         failed = side.failures
-        return failure_words(failed, len(failed)) if failed else "nothing was measured"
+        return _failure_words(failed, len(failed)) if failed else "nothing was measured"
     if out == len(side.results):
         return f"{out}/{out} runs do not count: {'; '.join(why)}"
     valid = [result for result in side.results if result.valid]
@@ -376,3 +382,26 @@ def _sm_mhz(side: Iterable[Launch]) -> float | None:
 def _sequence(case: Case) -> list[str]:
     tagged = [(launch.began, "A") for launch in case.pairs.a] + [(launch.began, "B") for launch in case.pairs.b]
     return [letter for _, letter in sorted(tagged)]
+
+
+def _failure_words(failures: Sequence[LaunchRecord], launches: int) -> str:
+    """ "3/3 launches out of memory at mem-fraction-static 0.76 (need ≥ 0.84)": the most frequent cause first."""
+    causes = Counter(record.cause for record in failures).most_common()
+    return ", ".join(
+        f"{times}/{launches} launches {_failed(cause, [record for record in failures if record.cause == cause])}"
+        for cause, times in causes
+    )
+
+
+def _failed(cause: str | None, records: Sequence[LaunchRecord]) -> str:
+    if cause not in _OUT_OF_MEMORY:
+        return "failed" + (f" ({one_line(cause.replace('_', ' '), 40)})" if cause else "")
+    words = _OUT_OF_MEMORY[cause]
+    fractions = {record.mem_fraction for record in records if record.mem_fraction is not None}
+    if len(fractions) != 1 or cause == "host_oom":
+        return words
+    [fraction] = fractions
+    windows = [window for record in records if (window := fraction_window(ledger_of(record))) is not None]
+    least = max((window.least for window in windows), default=0.0)
+    need = f" (need ≥ {least:.2f})" if least > fraction else ""
+    return f"{words} at mem-fraction-static {fraction:g}{need}"

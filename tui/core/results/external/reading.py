@@ -61,11 +61,6 @@ class Import:
     problems: tuple[str, ...] = ()
 
 
-def parse(text: str, *, host: str | None = None, profile: str | None = None) -> list[Result]:
-    """The results that a text holds; see `read_posted`."""
-    return [found.result for found in read_posted(text, host=host, profile=profile).records]
-
-
 def read_posted(text: str, *, host: str | None = None, profile: str | None = None) -> Import:
     """The results that a text holds, with their requests.
 
