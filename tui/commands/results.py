@@ -16,7 +16,7 @@ from tui.core.bench.recompute import recompute, recompute_answer
 from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment.export.formats import FORMATS, format_named
-from tui.core.model.result import Distribution, Result
+from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
@@ -208,7 +208,11 @@ def table(results: list[Result]) -> str:
 
 def _row(result: Result) -> tuple[str, ...]:
     record = flat(result)
-    speed = result.throughput
+
+    def figure(*columns: str) -> float | None:
+        return next((value for name in columns if (value := as_number(record[name])) is not None), None)
+
+    latencies = [figure(f"median_{name}_ms", f"mean_{name}_ms") for name in ("ttft", "tpot")]
     return (
         result.started_at[:16].replace("T", " ") if result.started_at else written.NONE,
         one_line(result.result_id, 60),
@@ -216,11 +220,9 @@ def _row(result: Result) -> tuple[str, ...]:
         one_line(result.server.profile or written.NONE, 30),
         one_line(result.bench, 24),
         _load(result),
-        written.tok_s(speed.per_user_tok_s),
-        written.tok_s(speed.output_tok_s if speed.output_tok_s is not None else speed.output_tok_s_full),
-        _median(result.latencies.ttft),
-        _median(result.latencies.tpot),
-        written.accept(as_number(record["accept_length"])),
+        *(written.tok_s(figure(name)) for name in ("per_user_tok_s", "output_tok_s")),
+        *(written.NONE if ms is None else f"{written.decimals(ms, 1)} ms" for ms in latencies),
+        written.accept(figure("accept_length")),
     )
 
 
@@ -233,13 +235,6 @@ def _load(result: Result) -> str:
     if load.concurrency is not None:
         return f"{load.concurrency} at once"
     return "all at once"
-
-
-def _median(distribution: Distribution | None) -> str:
-    value = None
-    if distribution is not None:
-        value = distribution.p50 if distribution.p50 is not None else distribution.mean
-    return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
 
 
 def _mark(result: Result | None) -> str:

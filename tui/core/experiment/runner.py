@@ -179,15 +179,13 @@ class ExperimentRunner:
 
     def pause(self) -> None:
         """Finishes the launch under way with all its measuring, frees the GPUs, then waits."""
-        if self._going.is_set():
-            self._going.clear()
-            self._changed.set()
+        self._going.clear()
+        self._changed.set()
 
     def resume(self) -> None:
         """Continues after `pause`."""
-        if not self._going.is_set():
-            self._going.set()
-            self._changed.set()
+        self._going.set()
+        self._changed.set()
 
     def stop(self) -> None:
         """Ends it now: the measurement and the server that it launched are stopped. `--resume` resumes it."""

@@ -6,6 +6,7 @@ imported record says of itself stands under its own name as it was posted.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tui.core.model.result import Result
 from tui.core.records import at, paths, picked, to_json
@@ -75,11 +76,14 @@ _COMPUTED: dict[str, Callable[[Result], object]] = {
     "guards": lambda result: {guard.id: guard.status for guard in result.guards},
     "failed_guards": lambda result: [guard.text for guard in result.failed_guards],
 }
-_READS = {key: _COMPUTED.get(key) or partial(at, path=path) for key, path in paths(_COLUMNS)}
+# How each column is read, by its name.
+READS: dict[str, Callable[[Result], Any]] = {
+    key: _COMPUTED.get(key) or partial(at, path=path) for key, path in paths(_COLUMNS)
+}
 
 
 def flat(result: Result) -> dict[str, object]:
     """The flat record of a result; every key is there, whatever the result lacks is None."""
-    record = {name: to_json(read(result)) for name, read in _READS.items()}
+    record = {name: to_json(read(result)) for name, read in READS.items()}
     # A posted figure stands where ours has none, and never for one of ours.
     return record | {key: value for key, value in result.posted.items() if record.get(key) is None}

@@ -78,17 +78,17 @@ class BlockReader:
                 self._read_arguments(arguments.group(1))
             return found
         if (banner := _BANNER.search(line)) is not None:
-            found += self._end()
+            found += self.flush()
             title = banner.group(1).lower()
             self._steady = title == "steady-state result"
             if "benchmark result" in title:
-                self._block = self._new_block("offline" if "offline" in title else "serving")
+                self._section, self._block = "", Posted(kind="offline" if "offline" in title else "serving")
                 self._in_banner, self._strange = True, False
         elif _END.search(line):
-            found += self._end()
+            found += self.flush()
             self._steady = False
         elif (one := of_line(line)) is not None:
-            found += self._end()
+            found += self.flush()
             found.append(one)
         elif (arguments := _NAMESPACE.search(line)) is not None:
             self._read_arguments(arguments.group(1))
@@ -118,19 +118,22 @@ class BlockReader:
         if not (self._in_banner or self._apart):
             self._block = None
         self._strange = True
-        return self._end()
+        return self.flush()
 
     def flush(self) -> list[Posted]:
-        """The record that the end of the text ends."""
-        return self._end()
+        """The record that ends here, or with the text."""
+        ended = [posted for posted in (self._batch, self._block) if posted is not None and _is_record(posted)]
+        if self._block is not None and ended and ended[-1] is self._block:
+            self._complete(self._block)
+            self._last = self._block
+        self._block = self._batch = None
+        self._in_banner = False
+        self._section = ""
+        return ended
 
     def _read_arguments(self, arguments: str) -> None:
         """What the tool printed of its own command line."""
         self._context = {key: value.strip("'\"") for key, value in _NAMESPACE_ITEM.findall(arguments)}
-
-    def _new_block(self, kind: str = "serving") -> Posted:
-        self._section = ""
-        return Posted(kind=kind)
 
     def _name_section(self, title: str) -> None:
         title = re.sub(r"\s*\(.*", "", title).strip()
@@ -141,27 +144,17 @@ class BlockReader:
     def _take_figure(self, key: str, value: str, label: str, found: list[Posted]) -> None:
         self._apart = False
         if self._block is not None and not self._in_banner and key in self._block.figures:
-            found += self._end()  # the same figure again: the next block
+            found += self.flush()  # the same figure again: the next block
         if self._block is None:
             if key in _CONTEXT:  # printed before the banner
                 self._context[key] = value
                 return
-            self._block = self._new_block()
+            self._section, self._block = "", Posted()
         if label in _OF_VLLM:
             self._block.tool = self._block.tool or "vllm"
         elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
             self._block.tool = "tensorrt_llm"
         self._block.put(key, value)
-
-    def _end(self) -> list[Posted]:
-        ended = [posted for posted in (self._batch, self._block) if posted is not None and _is_record(posted)]
-        if self._block is not None and ended and ended[-1] is self._block:
-            self._complete(self._block)
-            self._last = self._block
-        self._block = self._batch = None
-        self._in_banner = False
-        self._section = ""
-        return ended
 
     def _complete(self, block: Posted) -> None:
         """What the tool said of itself before, where the block does not."""
@@ -196,13 +189,13 @@ class BlockReader:
         what, batch, latency, unit, rate = matched.groups()
         if what.startswith(("Warmup", "Benchmark")):
             self._warming = what.startswith("Warmup")
-            return self._end()
+            return self.flush()
         if latency is None:
             return []
         seconds = (number_of(latency) or 0.0) / (1000 if unit == "ms" else 1)
         ended: list[Posted] = []
         if what == "Prefill." or self._batch is None or self._batch.kind != "one_batch":
-            ended = self._end()
+            ended = self.flush()
             self._batch = Posted("sglang", "one_batch")
         if what == "Prefill.":
             self._batch.put("prefill_latency_ms", seconds * 1000)
@@ -215,7 +208,7 @@ class BlockReader:
             self._batch.put("total_tok_s", rate)
             if self._warming:
                 self._batch = None
-            ended += self._end()
+            ended += self.flush()
         elif batch:
             self._batch.put("batch_size", batch)
         return ended
@@ -224,7 +217,7 @@ class BlockReader:
         """A line of bench_one_batch_server, whose cases begin with the batch size."""
         label, number = matched["label"], number_of(matched["number"])
         if label == "batch size":
-            found += self._end()
+            found += self.flush()
             self._batch = Posted("sglang", "one_batch_server")
             self._batch.put("batch_size", number)
             return True
