@@ -82,7 +82,6 @@ def _breakeven_of_results(
     host: str | None,
     as_json: bool,
 ) -> int:
-
     results, launched = store.read_all(), launch_records.read_all()
     sides = [side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=False)]
     for side in sides:
@@ -140,7 +139,6 @@ def _one_bench(side: Side, host: str | None) -> Side:
 
 
 def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> dict[str, object]:
-    """The economics as scripts see them; missing is null."""
     document = picked(
         found,
         "t_base_ms t_cycle_ms tau breakeven_tau speedup margin t_verify_ms t_draft_ms base_tok_s ceiling best_speedup alpha "
@@ -193,7 +191,6 @@ def _print_economics(found: Economics, cost: VerifyCost | None, of_results: Payo
 
 
 def _print_predictions(made: Sequence[Prediction], as_json: bool) -> int:
-    """What speculation would do, from the baseline alone or with a cycle measured under forced acceptance."""
     if as_json:
         documents = [_prediction_json(one) for one in made]
         emit(documents[0] | ({"points": documents} if len(documents) > 1 else {}))

@@ -3,7 +3,7 @@
 import gzip
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ _NUMBERS = 6  # columns from here on are aligned to the right
 
 
 def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose among stored results."""
     for name, text in (("profile", "Of this launch profile."), ("bench", "Of this bench."), ("host", "Of H.")):
         command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
     return json_option(command)
@@ -78,7 +77,6 @@ def _list(host: str | None, bench: str | None, profile: str | None, as_json: boo
 @json_option
 def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
     """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
-
     name = "standard input" if str(file) == "-" else one_line(str(file), 120)
     try:
         with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
@@ -119,12 +117,8 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
 @click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
 def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
     """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
-
     stored = store.read_all()
-    chosen = stored
-    if refs:
-        named = [result for ref in refs for result in store.resolve(ref, stored)]
-        chosen = list({result.result_id: result for result in named}.values())
+    chosen = _named(refs, stored)
     if not chosen:
         raise UsageError("nothing is stored", "eagletui bench measures a server", slug=Slug.UNKNOWN_RESULT)
     data = format_named(form).export(chosen, stored)
@@ -136,14 +130,19 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
     return 0
 
 
+def _named(refs: Sequence[str], stored: list[Result]) -> list[Result]:
+    """What is named, each once; everything without a name."""
+    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
+    return list({result.result_id: result for result in named}.values())
+
+
 @command.command(name="recompute")
 @click.argument("refs", metavar="[REF]...", nargs=-1)
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""
     stored = store.read_all()
-    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
-    chosen = list({result.result_id: result for result in named}.values())
+    chosen = _named(refs, stored)
     changed: list[tuple[Result, Result]] = []
     broken: list[EagletuiError] = []
     left = 0
@@ -169,7 +168,8 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
         emit([{**flat(after), "before": flat(before)} for before, after in changed])
     else:
         for before, after in turned:
-            print(f"{after.result_id} {_turn(before, after)}")
+            turn, by = ("is valid now; it was not", before) if after.valid else ("is no longer valid", after)
+            print(f"{after.result_id} {turn}: {one_line(_failed(by), 300)}")
     lost = sum(before.valid for before, _ in turned)
     counts = [
         f"{len(chosen)} looked at, {len(changed)} changed",
@@ -182,13 +182,6 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     if not refs:
         _say_unreadable()
     return 1 if broken else 0
-
-
-def _turn(before: Result, after: Result) -> str:
-    """What became of a result whose validity changed, and by which guards."""
-    if after.valid:
-        return f"is valid now; it was not: {one_line(_failed(before), 300)}"
-    return f"is no longer valid: {one_line(_failed(after), 300)}"
 
 
 def _failed(result: Result) -> str:

@@ -100,13 +100,11 @@ class ExperimentRecord:
         return statistics.median(spent) if spent else None
 
     def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
-        """The record with one more round, of all arms or of some."""
         letters = [arm.letter for arm in self.profile.arms]
         added = one_round(self.pairs + 1, letters, self.seed, len(self.cells) + 1, only or letters)
         return replace(self, cells=(*self.cells, *added))
 
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
-        """The record with one of its cells replaced."""
         return replace(self, cells=tuple(cell if old.number == cell.number else old for old in self.cells))
 
 

@@ -183,7 +183,6 @@ class ExperimentRunner:
         self._changed.set()
 
     def resume(self) -> None:
-        """Continues after `pause`."""
         self._going.set()
         self._changed.set()
 
@@ -212,7 +211,6 @@ class ExperimentRunner:
         self._keep(replace(record, outcome="running", ended_at=None, message=None))
 
     def state(self) -> ExperimentState:
-        """As it stands."""
         return state_of(
             self.record, self._results, self._now, self._usual, paused=not self._going.is_set(), message=self._message
         )
@@ -243,7 +241,6 @@ class ExperimentRunner:
         self._changed.set()
 
     def _see(self, **changes: object) -> None:
-        """News of the launch under way."""
         if self._now is not None:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
         self._changed.set()

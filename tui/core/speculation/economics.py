@@ -133,10 +133,8 @@ def curve(economics: Economics, upto: float) -> tuple[tuple[float, float], ...]:
 
     In steps of a half; in forty wider ones where that is not enough.
     """
-    steps = max(1, math.ceil((upto - 1) * 2))
-    width = 0.5
-    if steps > _CURVE_STEPS:
-        steps, width = _CURVE_STEPS, (upto - 1) / _CURVE_STEPS
+    steps = min(_CURVE_STEPS, max(1, math.ceil((upto - 1) * 2)))
+    width = max(0.5, (upto - 1) / _CURVE_STEPS)
     taus = [min(upto, 1 + step * width) for step in range(steps + 1)]
     return tuple((tau, economics.speedup_at(tau)) for tau in taus)
 

@@ -122,7 +122,6 @@ class Case:
 
     @property
     def results(self) -> list[Result]:
-        """Those that the figures are from."""
         return [result for side in self.used for launch in side for result in launch.results]
 
     @property

@@ -126,7 +126,6 @@ def _decided(case: Case, a: ArmFigure, b: ArmFigure, basis: str) -> str:
 
 
 def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
-    """Without three launch pairs in interleaved order."""
     interval = case.interval
     basis = f"ONE {'run' if case.level == 'L0' else 'launch'} each"
     if case.unpaired:

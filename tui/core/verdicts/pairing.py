@@ -220,13 +220,10 @@ def _nothing(
 ) -> UsageError:
     for side, settings in ((a, settings_a), (b, settings_b)):
         if not settings:
-            at = [load_words(point)] if point else []
-            on = [one_line(host, 60)] if host else []
+            where = (f" at {load_words(point)}" if point else "") + (f" on {one_line(host, 60)}" if host else "")
             loads = sorted({load_words(result.point) for result in side.results})
             return UsageError(
-                f"{side.name} ({one_line(side.ref, 80)}) has no result"
-                + "".join(f" at {text}" for text in at)
-                + "".join(f" on {text}" for text in on),
+                f"{side.name} ({one_line(side.ref, 80)}) has no result{where}",
                 "it was measured at " + ", ".join(loads[:6]) if loads and point else Hint(Action.BENCH),
                 slug=Slug.NOT_COMPARABLE,
             )
@@ -254,19 +251,10 @@ def launches(results: Iterable[Result], metric: Metric) -> tuple[Launch, ...]:
     found = []
     for key, runs in grouped.items():
         runs.sort(key=lambda run: (when(run.started_at), run.run_index))
-        values = [value for run in runs if (value := metric.of(run)) is not None]
-        first = runs[0]
-        found.append(
-            Launch(
-                key=key,
-                began=when(first.started_at),
-                values=tuple(math.log(value) for value in values),
-                results=tuple(runs),
-                experiment=first.experiment,
-                place=first.launch_number,
-                pair=first.pair_number,
-            )
-        )
+        values = tuple(math.log(value) for run in runs if (value := metric.of(run)) is not None)
+        one = runs[0]
+        began = when(one.started_at)
+        found.append(Launch(key, began, values, tuple(runs), one.experiment, one.launch_number, one.pair_number))
     return tuple(sorted(found, key=lambda launch: launch.began))
 
 

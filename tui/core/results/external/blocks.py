@@ -230,7 +230,6 @@ class BlockReader:
 
 
 def _is_record(posted: Posted) -> bool:
-    """Whether enough was read to call it a record."""
     known = posted.figures.keys() | posted.broken
     return bool(known & (_RATES | {"step_time_ms"})) and len(known) >= 3
 

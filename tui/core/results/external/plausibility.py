@@ -89,7 +89,6 @@ def _of_latencies(posted: Posted) -> Iterator[str]:
 
 
 def _disorder(posted: Posted) -> str | None:
-    """Percentiles that fall."""
     for name in ("ttft", "tpot", "itl", "e2e"):
         points = [(point, posted.number(f"{point}_{name}_ms")) for point in ("median", "p90", "p95", "p99", "max")]
         known = [(point, value) for point, value in points if value is not None]
