@@ -19,8 +19,9 @@ from tui.core.speculation.economics import Economics, curve, of_figures
 from tui.core.speculation.from_results import Payoff, payoff, predictions
 from tui.core.speculation.prediction import Prediction
 from tui.core.speculation.verify_cost import VerifyCost, Weight, verify_cost
+from tui.core.text import one_line
 from tui.core.verdicts.pairing import Side, matched
-from tui.core.verdicts.sentences import load_words, ref_words, two
+from tui.core.verdicts.sentences import load_words, two
 
 _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
@@ -99,7 +100,7 @@ def _breakeven_of_results(
         if not wanted:
             loads = ", ".join(str(one.concurrency) for one in estimates)
             raise UsageError(
-                f"{ref_words(refs[0])} was not measured at concurrency {concurrency}",
+                f"{one_line(refs[0], 80)} was not measured at concurrency {concurrency}",
                 f"it was at {loads}",
                 slug=Slug.NOT_COMPARABLE,
             )

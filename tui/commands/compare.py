@@ -15,10 +15,11 @@ from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.records import picked
 from tui.core.results import store
 from tui.core.server import launch_records
+from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import METRICS, default_for, metric
 from tui.core.verdicts.pairing import Side, launch_seconds, matched
-from tui.core.verdicts.sentences import count, ref_words
+from tui.core.verdicts.sentences import count
 
 _NAMES = string.ascii_uppercase
 
@@ -127,7 +128,7 @@ def _print(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> None:
             print(f"   {fact}")
         for figure in (verdict.a, verdict.b):
             launches = count(figure.launches, "launch", "launches")
-            print(f"   {names[figure.ref]}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
+            print(f"   {names[figure.ref]}  {one_line(figure.ref, 80)}: {launches}, {count(figure.runs, 'run')}")
         for reason in verdict.reasons:
             if reason != verdict.text:
                 print(f"   · {reason}")

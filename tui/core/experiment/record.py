@@ -86,10 +86,6 @@ class ExperimentRecord:
         return max((cell.pair for cell in self.cells), default=0)
 
     @property
-    def resumable(self) -> bool:
-        return self.outcome not in FINISHED
-
-    @property
     def spent_s(self) -> float:
         return sum(cell.spent_s for cell in self.cells)
 
@@ -170,7 +166,7 @@ def read_all() -> list[ExperimentRecord]:
 def unfinished(name: str, host: str) -> ExperimentRecord | None:
     """The newest experiment of this name on this host, if it can be resumed: not done, and no process runs it."""
     newest = next((r for r in read_all() if r.name == name and r.host == host), None)
-    if newest is None or not newest.resumable:
+    if newest is None or newest.outcome in FINISHED:
         return None
     held = running(host)
     return None if held is not None and held[1] == newest.experiment_id else newest

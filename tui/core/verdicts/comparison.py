@@ -342,7 +342,8 @@ def _limits(case: Case) -> list[str]:
     if 0 < case.n < PAIRS:
         found.append(f"L2 needs {PAIRS} launch pairs, there {'is' if case.n == 1 else 'are'} {case.n}")
     if case.unpaired:
-        order = "".join(_sequence(case))
+        began = [(launch.began, letter) for letter, side in (("A", pairs.a), ("B", pairs.b)) for launch in side]
+        order = "".join(letter for _, letter in sorted(began))
         found.append(f"not interleaved ({order}): a drift of the host would look like an effect")
     elif case.n >= PAIRS and not pairs.balanced:
         first = names["AB".index(Counter(pairs.order[::2]).most_common(1)[0][0])]
@@ -373,14 +374,9 @@ def _limits(case: Case) -> list[str]:
 
 def _sm_mhz(side: Iterable[Launch]) -> float | None:
     """SM clock of the runs that the figures are from, mean; None where none says."""
-    runs = [result.gpu.sm_mhz for launch in side for result in launch.results if result.gpu is not None]
-    known = [clock for clock in runs if clock is not None]
+    gpus = [result.gpu for launch in side for result in launch.results if result.gpu is not None]
+    known = [gpu.sm_mhz for gpu in gpus if gpu.sm_mhz is not None]
     return statistics.fmean(known) if known else None
-
-
-def _sequence(case: Case) -> list[str]:
-    tagged = [(launch.began, "A") for launch in case.pairs.a] + [(launch.began, "B") for launch in case.pairs.b]
-    return [letter for _, letter in sorted(tagged)]
 
 
 def _failure_words(failures: Sequence[LaunchRecord], launches: int) -> str:

@@ -246,7 +246,8 @@ def launches(results: Iterable[Result], metric: Metric) -> tuple[Launch, ...]:
     """The launches of one side by time, from the runs that count and have the metric."""
     grouped: dict[str, list[Result]] = {}
     for result in results:
-        if result.valid and metric.of(result) is not None and _enough(result, metric):
+        counted = result.counts.ok
+        if result.valid and metric.of(result) is not None and (counted is None or counted >= metric.needs):
             grouped.setdefault(_launch_key(result), []).append(result)
     found = []
     for key, runs in grouped.items():
@@ -256,11 +257,6 @@ def launches(results: Iterable[Result], metric: Metric) -> tuple[Launch, ...]:
         began = when(one.started_at)
         found.append(Launch(key, began, values, tuple(runs), one.experiment, one.launch_number, one.pair_number))
     return tuple(sorted(found, key=lambda launch: launch.began))
-
-
-def _enough(result: Result, metric: Metric) -> bool:
-    counted = result.counts.ok
-    return not metric.needs or counted is None or counted >= metric.needs
 
 
 def _launch_key(result: Result) -> str:

@@ -12,11 +12,6 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def ref_words(ref: str) -> str:
-    """What a user named, as it may stand in a sentence."""
-    return one_line(ref, 80)
-
-
 def load_words(point: LoadPoint) -> str:
     """A load as a sentence says it."""
     if point.search is not None:
