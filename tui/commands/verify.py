@@ -46,19 +46,17 @@ def command(
     profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
     results: list[Result] = []
     measure(profile, run, url, host, results, None if as_json else say, verify=True)
-    found = [_agreement(point.label, results) for point in profile.points]
+    found = []
+    for label in (point.label for point in profile.points):
+        at_load = [result for result in results if result.point.label == label]
+        ours, referee = ([r for r in at_load if (r.tool.name == NAME) is of_referee] for of_referee in (False, True))
+        found.append(agreement(label, ours, referee))
     passes = all(agreed.passes for agreed in found)
     if as_json:
         emit(_document(name, results, found, passes))
     else:
         print("\n".join(line for agreed in found for line in _lines(agreed, _interface(results))))
     return 0 if passes else 1
-
-
-def _agreement(label: str, results: Sequence[Result]) -> Agreement:
-    of_load = [result for result in results if result.point.label == label]
-    referee = [result for result in of_load if result.tool.name == NAME]
-    return agreement(label, [result for result in of_load if result.tool.name != NAME], referee)
 
 
 def _interface(results: Sequence[Result]) -> str | None:

@@ -96,8 +96,11 @@ class ExperimentRecord:
         return statistics.median(spent) if spent else None
 
     def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
-        letters = [arm.letter for arm in self.profile.arms]
-        added = one_round(self.pairs + 1, letters, self.seed, len(self.cells) + 1, only or letters)
+        pair, letters = self.pairs + 1, [arm.letter for arm in self.profile.arms]
+        order = [
+            letter for letter in schedule(pair, letters, self.seed)[-len(letters) :] if letter in (only or letters)
+        ]
+        added = [Cell(number, letter, pair) for number, letter in enumerate(order, len(self.cells) + 1)]
         return replace(self, cells=(*self.cells, *added))
 
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
@@ -118,18 +121,10 @@ def schedule(pairs: int, arms: Sequence[str], seed: int) -> tuple[str, ...]:
     return tuple(arm for one_round in rounds for arm in one_round)
 
 
-def one_round(pair: int, letters: Sequence[str], seed: int, first: int, only: Container[str]) -> list[Cell]:
-    """The launches of one round in their order, numbered from `first` on; of the arms in `only`."""
-    order = schedule(pair, letters, seed)[-len(letters) :]
-    return [Cell(first + at, letter, pair) for at, letter in enumerate(x for x in order if x in only)]
-
-
 def all_rounds(pairs: int, letters: Sequence[str], seed: int) -> tuple[Cell, ...]:
     """The launches of so many rounds."""
-    cells: list[Cell] = []
-    for pair in range(1, pairs + 1):
-        cells += one_round(pair, letters, seed, len(cells) + 1, letters)
-    return tuple(cells)
+    order = enumerate(schedule(pairs, letters, seed))
+    return tuple(Cell(at + 1, letter, at // len(letters) + 1) for at, letter in order)
 
 
 def public_profile(profile: ExperimentProfile) -> ExperimentProfile:

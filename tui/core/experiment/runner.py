@@ -21,7 +21,7 @@ from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
+from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -300,7 +300,7 @@ class ExperimentRunner:
     def _next(self) -> Cell | None:
         """The next launch; where all are made, of a round that makes up for what was lost by chance."""
         made = all(cell.over for cell in self.record.cells) and not self._stopping
-        if made and (arms := round_to_make_up(self.record, self._results)):
+        if made and (arms := to_make_up(self.record, self._results)):
             self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
             self._keep(self.record.with_round(arms))
         return next((cell for cell in self.record.cells if not cell.over), None)

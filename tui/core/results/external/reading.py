@@ -35,14 +35,8 @@ _LONGEST_TOKEN = 16  # of JSON, but strings
 
 def decode(data: bytes) -> str:
     """The text of a file, whatever editor or shell wrote it: UTF-8, or UTF-16 with its mark."""
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
-    return data.decode("utf-8", "replace")
+    utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ _LATENCIES = (("ttft", "ttft"), ("tpot", "tpot"), ("gap", "itl"), ("e2e", "e2e")
 
 def result_of(posted: Posted) -> Result:
     figures = posted.figures
-    invalid = reasons_against(posted)
+    invalid = tuple(reasons_against(posted))
     load = _load(posted)
     tool = posted.tool or "unknown"
     content = json.dumps([tool, posted.kind, sorted(figures.items()), sorted(posted.broken)], default=str)
@@ -77,7 +77,7 @@ def result_of(posted: Posted) -> Result:
         valid=not invalid,
         suspicious=(*invalid, *doubts(posted)),
         posted={key: value for key, value in figures.items() if _is_extra(posted, key)},
-        notes=notes(posted),
+        notes=tuple(notes(posted)),
     )
 
 
