@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tui.core.experiment import planned
-from tui.core.experiment.record import ExperimentRecord, all_rounds
-from tui.core.experiment.schedule import schedule
+from tui.core.experiment.record import ExperimentRecord, all_rounds, schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Load, MeasuredServer, Result, Throughput, Tool

@@ -9,6 +9,7 @@ from tui.commands.options import host_option, json_option, resume_option, seed_o
 from tui.commands.output import emit
 from tui.core.experiment.noise import NoiseReport, noise_report
 from tui.core.model.profile import ExperimentArm, ExperimentProfile
+from tui.core.records import picked
 
 
 @click.command()
@@ -60,15 +61,10 @@ def command(
 
 def _noise_json(report: NoiseReport) -> dict[str, object]:
     return {
-        "host": report.host,
-        "model": report.model,
-        "bench": report.bench,
-        "load": report.point.label,
-        "launch_cv": report.noise.launch_cv,
-        "run_cv": report.noise.run_cv,
-        "launches": report.noise.launches,
-        "noise_floor": report.floor,
+        **picked(
+            report,
+            "host model bench load=point.label launch_cv=noise.launch_cv run_cv=noise.run_cv launches=noise.launches "
+            "noise_floor=floor launch_s text",
+        ),
         "pairs_needed": {f"{effect:g}": pairs for effect, pairs in report.pairs_needed},
-        "launch_s": report.launch_s,
-        "text": report.text,
     }

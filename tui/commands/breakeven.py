@@ -12,14 +12,16 @@ from tui.core.bench import allreduce
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment.selection import side_of
 from tui.core.model.profile import LoadPoint
+from tui.core.records import picked, to_json
 from tui.core.results import store
 from tui.core.server import launch_records
 from tui.core.speculation.economics import Economics, curve, of_figures
 from tui.core.speculation.from_results import Payoff, payoff, predictions
 from tui.core.speculation.prediction import Prediction
 from tui.core.speculation.verify_cost import VerifyCost, Weight, verify_cost
+from tui.core.text import one_line
 from tui.core.verdicts.pairing import Side, matched
-from tui.core.verdicts.sentences import load_words, ref_words, two
+from tui.core.verdicts.sentences import load_words, two
 
 _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
@@ -81,7 +83,6 @@ def _breakeven_of_results(
     host: str | None,
     as_json: bool,
 ) -> int:
-
     results, launched = store.read_all(), launch_records.read_all()
     sides = [side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=False)]
     for side in sides:
@@ -99,7 +100,7 @@ def _breakeven_of_results(
         if not wanted:
             loads = ", ".join(str(one.concurrency) for one in estimates)
             raise UsageError(
-                f"{ref_words(refs[0])} was not measured at concurrency {concurrency}",
+                f"{one_line(refs[0], 80)} was not measured at concurrency {concurrency}",
                 f"it was at {loads}",
                 slug=Slug.NOT_COMPARABLE,
             )
@@ -138,64 +139,19 @@ def _one_bench(side: Side, host: str | None) -> Side:
     return replace(side, results=tuple(kept))
 
 
-_ECONOMICS = [
-    "t_base_ms",
-    "t_cycle_ms",
-    "tau",
-    "breakeven_tau",
-    "speedup",
-    "margin",
-    "t_verify_ms",
-    "t_draft_ms",
-    "base_tok_s",
-    "ceiling",
-    "best_speedup",
-    "alpha",
-    "alpha_needed",
-    "measured_speedup",
-]
-
-
 def _economics_json(found: Economics, cost: VerifyCost | None, of_results: Payoff | None = None) -> dict[str, object]:
-    """The economics as scripts see them; missing is null."""
-    document: dict[str, object] = {
-        **{name: getattr(found, name) for name in _ECONOMICS},
-        "breakeven_ci": list(found.interval) if found.interval else None,
-        "ci_over": found.basis,
-        "curve": [list(point) for point in curve(found, _reach(found))],
-        "verify_cost": _cost_json(cost) if cost else None,
-        "simulated": None,
-        "text": found.text,
-        "reasons": list(found.reasons),
-        "point": None,
-        "error": None,
-    }
+    document = picked(
+        found,
+        "t_base_ms t_cycle_ms tau breakeven_tau speedup margin t_verify_ms t_draft_ms base_tok_s ceiling best_speedup alpha "
+        "alpha_needed measured_speedup breakeven_ci=interval ci_over=basis text reasons",
+    )
+    document |= {"curve": to_json(curve(found, _reach(found))), "verify_cost": to_json(cost), "error": None}
     if of_results is not None:
-        document["point"] = of_results.point.label if of_results.point else None
-        document["base"], document["spec"] = of_results.base.ref, of_results.spec.ref
-        if (simulated := of_results.simulated) is not None:
-            document["simulated"] = {
-                "points": [list(point) for point in simulated.points],
-                **{name: getattr(simulated, name) for name in ("slope", "intercept", "breakeven_tau", "rho")},
-            }
-    return document
-
-
-def _cost_json(cost: VerifyCost) -> dict[str, object]:
-    return {
-        "ratio": cost.ratio,
-        "normal": cost.normal,
-        "text": cost.text,
-        "suspects": [
-            {
-                "id": suspect.id,
-                "title": suspect.title,
-                "weight": suspect.weight.value,
-                "evidence": suspect.evidence,
-                "check": suspect.check,
-            }
-            for suspect in cost.suspects
-        ],
+        document |= picked(of_results, "base=base.ref spec=spec.ref")
+    simulated = of_results.simulated if of_results is not None else None
+    return document | {
+        "point": of_results.point.label if of_results is not None and of_results.point is not None else None,
+        "simulated": picked(simulated, "points slope intercept breakeven_tau rho") if simulated is not None else None,
     }
 
 
@@ -236,7 +192,6 @@ def _print_economics(found: Economics, cost: VerifyCost | None, of_results: Payo
 
 
 def _print_predictions(made: Sequence[Prediction], as_json: bool) -> int:
-    """What speculation would do, from the baseline alone or with a cycle measured under forced acceptance."""
     if as_json:
         documents = [_prediction_json(one) for one in made]
         emit(documents[0] | ({"points": documents} if len(documents) > 1 else {}))
@@ -271,24 +226,14 @@ def _prediction_json(one: Prediction) -> dict[str, object]:
     """An estimate as scripts see it; parts of a cycle that was measured are null."""
     return {
         "point": f"c{one.concurrency}",
-        "draft_tokens": one.draft_tokens,
-        "t_base_ms": one.t_base_ms,
-        "t_cycle_ms": one.t_cycle_ms,
-        "t_cycle_range_ms": list(one.cycle_range_ms),
-        "t_verify_ms": one.t_verify_ms,
-        "t_draft_ms": one.t_draft_ms,
-        "t_fixed_ms": one.t_fixed_ms,
+        **picked(
+            one,
+            "draft_tokens t_base_ms t_cycle_ms t_cycle_range_ms=cycle_range_ms t_verify_ms t_draft_ms t_fixed_ms "
+            "breakeven_tau breakeven_range speedups range_probability=probability range_basis=basis calibrated text reasons",
+        ),
         "tau": None,
-        "breakeven_tau": one.breakeven_tau,
-        "breakeven_range": list(one.breakeven_range),
         "speedup": None,
-        "speedups": [list(speedup) for speedup in one.speedups],
         "speedup_ranges": [[tau, *one.speedup_range(tau)] for tau, _ in one.speedups],
-        "range_probability": one.probability,
-        "range_basis": one.basis,
-        "calibrated": one.calibrated,
         "predicted": True,
-        "text": one.text,
-        "reasons": list(one.reasons),
         "error": None,
     }

@@ -12,13 +12,14 @@ from tui.core.experiment import planned
 from tui.core.experiment.selection import side_of
 from tui.core.model.profile import LoadPoint
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
-from tui.core.records import to_json
+from tui.core.records import picked
 from tui.core.results import store
 from tui.core.server import launch_records
+from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import METRICS, default_for, metric
 from tui.core.verdicts.pairing import Side, launch_seconds, matched
-from tui.core.verdicts.sentences import count, ref_words
+from tui.core.verdicts.sentences import count
 
 _NAMES = string.ascii_uppercase
 
@@ -104,38 +105,18 @@ def _point(concurrency: int | None, rate: float | None) -> LoadPoint | None:
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """A verdict as scripts see it."""
-    return {
-        "metric": verdict.metric,
-        "a": _figure_json(verdict.a, verdict.metric),
-        "b": _figure_json(verdict.b, verdict.metric),
-        "ratio": verdict.ratio,
-        "ci": list(verdict.ci) if verdict.ci else None,
-        "confidence": verdict.confidence,
-        "n_pairs": verdict.n_pairs,
-        "level": verdict.level,
-        "verdict": verdict.verdict.value,
-        "text": verdict.text,
-        "point": verdict.point.label if verdict.point else None,
-        "reasons": list(verdict.reasons),
-        "facts": list(verdict.facts),
-        "mde": verdict.mde,
-        "by_chance": verdict.by_chance,
-        "noise_floor": verdict.noise_floor,
-        "same_text": to_json(verdict.same_text),
-        "results": list(verdict.result_ids),
-        "error": "invalid" if verdict.verdict is VerdictKind.INVALID else None,
-    }
+    document = picked(
+        verdict,
+        "metric a b ratio ci confidence n_pairs level verdict text point=point.label reasons facts mde by_chance noise_floor "
+        "same_text results=result_ids",
+    )
+    document |= {side: _figure_json(getattr(verdict, side), verdict.metric) for side in "ab"}
+    return document | {"error": "invalid" if verdict.verdict is VerdictKind.INVALID else None}
 
 
 def _figure_json(figure: ArmFigure, name: str) -> dict[str, object]:
     rate = METRICS[name].unit == "tok/s"
-    return {
-        "ref": figure.ref,
-        "tok_s": figure.tok_s if rate else None,
-        "value": figure.tok_s,
-        "launches": figure.launches,
-        "runs": figure.runs,
-    }
+    return picked(figure, "ref tok_s value=tok_s launches runs") | ({} if rate else {"tok_s": None})
 
 
 def _print(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> None:
@@ -147,7 +128,7 @@ def _print(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> None:
             print(f"   {fact}")
         for figure in (verdict.a, verdict.b):
             launches = count(figure.launches, "launch", "launches")
-            print(f"   {names[figure.ref]}  {ref_words(figure.ref)}: {launches}, {count(figure.runs, 'run')}")
+            print(f"   {names[figure.ref]}  {one_line(figure.ref, 80)}: {launches}, {count(figure.runs, 'run')}")
         for reason in verdict.reasons:
             if reason != verdict.text:
                 print(f"   · {reason}")

@@ -21,7 +21,7 @@ from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_bench, load_experiment, load_launch
-from tui.core.records import to_json
+from tui.core.records import picked
 from tui.core.results.flat import flat
 from tui.core.text import one_line
 
@@ -118,59 +118,46 @@ class _Narrator:
     """Says what is news in the states of an experiment, one line each."""
 
     def __init__(self) -> None:
-        self._launch: tuple[int, str] | None = None
-        self._phase: tuple[str, str | None] | None = None
-        self._message: str | None = None
-        self._seen: set[str] = set()  # results
-        self._failed: set[str] = set()  # letters
-        self._verdicts: dict[tuple[str, str | None], str] = {}
-        self._begun = False
+        self._said: set[object] = set()
+        self._waits: str | None = None
 
     def tell(self, state: ExperimentState) -> None:
-        if not self._begun:
-            self._begun = True
-            self._say(
+        if not self._said:
+            self._news(
+                "begun",
                 f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}; "
-                f"on each {written.runs_words(state.bench)}"
+                f"on each {written.runs_words(state.bench)}",
             )
-            self._seen = {result.result_id for arm in state.arms for result in arm.results}
+            self._said |= {result.result_id for arm in state.arms for result in arm.results}
         for arm in state.arms:
             self._arm(state, arm)
-        self._said_message(state)
+        waits = state.message.partition(":")[0] if state.message and not state.finished else None
+        if state.message and waits and waits != self._waits:  # how far that is, is no news
+            self._say(state.message)
+        self._waits = waits
         for verdict in state.verdicts:
-            key = (verdict.b.ref, verdict.point.label if verdict.point else None)
-            if self._verdicts.get(key) != verdict.text:
-                self._verdicts[key] = verdict.text
-                self._say(verdict.text)
+            self._news((verdict.b.ref, verdict.point, verdict.text), verdict.text)
         if state.finished and state.message:
             self._say(state.message)
 
     def _arm(self, state: ExperimentState, arm: ArmState) -> None:
-        title = f"{arm.letter} {one_line(arm.profile, 60)}"
+        title, phase = f"{arm.letter} {one_line(arm.profile, 60)}", (arm.phase or "").replace("_", " ")
         if arm.status in (ArmStatus.LAUNCHING, ArmStatus.RUNNING):
-            if self._launch != (state.at, arm.letter):
-                self._launch = (state.at, arm.letter)
-                left = f", about {written.duration(state.left_s)} left" if state.left_s is not None else ""
-                self._say(f"launch {state.at + 1} of {len(state.order)}: {title}{left}")
-            if arm.phase and self._phase != (arm.letter, arm.phase):
-                self._phase = (arm.letter, arm.phase)
-                self._say(f"{arm.letter}: {arm.phase.replace('_', ' ')}")
+            left = f", about {written.duration(state.left_s)} left" if state.left_s is not None else ""
+            launch = (state.at, arm.letter)
+            self._news(launch, f"launch {state.at + 1} of {len(state.order)}: {title}{left}")
+            if phase:
+                self._news((*launch, phase), f"{arm.letter}: {phase}")
         for result in arm.results:
-            if result.result_id not in self._seen:
-                self._seen.add(result.result_id)
-                self._say(f"{arm.letter}: {_run_words(result, state.bench)}")
-        if arm.status is ArmStatus.FAILED and arm.letter not in self._failed:
-            self._failed.add(arm.letter)
-            where = f" in {arm.phase.replace('_', ' ')}" if arm.phase else ""
-            self._say(f"{title} failed{where}: {arm.cause}: {arm.reason}")
+            self._news(result.result_id, f"{arm.letter}: {_run_words(result, state.bench)}")
+        if arm.status is ArmStatus.FAILED:
+            where = f" in {phase}" if phase else ""
+            self._news(("failed", arm.letter), f"{title} failed{where}: {arm.cause}: {arm.reason}")
 
-    def _said_message(self, state: ExperimentState) -> None:
-        """What it waits for; how far that is, is no news."""
-        message = None if state.finished else state.message
-        plain = message.partition(":")[0] if message else None
-        if message and plain != self._message:
-            self._say(message)
-        self._message = plain
+    def _news(self, key: object, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._say(text)
 
     def _say(self, text: str) -> None:
         say(f"{time.strftime('%H:%M:%S')} {text}")
@@ -179,7 +166,7 @@ class _Narrator:
 def _run_words(result: Result, bench: BenchProfile) -> str:
     text = f"run {result.run_index} of {bench.runs} at {result.point.label}: {figure_words(result)}"
     if not result.valid:
-        failed = [guard.text for guard in result.guards if guard.status == "failed"]
+        failed = [guard.text for guard in result.failed_guards]
         text += f", does not count: {one_line('; '.join(failed) or '; '.join(result.notes), 200)}"
     return text
 
@@ -187,57 +174,20 @@ def _run_words(result: Result, bench: BenchProfile) -> str:
 def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
     """The experiment record as `--json` prints it: arms, launches in their order, flat results, verdicts."""
     record, state = runner.record, runner.state()
+    arms = "arm=letter profile set=sets against status launches=launches_done cause reason"
+    launches = (
+        "launch=number arm pair status run=run_id bench_run=bench_run_id started=started_at ended=ended_at ready_after_s "
+        "spent_s phase cause reason advice set=change results=result_ids"
+    )
     return {
-        "experiment": record.experiment_id,
-        "name": record.name,
-        "host": record.host,
-        "hypothesis": record.profile.hypothesis,
-        "bench": record.bench.name,
-        "pairs": record.pairs,
-        "looks": list(record.profile.looks),
-        "margin": record.profile.margin,
-        "budget_h": record.profile.budget_h,
-        "seed": record.seed,
-        "order": list(record.order),
-        "arms": [
-            {
-                "arm": arm.letter,
-                "profile": arm.profile,
-                "set": to_json(arm.sets),
-                "against": arm.against,
-                "status": arm.status,
-                "launches": arm.launches_done,
-                "cause": arm.cause,
-                "reason": arm.reason,
-            }
-            for arm in state.arms
-        ],
-        "launches": [
-            {
-                "launch": cell.number,
-                "arm": cell.arm,
-                "pair": cell.pair,
-                "status": cell.status,
-                "run": cell.run_id,
-                "bench_run": cell.bench_run_id,
-                "started": cell.started_at,
-                "ended": cell.ended_at,
-                "ready_after_s": cell.ready_after_s,
-                "spent_s": cell.spent_s,
-                "phase": cell.phase,
-                "cause": cell.cause,
-                "reason": cell.reason,
-                "advice": list(cell.advice),
-                "set": to_json(cell.change),
-                "results": list(cell.result_ids),
-            }
-            for cell in record.cells
-        ],
+        **picked(
+            record,
+            "experiment=experiment_id name host hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
+            "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message started=started_at "
+            "ended=ended_at",
+        ),
+        "arms": [picked(arm, arms) for arm in state.arms],
+        "launches": [picked(cell, launches) for cell in record.cells],
         "results": [flat(result) for result in runner.results()],
-        "verdicts": [to_json(verdict) for verdict in record.verdicts],
-        "outcome": record.outcome,
-        "message": record.message,
-        "started": record.started_at,
-        "ended": record.ended_at,
         "error": None if _comparable(runner) else "nothing_comparable",
     }

@@ -3,7 +3,7 @@
 import gzip
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tui.core.bench.recompute import recompute, recompute_answer
 from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.experiment.export.formats import FORMATS, format_named
-from tui.core.model.result import Distribution, Result
+from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
@@ -30,7 +30,6 @@ _NUMBERS = 6  # columns from here on are aligned to the right
 
 
 def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose among stored results."""
     for name, text in (("profile", "Of this launch profile."), ("bench", "Of this bench."), ("host", "Of H.")):
         command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
     return json_option(command)
@@ -78,7 +77,6 @@ def _list(host: str | None, bench: str | None, profile: str | None, as_json: boo
 @json_option
 def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
     """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
-
     name = "standard input" if str(file) == "-" else one_line(str(file), 120)
     try:
         with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
@@ -119,12 +117,8 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
 @click.option("--output", metavar="F", type=click.Path(path_type=Path), help="Write a file.")
 def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int:
     """A table to paste into an issue, a spreadsheet, or whole records; REF as of compare, or everything."""
-
     stored = store.read_all()
-    chosen = stored
-    if refs:
-        named = [result for ref in refs for result in store.resolve(ref, stored)]
-        chosen = list({result.result_id: result for result in named}.values())
+    chosen = _named(refs, stored)
     if not chosen:
         raise UsageError("nothing is stored", "eagletui bench measures a server", slug=Slug.UNKNOWN_RESULT)
     data = format_named(form).export(chosen, stored)
@@ -136,14 +130,19 @@ def export_results(refs: tuple[str, ...], form: str, output: Path | None) -> int
     return 0
 
 
+def _named(refs: Sequence[str], stored: list[Result]) -> list[Result]:
+    """What is named, each once; everything without a name."""
+    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
+    return list({result.result_id: result for result in named}.values())
+
+
 @command.command(name="recompute")
 @click.argument("refs", metavar="[REF]...", nargs=-1)
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""
     stored = store.read_all()
-    named = [result for ref in refs for result in store.resolve(ref, stored)] if refs else stored
-    chosen = list({result.result_id: result for result in named}.values())
+    chosen = _named(refs, stored)
     changed: list[tuple[Result, Result]] = []
     broken: list[EagletuiError] = []
     left = 0
@@ -169,7 +168,8 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
         emit([{**flat(after), "before": flat(before)} for before, after in changed])
     else:
         for before, after in turned:
-            print(f"{after.result_id} {_turn(before, after)}")
+            turn, by = ("is valid now; it was not", before) if after.valid else ("is no longer valid", after)
+            print(f"{after.result_id} {turn}: {one_line(_failed(by), 300)}")
     lost = sum(before.valid for before, _ in turned)
     counts = [
         f"{len(chosen)} looked at, {len(changed)} changed",
@@ -184,15 +184,8 @@ def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     return 1 if broken else 0
 
 
-def _turn(before: Result, after: Result) -> str:
-    """What became of a result whose validity changed, and by which guards."""
-    if after.valid:
-        return f"is valid now; it was not: {one_line(_failed(before), 300)}"
-    return f"is no longer valid: {one_line(_failed(after), 300)}"
-
-
 def _failed(result: Result) -> str:
-    return "; ".join(guard.text for guard in result.guards if guard.status == "failed")
+    return "; ".join(guard.text for guard in result.failed_guards)
 
 
 def _say_unreadable() -> None:
@@ -202,13 +195,17 @@ def _say_unreadable() -> None:
 
 def table(results: list[Result]) -> str:
     """Results as aligned lines; an invalid one says why at the end of its line."""
-    head, *lines = aligned([_COLUMNS, *(_row(result) for result in results)], left=range(_NUMBERS))
-    return "\n".join([head, *(line + _mark(result) for line, result in zip(lines, results, strict=True))])
+    lines = aligned([_COLUMNS, *map(_row, results)], range(_NUMBERS))
+    return "\n".join((line + _mark(result)).rstrip() for line, result in zip(lines, [None, *results], strict=True))
 
 
 def _row(result: Result) -> tuple[str, ...]:
     record = flat(result)
-    speed = result.throughput
+
+    def figure(*columns: str) -> float | None:
+        return next((value for name in columns if (value := as_number(record[name])) is not None), None)
+
+    latencies = [figure(f"median_{name}_ms", f"mean_{name}_ms") for name in ("ttft", "tpot")]
     return (
         result.started_at[:16].replace("T", " ") if result.started_at else written.NONE,
         one_line(result.result_id, 60),
@@ -216,11 +213,9 @@ def _row(result: Result) -> tuple[str, ...]:
         one_line(result.server.profile or written.NONE, 30),
         one_line(result.bench, 24),
         _load(result),
-        written.tok_s(speed.per_user_tok_s),
-        written.tok_s(speed.output_tok_s if speed.output_tok_s is not None else speed.output_tok_s_full),
-        _median(result.latencies.ttft),
-        _median(result.latencies.tpot),
-        written.accept(as_number(record["accept_length"])),
+        *(written.tok_s(figure(name)) for name in ("per_user_tok_s", "output_tok_s")),
+        *(written.NONE if ms is None else f"{written.decimals(ms, 1)} ms" for ms in latencies),
+        written.accept(figure("accept_length")),
     )
 
 
@@ -235,15 +230,8 @@ def _load(result: Result) -> str:
     return "all at once"
 
 
-def _median(distribution: Distribution | None) -> str:
-    value = None
-    if distribution is not None:
-        value = distribution.p50 if distribution.p50 is not None else distribution.mean
-    return written.NONE if value is None else f"{written.decimals(value, 1)} ms"
-
-
-def _mark(result: Result) -> str:
-    if result.valid and not result.suspicious:
+def _mark(result: Result | None) -> str:
+    if result is None or (result.valid and not result.suspicious):
         return ""
     why = _failed(result) or "; ".join(result.suspicious)
     return f"  {'▲' if result.valid else '✗ invalid:'} {one_line(why, 120)}"

@@ -15,6 +15,7 @@ from tui.core.config import profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.profiles.load import load_bench
+from tui.core.records import picked
 from tui.core.results.flat import flat
 
 
@@ -45,19 +46,17 @@ def command(
     profile = replace(profile, name=f"{profile.name}-verify", driver="eagletui")
     results: list[Result] = []
     measure(profile, run, url, host, results, None if as_json else say, verify=True)
-    found = [_agreement(point.label, results) for point in profile.points]
+    found = []
+    for label in (point.label for point in profile.points):
+        at_load = [result for result in results if result.point.label == label]
+        ours, referee = ([r for r in at_load if (r.tool.name == NAME) is of_referee] for of_referee in (False, True))
+        found.append(agreement(label, ours, referee))
     passes = all(agreed.passes for agreed in found)
     if as_json:
         emit(_document(name, results, found, passes))
     else:
         print("\n".join(line for agreed in found for line in _lines(agreed, _interface(results))))
     return 0 if passes else 1
-
-
-def _agreement(label: str, results: Sequence[Result]) -> Agreement:
-    of_load = [result for result in results if result.point.label == label]
-    referee = [result for result in of_load if result.tool.name == NAME]
-    return agreement(label, [result for result in of_load if result.tool.name != NAME], referee)
 
 
 def _interface(results: Sequence[Result]) -> str | None:
@@ -86,6 +85,7 @@ def _rates(rates: Sequence[float]) -> str:
 
 def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], passes: bool) -> dict[str, object]:
     referee = next(result for result in results if result.tool.name == NAME)
+    points = "load=label ours_tok_s=ours referee_tok_s=referee referee_printed_tok_s=referee_raw difference spread limit passes"
     return {
         "bench": name,
         "host": referee.server.host,
@@ -94,19 +94,7 @@ def _document(name: str, results: Sequence[Result], found: Sequence[Agreement], 
         "referee": {"name": NAME, "version": referee.tool.version},
         "interface": _interface(results),
         "passes": passes,
-        "points": [
-            {
-                "load": agreed.label,
-                "ours_tok_s": list(agreed.ours),
-                "referee_tok_s": list(agreed.referee),
-                "referee_printed_tok_s": list(agreed.referee_raw),
-                "difference": agreed.difference,
-                "spread": agreed.spread,
-                "limit": agreed.limit,
-                "passes": agreed.passes,
-            }
-            for agreed in found
-        ],
+        "points": [picked(agreed, points) for agreed in found],
         "results": [flat(result) for result in results],
         "error": None,
     }

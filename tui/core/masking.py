@@ -20,6 +20,11 @@ def _hide(match: re.Match[bytes]) -> bytes:
     return b"".join(group for group in match.groups() if group) + b"***"
 
 
+def mask_text(text: str) -> str:
+    """The text with what looks like a secret masked."""
+    return mask_secrets(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
+
+
 def mask_secrets(data: bytes) -> bytes:
     """Whole lines, with the secrets in them replaced by `***`; every other byte is unchanged."""
     if not any(hint in data for hint in _HINTS):

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -30,9 +30,6 @@ _LARGEST = 2**63  # no count, time or rate of ours is larger; such a number coul
 _SIZE_LIMIT = 8 << 20  # bytes of one record; far above what any of ours needs
 
 
-# ---- the converter ----------------------------------------------------------------------------------------------------
-
-
 def to_json(value: object) -> Any:
     """A JSON value for a dataclass, or anything that one holds."""
     if isinstance(value, Enum):
@@ -48,6 +45,25 @@ def to_json(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [to_json(item) for item in value]
     return str(value)
+
+
+def picked(value: object, words: str) -> dict[str, Any]:
+    """Attributes of an object as JSON, in the order of `words`: `name` each, or `key=name.of.one.below`.
+
+    None where an attribute on the way is.
+    """
+    return {key: to_json(at(value, path)) for key, path in paths(words)}
+
+
+def at(value: object, path: Iterable[str]) -> Any:
+    """What is at a path of attributes; None where one on the way is."""
+    return functools.reduce(lambda found, name: None if found is None else getattr(found, name), path, value)
+
+
+@functools.cache
+def paths(words: str) -> tuple[tuple[str, list[str]], ...]:
+    parts = [word.partition("=") for word in words.split()]
+    return tuple((key, (path or key).split(".")) for key, _, path in parts)
 
 
 def from_json(kind: type[T], raw: object) -> T:
@@ -101,8 +117,6 @@ def _clean(raw: Any, depth: int = 0) -> Any:
         return {_clean(key): _clean(item, depth + 1) for key, item in raw.items()}
     return raw
 
-
-# ---- files ------------------------------------------------------------------------------------------------------------
 
 Stamp = tuple[int, int, int]  # time, size and inode of a file: others where it was replaced
 

@@ -16,7 +16,7 @@ from tui.core.experiment import history
 from tui.core.experiment.export.formats import FORMATS, Format, format_named
 from tui.core.model.result import Guard, GuardStatus, Throughput
 from tui.core.results import store
-from tui.core.results.external.reading import parse
+from tui.core.results.external.reading import read_posted
 from tui.panel.bench_view import compare
 
 COMMAND = Path(sys.executable).parent / "eagletui"
@@ -119,7 +119,9 @@ def test_no_text_becomes_markup(measured):
 
 
 def test_whole_records_come_back(measured):
-    assert parse(export("jsonl", measured)) == [store.without_secrets(result) for result in measured]
+    assert [found.result for found in read_posted(export("jsonl", measured)).records] == [
+        store.without_secrets(result) for result in measured
+    ]
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ def test_what_says_no_time_is_listed_exported_compared_and_shown():
     for profile, rate, date in (("base", 80.0, None), ("base", 80.0, "20250828-224128"), ("eagle", 90.0, None)):
         text = json.dumps({"completed": 9, "duration": 11.0 if date else 10.0, "max_concurrency": 1, "output_throughput": rate,
                            "mean_tpot_ms": 1000 / rate, "median_tpot_ms": 1000 / rate, "date": date})  # fmt: skip
-        store.write(parse(text, host="gpu1", profile=profile)[0])
+        store.write(read_posted(text, host="gpu1", profile=profile).records[0].result)
     listed = CliRunner().invoke(cli, ["results"], catch_exceptions=False).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["started", "2025-08-28", "–", "–"]
     for form in FORMATS:

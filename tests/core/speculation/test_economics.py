@@ -145,7 +145,7 @@ def test_the_interval_over_launches_is_paired():
 def test_the_bootstrap_over_requests_covers_the_truth():
     draw = random.Random(5)
     covered = 0
-    for seed in range(100):
+    for _ in range(100):
         base, spec = [], []
         for _ in range(60):
             tokens = draw.randint(100, 300)
@@ -153,9 +153,9 @@ def test_the_bootstrap_over_requests_covers_the_truth():
             spec.append({"t_first": 0.0, "t_last": tokens * 0.032 * draw.gauss(1, 0.1), "verify_ct": tokens})
         cycle = sum(row["t_last"] for row in spec) / sum(row["verify_ct"] for row in spec)
         step = sum(row["t_last"] for row in base) / sum(row["out"] - 1 for row in base)
-        low, high = over_requests(base, spec, cycle / step, seed)
+        low, high = over_requests(base, spec, cycle / step)
         covered += low <= 32 / 11 <= high
-        low, high = over_requests(base, spec, 5.0, seed)
+        low, high = over_requests(base, spec, 5.0)
         assert low < 5 < high, "the interval is around the point it belongs to"
     assert covered >= 88  # of 100; 95 are expected
     assert over_requests(base[:9], spec, 2.9) is None

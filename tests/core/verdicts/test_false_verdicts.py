@@ -14,7 +14,7 @@ import pytest
 from scipy import stats as oracle
 
 from tests.support.verdicts import compare, compare_all
-from tui.core.experiment.schedule import schedule
+from tui.core.experiment.record import schedule
 from tui.core.model.verdict import VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import Plan, judge

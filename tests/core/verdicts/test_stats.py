@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.core.experiment.schedule import schedule
+from tui.core.experiment.record import schedule
 from tui.core.verdicts.stats import (
     components,
     holm,
@@ -18,7 +18,6 @@ from tui.core.verdicts.stats import (
     minimum_detectable,
     paired,
     pairs_needed,
-    power,
     t_power,
     t_quantile,
     t_tail,
@@ -72,12 +71,16 @@ def test_what_can_be_seen_with_so_many_pairs():
     """Launch CV 1 % (0.3 %), run CV 0.4 %, three runs a launch."""
     wide = math.sqrt(2 * (0.01**2 + 0.004**2 / 3))
     narrow = math.sqrt(2 * (0.003**2 + 0.004**2 / 3))
-    assert power(math.log(1.091), wide, 3) > 0.99
+
+    def power(effect: float, pairs: int) -> float:
+        return t_power(effect * math.sqrt(pairs) / wide, pairs - 1, 0.05)
+
+    assert power(math.log(1.091), 3) > 0.99
     assert pairs_needed(math.log(1.02), wide) == 8
     assert pairs_needed(math.log(1.01), narrow) == 6
     assert pairs_needed(math.log(1.01), wide) is None  # more than twenty
     for pairs in (3, 4, 5, 8):
-        assert power(minimum_detectable(wide, pairs), wide, pairs) == pytest.approx(0.9, abs=1e-4)
+        assert power(minimum_detectable(wide, pairs), pairs) == pytest.approx(0.9, abs=1e-4)
 
 
 @given(st.lists(REAL, min_size=2, max_size=9), REAL)

@@ -12,18 +12,9 @@ from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict
 from tui.core.results import store
 from tui.core.server import launch_records
+from tui.core.verdicts import pairing
 from tui.core.verdicts.metric import DEFAULT, default_for, metric
-from tui.core.verdicts.pairing import (
-    Setting,
-    Side,
-    configuration,
-    launch_seconds,
-    launches,
-    level_of,
-    mean_of,
-    setting,
-    when,
-)
+from tui.core.verdicts.pairing import Setting, Side
 
 
 @dataclass(frozen=True)
@@ -49,19 +40,19 @@ def configurations(host: str) -> tuple[Configuration, ...]:
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in store.read_all():
         if result.server.host == host:
-            groups.setdefault((_family(result), configuration(result)), []).append(result)
+            groups.setdefault((_family(result), pairing.configuration(result)), []).append(result)
     found = []
     for group in groups.values():
-        group.sort(key=lambda result: (when(result.started_at), result.run_index))
+        group.sort(key=lambda result: (pairing.when(result.started_at), result.run_index))
         server = group[-1].server
         name = server.profile or server.run_id or server.url or "not launched by eagletui"
         found.append(Configuration(name, group[-1].bench, tuple(group)))
-    return tuple(sorted(found, key=lambda one: when(one.newest), reverse=True))
+    return tuple(sorted(found, key=lambda one: pairing.when(one.newest), reverse=True))
 
 
 def _family(result: Result) -> Setting:
     """What is the same for configurations that can stand side by side: everything of a setting but the load."""
-    key = setting(result)
+    key = pairing.setting(result)
     return replace(key, point=LoadPoint(), limits=None, dataset=key.dataset_sha or key.dataset, dataset_sha=None)
 
 
@@ -77,7 +68,11 @@ def newest(host: str) -> ExperimentState | None:
     latest = max(experiments, key=lambda record: record.started_at or "", default=None)
     if latest is not None and any(cell.result_ids for cell in latest.cells):
         ended = latest.ended_at or latest.started_at or ""
-        if not stored or when(stored[0].results[-1].started_at) <= when(ended) or stored[0].results[-1].experiment:
+        if (
+            not stored
+            or pairing.when(stored[0].results[-1].started_at) <= pairing.when(ended)
+            or stored[0].results[-1].experiment
+        ):
             return stored_state(latest)
     if not stored:
         return None
@@ -90,7 +85,7 @@ def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
     Args:
         chosen: one to four, all comparable.
     """
-    ordered = sorted(chosen, key=lambda one: (one.speculative, when(one.results[0].started_at)))
+    ordered = sorted(chosen, key=lambda one: (one.speculative, pairing.when(one.results[0].started_at)))
     arms = tuple(
         ArmState(
             letter=letter,
@@ -106,7 +101,7 @@ def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
     )
     results = [result for one in ordered for result in one.results]
     bench = _bench(results)
-    last = max(results, key=lambda result: when(result.started_at))
+    last = max(results, key=lambda result: pairing.when(result.started_at))
     return ExperimentState(
         experiment_id="",
         name=bench.name,
@@ -146,12 +141,9 @@ def _verdicts(arms: Sequence[ArmState], point: LoadPoint) -> tuple[Verdict, ...]
     others = [sides[arm.letter] for arm in arms[1:] if sides[arm.letter].results]
     if not others or not any(result.valid for result in base.results):
         return ()
-    launch_s = launch_seconds(sides.values(), launch_records.read_all())
+    launch_s = pairing.launch_seconds(sides.values(), launch_records.read_all())
     asked = [(base, other) for other in others]
     return planned.verdicts(asked, metric(default_for(point)), store.read_all(), launch_s=launch_s)
-
-
-# -- what a live server is held against --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -175,8 +167,10 @@ def baselines(host: str) -> tuple[Baseline, ...]:
         if one.speculative or any(result.server.spec is not None for result in one.results):
             continue
         for point in dict.fromkeys(result.point for result in one.results):
-            runs = launches([r for r in one.results if r.point == point], metric(DEFAULT))
+            runs = pairing.launches([r for r in one.results if r.point == point], metric(DEFAULT))
             if runs and point.concurrency is not None:
                 model = one.results[-1].server.model
-                found.append(Baseline(one.profile, model, point.concurrency, mean_of(runs), level_of(runs)))
+                found.append(
+                    Baseline(one.profile, model, point.concurrency, pairing.mean_of(runs), pairing.level_of(runs))
+                )
     return tuple(found)

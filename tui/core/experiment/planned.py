@@ -107,15 +107,10 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
         kept = (r for r in side.results if r.experiment not in names or r.result_id in complete)
         return replace(side, results=tuple(kept))
 
+    letters = [(_letter(case.a, one.record), _letter(case.b, one.record)) for one in behind]
     plans = [
-        plan_of(
-            one.record,
-            (_letter(case.a, one.record), _letter(case.b, one.record)),
-            one.results,
-            case.metric,
-            over=one.over,
-        )
-        for one in behind
+        plan_of(one.record, both, one.results, case.metric, over=one.over)
+        for one, both in zip(behind, letters, strict=True)
     ]
     plan = plans[0]
     if len(plans) > 1:

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from operator import attrgetter
 
 from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
-from tui.core.experiment.schedule import schedule
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
@@ -86,10 +86,6 @@ class ExperimentRecord:
         return max((cell.pair for cell in self.cells), default=0)
 
     @property
-    def resumable(self) -> bool:
-        return self.outcome not in FINISHED
-
-    @property
     def spent_s(self) -> float:
         return sum(cell.spent_s for cell in self.cells)
 
@@ -100,28 +96,35 @@ class ExperimentRecord:
         return statistics.median(spent) if spent else None
 
     def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
-        """The record with one more round, of all arms or of some."""
-        letters = [arm.letter for arm in self.profile.arms]
-        added = one_round(self.pairs + 1, letters, self.seed, len(self.cells) + 1, only or letters)
+        pair, letters = self.pairs + 1, [arm.letter for arm in self.profile.arms]
+        order = [
+            letter for letter in schedule(pair, letters, self.seed)[-len(letters) :] if letter in (only or letters)
+        ]
+        added = [Cell(number, letter, pair) for number, letter in enumerate(order, len(self.cells) + 1)]
         return replace(self, cells=(*self.cells, *added))
 
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
-        """The record with one of its cells replaced."""
         return replace(self, cells=tuple(cell if old.number == cell.number else old for old in self.cells))
 
 
-def one_round(pair: int, letters: Sequence[str], seed: int, first: int, only: Container[str]) -> list[Cell]:
-    """The launches of one round in their order, numbered from `first` on; of the arms in `only`."""
-    order = schedule(pair, letters, seed)[-len(letters) :]
-    return [Cell(first + at, letter, pair) for at, letter in enumerate(x for x in order if x in only)]
+def schedule(pairs: int, arms: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The order of launches: `pairs` rounds with each arm once, every second round mirrored (ABBAAB…, ABCCBAABC…).
+
+    Mirrored rounds make a drift of the host alternate in sign from pair to pair: with an even number of pairs a steady
+    drift cancels, with an odd one its rest is small and the spread of the pairs, which it widens, covers it
+    (docs/measuring.md, "Verdicts", has the simulated rates). `seed` decides which arm begins. A longer experiment of
+    the same seed begins with the shorter one, so a pair can be added.
+    """
+    base = list(arms)
+    random.Random(seed).shuffle(base)
+    rounds = (base if number % 2 == 0 else base[::-1] for number in range(pairs))
+    return tuple(arm for one_round in rounds for arm in one_round)
 
 
 def all_rounds(pairs: int, letters: Sequence[str], seed: int) -> tuple[Cell, ...]:
     """The launches of so many rounds."""
-    cells: list[Cell] = []
-    for pair in range(1, pairs + 1):
-        cells += one_round(pair, letters, seed, len(cells) + 1, letters)
-    return tuple(cells)
+    order = enumerate(schedule(pairs, letters, seed))
+    return tuple(Cell(at + 1, letter, at // len(letters) + 1) for at, letter in order)
 
 
 def public_profile(profile: ExperimentProfile) -> ExperimentProfile:
@@ -134,9 +137,6 @@ def configuration_sum(launch: LaunchProfile) -> str:
     env = {name: "" if is_secret_env(name, value) else value for name, value in launch.env.items()}
     parts = [launch.public_args, env, launch.gpus, launch.wrapper, launch.command, launch.cwd]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _fits(record: ExperimentRecord) -> bool:
@@ -161,13 +161,10 @@ def read_all() -> list[ExperimentRecord]:
 def unfinished(name: str, host: str) -> ExperimentRecord | None:
     """The newest experiment of this name on this host, if it can be resumed: not done, and no process runs it."""
     newest = next((r for r in read_all() if r.name == name and r.host == host), None)
-    if newest is None or not newest.resumable:
+    if newest is None or newest.outcome in FINISHED:
         return None
     held = running(host)
     return None if held is not None and held[1] == newest.experiment_id else newest
-
-
-# --- one at a time on a host ------------------------------------------------------------------------------------------
 
 
 def _open_lock(host: str) -> int:

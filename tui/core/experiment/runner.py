@@ -21,7 +21,7 @@ from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.launching import Failure, LaunchFailed
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.so_far import look_decides, measured, round_to_make_up, verdicts_of, worth_repeating
+from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.link.retry import patiently
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -150,8 +150,6 @@ class ExperimentRunner:
         self._task: asyncio.Task[None] | None = None  # the launch under way
         self._now: UnderWay | None = None
 
-    # -- what callers do --------------------------------------------------------------------------------------------
-
     async def states(self) -> AsyncGenerator[ExperimentState, None]:
         """Runs what is left and yields each change; the last state is finished.
 
@@ -181,15 +179,12 @@ class ExperimentRunner:
 
     def pause(self) -> None:
         """Finishes the launch under way with all its measuring, frees the GPUs, then waits."""
-        if self._going.is_set():
-            self._going.clear()
-            self._changed.set()
+        self._going.clear()
+        self._changed.set()
 
     def resume(self) -> None:
-        """Continues after `pause`."""
-        if not self._going.is_set():
-            self._going.set()
-            self._changed.set()
+        self._going.set()
+        self._changed.set()
 
     def stop(self) -> None:
         """Ends it now: the measurement and the server that it launched are stopped. `--resume` resumes it."""
@@ -215,10 +210,7 @@ class ExperimentRunner:
             record = record.with_round()
         self._keep(replace(record, outcome="running", ended_at=None, message=None))
 
-    # -- what they see ----------------------------------------------------------------------------------------------
-
     def state(self) -> ExperimentState:
-        """As it stands."""
         return state_of(
             self.record, self._results, self._now, self._usual, paused=not self._going.is_set(), message=self._message
         )
@@ -244,14 +236,11 @@ class ExperimentRunner:
         needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
 
-    # -- the work ---------------------------------------------------------------------------------------------------
-
     def _tell(self, message: str | None) -> None:
         self._message = message
         self._changed.set()
 
     def _see(self, **changes: object) -> None:
-        """News of the launch under way."""
         if self._now is not None:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
         self._changed.set()
@@ -311,7 +300,7 @@ class ExperimentRunner:
     def _next(self) -> Cell | None:
         """The next launch; where all are made, of a round that makes up for what was lost by chance."""
         made = all(cell.over for cell in self.record.cells) and not self._stopping
-        if made and (arms := round_to_make_up(self.record, self._results)):
+        if made and (arms := to_make_up(self.record, self._results)):
             self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
             self._keep(self.record.with_round(arms))
         return next((cell for cell in self.record.cells if not cell.over), None)
@@ -474,8 +463,6 @@ class ExperimentRunner:
         for result in await bench_run.collect(self._session, generator):
             cell = self._measured(cell, result)
         return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
-
-    # -- verdicts ---------------------------------------------------------------------------------------------------
 
     async def _judge(self, *, over: bool = False) -> None:
         # All stored results are looked at, and a power may be simulated: the screen stays alive meanwhile.

@@ -8,7 +8,7 @@ from tui.core.experiment.record import Cell, ExperimentRecord, running
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm
-from tui.core.model.result import GuardStatus, Result
+from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.results import store
 from tui.core.server import launch_records
@@ -115,7 +115,7 @@ def is_over(record: ExperimentRecord, results: Mapping[str, Result]) -> bool:
     """Whether no launch will follow: all are made and none is to be made up for, or the budget or a look ended it."""
     if record.outcome in ("budget", "early"):
         return True
-    return all(cell.over for cell in record.cells) and not round_to_make_up(record, results)
+    return all(cell.over for cell in record.cells) and not to_make_up(record, results)
 
 
 def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecord, ...]:
@@ -156,23 +156,21 @@ def worth_repeating(bench: BenchProfile, results: Iterable[Result]) -> bool:
     results = tuple(results)
     for point in bench.points:
         here = [result for result in results if result.point == point]
-        failed = [{guard.id for guard in result.guards if guard.status is GuardStatus.FAILED} for result in here]
+        failed = [{guard.id for guard in result.failed_guards} for result in here]
         if not any(result.valid for result in here) and any(ids <= _MAY_PASS for ids in failed):
             return True
     return False
 
 
-def round_to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[str]:
-    """The arms of one more round (`to_make_up`); none once there were as many such rounds as there may be."""
-    return to_make_up(record, results) if record.pairs < record.profile.pairs + _MADE_UP else set()
-
-
 def to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[str]:
     """The arms that lack a pair for a cause that has nothing to do with them, with those they are compared with.
 
+    None once there were as many rounds to make up for them as there may be.
     A launch was lost by chance where it failed for a cause that may pass, or none of its runs counts at a load for such
     a cause (`worth_repeating`).
     """
+    if record.pairs >= record.profile.pairs + _MADE_UP:
+        return set()
     lost: set[str] = set()
     for arm in record.profile.arms:
         if arm.against is None or knocked_out(record, arm.letter) or knocked_out(record, arm.against):

@@ -45,22 +45,16 @@ def state_of(
         message: what it waits for; at the end the record's own.
     """
     finished = record.ended_at is not None if finished is None else finished
+    same = ("experiment_id", "name", "host", "bench", "order", "pairs", "verdicts", "started_at")
     return ExperimentState(
-        experiment_id=record.experiment_id,
-        name=record.name,
-        host=record.host,
-        bench=record.bench,
+        **{name: getattr(record, name) for name in same},
         arms=tuple(_arm(record, arm, results, under_way) for arm in record.profile.arms),
-        order=record.order,
         at=sum(cell.over for cell in record.cells),
-        pairs=record.pairs,
         hypothesis=record.profile.hypothesis,
-        verdicts=record.verdicts,
         left_s=None if finished else left_s(record, under_way, usual or {}),
         paused=paused,
         finished=finished,
         message=record.message if finished else message,
-        started_at=record.started_at,
     )
 
 

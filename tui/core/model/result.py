@@ -300,6 +300,10 @@ class Result:
     schema: int = SCHEMA
 
     @property
+    def failed_guards(self) -> tuple[Guard, ...]:
+        return tuple(guard for guard in self.guards if guard.status is GuardStatus.FAILED)
+
+    @property
     def point(self) -> LoadPoint:
         if self.capacity is not None:
             return LoadPoint(search=self.capacity.search.kind)

@@ -19,7 +19,7 @@ from typing import Any
 from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.masking import mask_secrets
+from tui.core.masking import mask_text
 from tui.core.model.result import Result
 from tui.core.profiles.secrets import MASK, is_secret_env, public_sets
 from tui.core.records import RecordFiles, Stamp, stamp_of
@@ -90,7 +90,7 @@ def public_argv(argv: Sequence[str]) -> tuple[str, ...]:
     words: list[str] = []
     secret = False
     for word in argv:
-        words.append(MASK if secret else mask_secrets(word.encode("utf-8", "replace")).decode("utf-8"))
+        words.append(MASK if secret else mask_text(word))
         secret = word.startswith("--") and table.canonical(word[2:]) in table.secret
     return tuple(words)
 

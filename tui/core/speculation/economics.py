@@ -8,13 +8,14 @@ between; t_base is a decode step without speculation, per user, in the same benc
 
 import math
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
 from tui.core.verdicts.sentences import two
-from tui.core.verdicts.stats import paired
+from tui.core.verdicts.stats import paired, root
 
 _RESAMPLES = 1000
 _BLOCKS = 400  # more requests than that are resampled in blocks
@@ -132,15 +133,10 @@ def curve(economics: Economics, upto: float) -> tuple[tuple[float, float], ...]:
 
     In steps of a half; in forty wider ones where that is not enough.
     """
-    steps = max(1, math.ceil((upto - 1) * 2))
-    width = 0.5
-    if steps > _CURVE_STEPS:
-        steps, width = _CURVE_STEPS, (upto - 1) / _CURVE_STEPS
+    steps = min(_CURVE_STEPS, max(1, math.ceil((upto - 1) * 2)))
+    width = max(0.5, (upto - 1) / _CURVE_STEPS)
     taus = [min(upto, 1 + step * width) for step in range(steps + 1)]
     return tuple((tau, economics.speedup_at(tau)) for tau in taus)
-
-
-# ---- chains -----------------------------------------------------------------------------------------------------------
 
 
 def tau_of(alpha: float, drafts: int) -> float:
@@ -153,14 +149,7 @@ def alpha_of(tau: float, drafts: int) -> float | None:
     """The inverse of `tau_of`; None where no acceptance gives that accept length, or no draft is so long."""
     if drafts > _LONGEST_CHAIN or not 1 - _CLOSE <= tau <= drafts + 1 + _CLOSE:
         return None
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tau_of(middle, drafts) < tau else (low, middle)
-    return (low + high) / 2
-
-
-# ---- with a forced accept length ------------------------------------------------------------------------------------------
+    return min(1.0, root(lambda alpha: tau_of(alpha, drafts) - tau, 1.0, 1e-15))
 
 
 @dataclass(frozen=True)
@@ -175,7 +164,7 @@ class SimulatedCurve:
     @property
     def rho(self) -> float:
         """t_cycle / t_base over the points: the geometric mean of tau / S."""
-        return math.exp(math.fsum(math.log(tau / speedup) for tau, speedup in self.points) / len(self.points))
+        return statistics.geometric_mean(tau / speedup for tau, speedup in self.points)
 
     @property
     def text(self) -> str:
@@ -189,18 +178,11 @@ def fit_simulated(points: Sequence[tuple[float, float]]) -> SimulatedCurve | Non
     """The least-squares line through measured (tau forced, S); None with fewer than two lengths, or a line that falls."""
     if len({tau for tau, _ in points}) < 2 or any(tau <= 0 or speedup <= 0 for tau, speedup in points):
         return None
-    n = len(points)
-    mean_tau = math.fsum(tau for tau, _ in points) / n
-    mean_s = math.fsum(speedup for _, speedup in points) / n
-    spread = math.fsum((tau - mean_tau) ** 2 for tau, _ in points)
-    slope = math.fsum((tau - mean_tau) * (speedup - mean_s) for tau, speedup in points) / spread
+    taus, speedups = zip(*points, strict=True)
+    slope, intercept = statistics.linear_regression(taus, speedups)
     if slope <= 0:
         return None
-    intercept = mean_s - slope * mean_tau
     return SimulatedCurve(tuple(sorted(points)), slope, intercept, (1 - intercept) / slope)
-
-
-# ---- how sure ---------------------------------------------------------------------------------------------------------
 
 
 def over_launches(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
@@ -214,7 +196,7 @@ def over_launches(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] |
 Rows = Sequence[Mapping[str, Any]]
 
 
-def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[float, float] | None:
+def over_requests(base: Rows, spec: Rows, point: float) -> tuple[float, float] | None:
     """95 % interval of t_cycle / t_base by a bootstrap over requests: percentiles of ratios of sums, from raw rows.
 
     It is laid around `point`, the ratio of the windows: whole requests reach over their ends, and differ by a trifle.
@@ -225,9 +207,12 @@ def over_requests(base: Rows, spec: Rows, point: float, seed: int = 1) -> tuple[
     cycles = _totals(spec, lambda row: row.get("verify_ct") or 0)
     if len(steps) < 10 or len(cycles) < 10:
         return None
-    draw = random.Random(seed)
+    draw = random.Random(1)
     steps, cycles = _blocks(steps, draw), _blocks(cycles, draw)
-    ratios = sorted(_resampled(cycles, draw) / _resampled(steps, draw) for _ in range(_RESAMPLES))
+    ratios = sorted(
+        _ratio(draw.choices(cycles, k=len(cycles))) / _ratio(draw.choices(steps, k=len(steps)))
+        for _ in range(_RESAMPLES)
+    )
     cut = round(0.025 * _RESAMPLES)
     around = point / (_ratio(cycles) / _ratio(steps))
     return ratios[cut] * around, ratios[-cut - 1] * around
@@ -249,10 +234,6 @@ def _blocks(totals: list[tuple[float, float]], draw: random.Random) -> list[tupl
     draw.shuffle(totals)
     parts = [totals[at::_BLOCKS] for at in range(_BLOCKS)]
     return [(sum(s for s, _ in part), sum(n for _, n in part)) for part in parts]
-
-
-def _resampled(totals: list[tuple[float, float]], draw: random.Random) -> float:
-    return _ratio(draw.choices(totals, k=len(totals)))
 
 
 def _ratio(totals: list[tuple[float, float]]) -> float:

@@ -9,23 +9,14 @@ from typing import Any
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import LoadPoint
-from tui.core.model.result import GuardStatus, Result, SpecConfig
+from tui.core.model.result import Result, SpecConfig
 from tui.core.speculation import economics, prediction
 from tui.core.speculation.economics import Economics, SimulatedCurve
 from tui.core.speculation.prediction import DRAFT_TOKENS, Prediction
+from tui.core.verdicts import pairing
 from tui.core.verdicts.comparison import one_configuration
 from tui.core.verdicts.metric import DEFAULT, METRICS
-from tui.core.verdicts.pairing import (
-    Launch,
-    Side,
-    forced_accept_length,
-    launches,
-    mean_of,
-    pair_up,
-    random_tokens,
-    setting,
-    when,
-)
+from tui.core.verdicts.pairing import Launch, Side
 from tui.core.verdicts.sentences import count
 
 Rows = Callable[[str], Sequence[dict[str, Any]]]
@@ -57,23 +48,23 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
     reasons: list[str] = []
     base = one_configuration(base, reasons)
     forced = _forced(spec)
-    own = [result for result in spec.results if forced_accept_length(result) is None]
+    own = [result for result in spec.results if pairing.forced_accept_length(result) is None]
     if own:
         spec = one_configuration(replace(spec, results=tuple(own)), reasons)
     else:
         spec = replace(spec, results=tuple(result for group in forced.values() for result in group))
     _check_roles(base, spec)
     rate = METRICS[DEFAULT]
-    base_launches = launches(base.results, rate)
-    spec_launches = [launch for launch in launches(spec.results, rate) if _cycle(launch) is not None]
+    base_launches = pairing.launches(base.results, rate)
+    spec_launches = [launch for launch in pairing.launches(spec.results, rate) if _cycle(launch) is not None]
     for side, having, what in ((base, base_launches, "rate per user"), (spec, spec_launches, "time of a cycle")):
         if not having:
             raise UsageError(
                 f"{side.name}: no run that counts has a {what}", Hint(Action.BENCH), slug=Slug.NOT_COMPARABLE
             )
-    base_tok_s = mean_of(base_launches)
-    cycle_ms = _geometric(math.log(_cycle(launch) or 0.0) for launch in spec_launches)
-    spec_tok_s = mean_of(spec_launches)
+    base_tok_s = pairing.mean_of(base_launches)
+    cycle_ms = statistics.geometric_mean(cycle for launch in spec_launches if (cycle := _cycle(launch)) is not None)
+    spec_tok_s = pairing.mean_of(spec_launches)
     tau, why_not = _usable_tau(spec, forced=not own)
     reasons += why_not
     ratio = cycle_ms * base_tok_s / 1000
@@ -100,7 +91,7 @@ def payoff(base: Side, spec: Side, *, draft_ms: float | None = None, rows: Rows 
 
 def _usable_tau(spec: Side, *, forced: bool) -> tuple[float | None, list[str]]:
     """The accept length of a side, or why it says nothing."""
-    if any(random_tokens(result) for result in spec.results):
+    if any(pairing.random_tokens(result) for result in spec.results):
         return None, ["random tokens say nothing about acceptance: the cycle and the break-even hold, tau is left out"]
     if forced:
         return None, [
@@ -110,8 +101,10 @@ def _usable_tau(spec: Side, *, forced: bool) -> tuple[float | None, list[str]]:
 
 
 def _simulated(forced: Mapping[float, Sequence[Result]], base_tok_s: float) -> SimulatedCurve | None:
-    found = {length: launches(group, METRICS[DEFAULT]) for length, group in forced.items()}
-    return economics.fit_simulated([(length, mean_of(group) / base_tok_s) for length, group in found.items() if group])
+    found = {length: pairing.launches(group, METRICS[DEFAULT]) for length, group in forced.items()}
+    return economics.fit_simulated(
+        [(length, pairing.mean_of(group) / base_tok_s) for length, group in found.items() if group]
+    )
 
 
 def predictions(
@@ -134,8 +127,8 @@ def predictions(
         if result.load.concurrency:
             by_load.setdefault(result.load.concurrency, []).append(result)
     for load, runs in sorted(by_load.items()):
-        if found := launches(runs, METRICS[DEFAULT]):
-            steps_ms[load] = 1000 / mean_of(found)
+        if found := pairing.launches(runs, METRICS[DEFAULT]):
+            steps_ms[load] = 1000 / pairing.mean_of(found)
     forced = _forced_in_settings(base, stored)
     spec = forced[-1] if forced else None
     config = config or (spec.server.spec if spec else None)
@@ -143,7 +136,7 @@ def predictions(
     made = []
     for load, step_ms in steps_ms.items():
         here = [result for result in forced if result.load.concurrency == load]
-        cycles = [cycle for launch in launches(here, METRICS[DEFAULT]) if (cycle := _cycle(launch)) is not None]
+        cycles = [cycle for launch in pairing.launches(here, METRICS[DEFAULT]) if (cycle := _cycle(launch)) is not None]
         one = (
             prediction.calibrated(load, tokens, step_ms, cycles)
             if cycles
@@ -163,10 +156,11 @@ def predictions(
 
 def _forced_in_settings(base: Side, stored: Iterable[Result]) -> list[Result]:
     """Runs with forced acceptance on the same host, model, bench and loads, of the draft measured last; by time."""
-    settings = {setting(result) for result in base.results}
-    side = replace(base, results=tuple(result for result in stored if setting(result) in settings))
+    settings = {pairing.setting(result) for result in base.results}
+    side = replace(base, results=tuple(result for result in stored if pairing.setting(result) in settings))
     runs = sorted(
-        (result for group in _forced(side).values() for result in group), key=lambda result: when(result.started_at)
+        (result for group in _forced(side).values() for result in group),
+        key=lambda result: pairing.when(result.started_at),
     )
     return [result for result in runs if result.server.spec == runs[-1].server.spec]
 
@@ -213,16 +207,12 @@ def _tokens_a_request(result: Result) -> int | None:
     return prompt + longest if prompt is not None and longest is not None else None
 
 
-def _geometric(logs: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(logs))
-
-
 def _forced(side: Side) -> dict[float, list[Result]]:
     """Runs with forced acceptance by length; the guard that says so does not count against them here."""
     found: dict[float, list[Result]] = {}
     for result in side.results:
-        length = forced_accept_length(result)
-        failed = {guard.id for guard in result.guards if guard.status is GuardStatus.FAILED}
+        length = pairing.forced_accept_length(result)
+        failed = {guard.id for guard in result.failed_guards}
         if length is not None and (result.valid or failed == {_FORCED}):
             found.setdefault(length, []).append(replace(result, valid=True))
     return dict(sorted(found.items()))
@@ -251,7 +241,7 @@ def _cycle(launch: Launch) -> float | None:
     """Geometric mean of the cycle over the runs of a launch, ms."""
     cycles = [result.speculation.cycle_ms for result in launch.results if result.speculation]
     known = [cycle for cycle in cycles if cycle]
-    return _geometric(math.log(cycle) for cycle in known) if known else None
+    return statistics.geometric_mean(known) if known else None
 
 
 def _tau(results: Sequence[Result]) -> float | None:
@@ -283,7 +273,7 @@ def _interval(
     ratio: float,
 ) -> tuple[tuple[float, float] | None, str | None]:
     """Of the break-even: over launch pairs where there are three, else over requests."""
-    pairs = pair_up(base_launches, spec_launches).pairs
+    pairs = pairing.pair_up(base_launches, spec_launches).pairs
     over = economics.over_launches([(1000 / math.exp(a.datum), _cycle(b) or 0.0) for a, b in pairs])
     if over is not None:
         return over, f"{len(pairs)} launch pairs"

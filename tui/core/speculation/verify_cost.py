@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tui.core.model.result import AllReduce, Guard, GuardStatus, Result
+from tui.core.model.result import AllReduce, GuardStatus, Result
 from tui.core.speculation.economics import Economics
 from tui.core.speculation.prediction import Prediction, V
 from tui.core.verdicts.sentences import two
@@ -27,6 +27,22 @@ class Weight(StrEnum):
     LIKELY = "likely"
     POSSIBLE = "possible"
     RULED_OUT = "ruled out"
+
+
+# By the id of a suspect: its title, and what tells.
+_CHECKS = {
+    "all_reduce": (
+        "all-reduces",
+        "time one all-reduce at both message sizes; nvidia-smi topo -m says which way it goes",
+    ),
+    "graphs": ("CUDA graphs", 'the log says "cuda graph: True" on each decode line'),
+    "batch": (
+        "experts and weights that more tokens touch",
+        "the baseline's own step at concurrency × draft tokens: eagletui breakeven BASELINE",
+    ),
+    "sampling": ("top-p renormalisation in verify", "measure at temperature 0 (sgl-project/sglang#6949)"),
+    "draft": ("the draft model", "its share is the cycle less the verify step; it all-reduces too where it is sharded"),
+}
 
 
 @dataclass(frozen=True)
@@ -74,16 +90,16 @@ def verify_cost(
     if ratio <= normal:
         return None
     what = "A verify step" if of_verify else "A cycle (drafts and verify)"
-    suspects = sorted(
-        (
-            _all_reduce(found, step_ms, layers, all_reduce, _tensor_parallel(spec)),
-            _graphs(spec),
-            _batch(found, ratio, predicted),
-            _sampling(spec),
-            _draft(found, _tensor_parallel(spec)),
-        ),
-        key=lambda suspect: list(Weight).index(suspect.weight),
-    )
+    ranks = _tensor_parallel(spec)
+    said = {
+        "all_reduce": _all_reduce(found, step_ms, layers, all_reduce, ranks),
+        "graphs": _graphs(spec),
+        "batch": _batch(found, ratio, predicted),
+        "sampling": _sampling(spec),
+        "draft": _draft(found, ranks),
+    }
+    suspects = [Suspect(id, _CHECKS[id][0], *weighed, _CHECKS[id][1]) for id, weighed in said.items()]
+    suspects.sort(key=lambda suspect: list(Weight).index(suspect.weight))
     check = ", ".join(suspect.title for suspect in suspects if suspect.weight is not Weight.RULED_OUT)
     text = f"{what} is {ratio:.1f}× a decode step; normal is at most {normal:g}×; check {check}"
     return VerifyCost(ratio, normal, text, tuple(suspects))
@@ -99,16 +115,11 @@ def _tensor_parallel(spec: Sequence[Result]) -> int | None:
 
 def _all_reduce(
     found: Economics, step_ms: float, layers: int | None, measured: AllReduce | None, ranks: int | None
-) -> Suspect:
-    check = "time one all-reduce at both message sizes; nvidia-smi topo -m says which way it goes"
-
-    def suspect(weight: Weight, evidence: str) -> Suspect:
-        return Suspect("all_reduce", "all-reduces", weight, evidence, check)
-
+) -> tuple[Weight, str]:
     if ranks == 1:
-        return suspect(Weight.RULED_OUT, "one GPU: there are none")
+        return Weight.RULED_OUT, "one GPU: there are none"
     if layers is None:
-        return suspect(Weight.POSSIBLE, "two a layer; how many layers the model has is not known")
+        return Weight.POSSIBLE, "two a layer; how many layers the model has is not known"
     calls = PER_LAYER * layers
     if measured is not None:
         extra_ms = calls * (measured.verify_us - measured.decode_us) / 1000
@@ -117,29 +128,24 @@ def _all_reduce(
             f"measured: {measured.verify_us:.0f} µs each in verify, {measured.decode_us:.0f} µs in decode; {calls} of "
             f"them explain {max(0.0, share) * 100:.0f} % of the difference"
         )
-        return suspect(Weight.LIKELY if share > 1 / 3 else Weight.POSSIBLE, evidence)
+        return Weight.LIKELY if share > 1 / 3 else Weight.POSSIBLE, evidence
     each, in_decode = step_ms * 1000 / calls, found.t_base_ms * 1000 / calls
     evidence = (
         f"{step_ms:.1f} ms over {calls} of them leaves at most {each:.0f} µs each, {in_decode:.0f} µs in a decode step; "
         f"{HEALTHY_US:.0f} µs is healthy"
     )
-    likely = each - in_decode > HEALTHY_US
-    return suspect(Weight.LIKELY if likely else Weight.POSSIBLE, evidence)
+    return Weight.LIKELY if each - in_decode > HEALTHY_US else Weight.POSSIBLE, evidence
 
 
-def _graphs(spec: Sequence[Result]) -> Suspect:
-    guards: list[Guard] = [guard for result in spec for guard in result.guards if guard.id == "graph"]
+def _graphs(spec: Sequence[Result]) -> tuple[Weight, str]:
+    guards = [guard for result in spec for guard in result.guards if guard.id == "graph"]
     known = [guard for guard in guards if guard.status is not GuardStatus.NOT_APPLICABLE]
     failed = [guard for guard in known if guard.status is GuardStatus.FAILED]
     weight = Weight.LIKELY if failed else Weight.RULED_OUT if known else Weight.POSSIBLE
-    evidence = (failed or known)[0].text if known else "no decode line says whether a graph was used"
-    check = 'the log says "cuda graph: True" on each decode line'
-    return Suspect("graphs", "CUDA graphs", weight, evidence, check)
+    return weight, (failed or known)[0].text if known else "no decode line says whether a graph was used"
 
 
-def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> Suspect:
-    check = "the baseline's own step at concurrency × draft tokens: eagletui breakeven BASELINE"
-    title = "experts and weights that more tokens touch"
+def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> tuple[Weight, str]:
     if predicted is None or predicted.t_batch_ms is None:
         most = f"{found.ceiling} tokens" if found.chain and found.ceiling else "N draft tokens"
         sweep = (
@@ -147,8 +153,7 @@ def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> Susp
             if predicted is None or predicted.calibrated
             else f"the baseline's sweep ends before {predicted.concurrency * predicted.draft_tokens} users"
         )
-        evidence = f"{most} at once touch up to as many times the experts; {sweep}"
-        return Suspect("batch", title, Weight.POSSIBLE, evidence, check)
+        return Weight.POSSIBLE, f"{most} at once touch up to as many times the experts; {sweep}"
     of_batch = predicted.t_batch_ms / predicted.t_base_ms
     evidence = (
         f"the baseline takes {two(of_batch)} decode steps for {predicted.concurrency * predicted.draft_tokens} users, "
@@ -156,33 +161,24 @@ def _batch(found: Economics, ratio: float, predicted: Prediction | None) -> Susp
     )
     grown, half = of_batch - 1, (ratio - 1) / 2
     # As many users cost no less than as many tokens of fewer; of their growth a verify step has V, at most twice that.
-    weight = Weight.RULED_OUT if grown <= half else Weight.LIKELY if 2 * V * grown > half else Weight.POSSIBLE
-    return Suspect("batch", title, weight, evidence, check)
+    return Weight.RULED_OUT if grown <= half else Weight.LIKELY if 2 * V * grown > half else Weight.POSSIBLE, evidence
 
 
-def _sampling(spec: Sequence[Result]) -> Suspect:
+def _sampling(spec: Sequence[Result]) -> tuple[Weight, str]:
     temperatures = {result.load.temperature for result in spec}
-    title, check = "top-p renormalisation in verify", "measure at temperature 0 (sgl-project/sglang#6949)"
     if temperatures == {0.0}:
-        return Suspect("sampling", title, Weight.RULED_OUT, "measured at temperature 0", check)
+        return Weight.RULED_OUT, "measured at temperature 0"
     known = sorted(f"{value:g}" for value in temperatures if value is not None)
-    evidence = f"measured at temperature {', '.join(known)}" if known else "the temperature is not known"
-    return Suspect("sampling", title, Weight.POSSIBLE, evidence, check)
+    return Weight.POSSIBLE, f"measured at temperature {', '.join(known)}" if known else "the temperature is not known"
 
 
-def _draft(found: Economics, ranks: int | None) -> Suspect:
-    title, check = (
-        "the draft model",
-        "its share is the cycle less the verify step; it all-reduces too where it is sharded",
-    )
+def _draft(found: Economics, ranks: int | None) -> tuple[Weight, str]:
     if found.t_draft_ms is not None:
         share = found.t_draft_ms / found.t_cycle_ms
         weight = Weight.LIKELY if share > 1 / 3 else Weight.RULED_OUT if share < 0.1 else Weight.POSSIBLE
-        return Suspect(
-            "draft", title, weight, f"drafts take {found.t_draft_ms:.1f} ms of the cycle, {share * 100:.0f} %", check
-        )
+        return weight, f"drafts take {found.t_draft_ms:.1f} ms of the cycle, {share * 100:.0f} %"
     if found.t_verify_ms is not None:
-        return Suspect("draft", title, Weight.RULED_OUT, "the time of the verify step alone was given", check)
+        return Weight.RULED_OUT, "the time of the verify step alone was given"
     steps = f"{found.steps} steps of it are in each cycle" if found.steps else "its steps are in each cycle"
     sharded = "" if ranks in (None, 1) else f", on {ranks} ranks"
-    return Suspect("draft", title, Weight.POSSIBLE, steps + sharded, check)
+    return Weight.POSSIBLE, steps + sharded

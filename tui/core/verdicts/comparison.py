@@ -8,40 +8,32 @@ after the other, nothing is decided but what stands far out of the host's own no
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise, VerdictKind
+from tui.core.server.earlier_starts import ledger_of
+from tui.core.server.launch_records import LaunchRecord
+from tui.core.sglang.memory import fraction_window
 from tui.core.text import one_line
-from tui.core.verdicts import stats
-from tui.core.verdicts.failed_launches import failure_words
+from tui.core.verdicts import pairing, stats
 from tui.core.verdicts.metric import METRICS, Metric
-from tui.core.verdicts.pairing import (
-    L2_LAUNCHES,
-    NO_PAIRS,
-    Launch,
-    Pairs,
-    Side,
-    configuration,
-    forced_accept_length,
-    launches,
-    lost_launches,
-    not_counted,
-    pair_up,
-    random_tokens,
-    when,
-)
+from tui.core.verdicts.pairing import Launch, Pairs, Side
 from tui.core.verdicts.sentences import answer_words, count, sets_words
 from tui.core.verdicts.stats import Interval
 
 MARGIN = 0.02  # within which two configurations are called equivalent
-PAIRS = L2_LAUNCHES
+PAIRS = pairing.L2_LAUNCHES
 SCREEN = 3.0  # times the host's launch CV: what a difference without pairs must exceed
 CLOCKS = 0.03  # by which the SM clocks of two arms may differ before it is reported
 # The guard that one arm may fail more often than the other, by what it does to the GPUs.
 _OF_THE_ARM = "clocks"
+_OUT_OF_MEMORY = {
+    **dict.fromkeys(("oom_weights", "oom_kv_pool", "oom_cuda_graph", "oom_serving"), "out of memory"),
+    "host_oom": "out of the host's memory",
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,7 @@ class Case:
     launch_s: float | None = None  # what one launch with its runs takes
     margin: float = MARGIN
     plan: Plan | None = None
-    pairs: Pairs = NO_PAIRS
+    pairs: Pairs = pairing.NO_PAIRS
     reasons: tuple[str, ...] = ()
     invalid: bool = False  # the first of `reasons` says why
     waiting: int | None = None  # the pairs that the plan wants before it says anything
@@ -130,7 +122,6 @@ class Case:
 
     @property
     def results(self) -> list[Result]:
-        """Those that the figures are from."""
         return [result for side in self.used for launch in side for result in launch.results]
 
     @property
@@ -216,7 +207,7 @@ class Case:
     @property
     def biased(self) -> bool:
         """Whether runs were lost for a cause that one arm may meet more often."""
-        return any(lost_launches(side, _OF_THE_ARM)[0] for side in (self.a, self.b))
+        return any(pairing.lost_launches(side, _OF_THE_ARM)[0] for side in (self.a, self.b))
 
 
 def settle(case: Case) -> Case:
@@ -226,7 +217,7 @@ def settle(case: Case) -> Case:
     """
     reasons = [*case.reasons]
     a, b = (one_configuration(side, reasons) for side in (case.a, case.b))
-    found = [launches(side.results, case.metric) for side in (a, b)]
+    found = [pairing.launches(side.results, case.metric) for side in (a, b)]
     both = {launch.key for launch in found[0]} & {launch.key for launch in found[1]} - {""}
     if both:
         raise UsageError(
@@ -236,12 +227,12 @@ def settle(case: Case) -> Case:
         )
     why_not = _incomparable(a, b)
     for side, have in zip((a, b), found, strict=True):
-        out, why = not_counted(side)
+        out, why = pairing.not_counted(side)
         if out and have:
             reasons.append(f"{side.name}: {out} of {count(len(side.results), 'run')} left out: {'; '.join(why)}")
         if have and side.failures:
-            reasons.append(f"{side.name}: {failure_words(side.failures, len(side.failures) + len(have))}")
-        lost, of = lost_launches(side, _OF_THE_ARM)
+            reasons.append(f"{side.name}: {_failure_words(side.failures, len(side.failures) + len(have))}")
+        lost, of = pairing.lost_launches(side, _OF_THE_ARM)
         if have and lost:
             reasons.append(
                 f"{side.name}: clocks were slowed down in {lost} of {count(of, 'launch', 'launches')}; those runs are left "
@@ -249,7 +240,7 @@ def settle(case: Case) -> Case:
             )
         if not have and not why_not and (side.results or side.failures or case.plan is None):
             why_not = f"{side.name}: no result — {_nothing(side, case.metric)}"
-    case = replace(case, a=a, b=b, pairs=pair_up(*found), reasons=tuple(reasons))
+    case = replace(case, a=a, b=b, pairs=pairing.pair_up(*found), reasons=tuple(reasons))
     if why_not:
         return replace(case, reasons=(why_not, *reasons), invalid=True)
     case = _planned(case)
@@ -264,11 +255,12 @@ def one_configuration(side: Side, reasons: list[str]) -> Side:
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in side.results:
         if result.server.profile is not None:
-            groups.setdefault(configuration(result), []).append(result)
+            groups.setdefault(pairing.configuration(result), []).append(result)
     if len(groups) < 2:
         return side
     kept = max(
-        groups.values(), key=lambda group: (not group[0].server.sets, max(when(result.started_at) for result in group))
+        groups.values(),
+        key=lambda group: (not group[0].server.sets, max(pairing.when(result.started_at) for result in group)),
     )
     others = sorted({sets_words(group[0].server.sets) for group in groups.values() if group is not kept})
     left_out = count(len(side.results) - len(kept), "run")
@@ -282,7 +274,7 @@ def _incomparable(a: Side, b: Side) -> str | None:
     """Why a plain comparison of two sides would say nothing, whatever the figures."""
     pair = f"{a.name} and {b.name}: no verdict — "
     for side in (a, b):
-        forced = {length for result in side.results if (length := forced_accept_length(result))}
+        forced = {length for result in side.results if (length := pairing.forced_accept_length(result))}
         if forced:
             lengths = ", ".join(f"{length:g}" for length in sorted(forced))
             return (
@@ -290,7 +282,7 @@ def _incomparable(a: Side, b: Side) -> str | None:
                 "output garbage; eagletui breakeven reads such runs"
             )
     for side in (a, b):
-        if any(result.server.spec is not None and random_tokens(result) for result in side.results):
+        if any(result.server.spec is not None and pairing.random_tokens(result) for result in side.results):
             return (
                 f"{pair}{side.name} speculates, and random tokens make its acceptance meaningless: a draft model is "
                 "made for text; measure with real prompts"
@@ -300,10 +292,10 @@ def _incomparable(a: Side, b: Side) -> str | None:
 
 def _nothing(side: Side, metric: Metric) -> str:
     """Why no run of a side can be used."""
-    out, why = not_counted(side)
+    out, why = pairing.not_counted(side)
     if not side.results:
         failed = side.failures
-        return failure_words(failed, len(failed)) if failed else "nothing was measured"
+        return _failure_words(failed, len(failed)) if failed else "nothing was measured"
     if out == len(side.results):
         return f"{out}/{out} runs do not count: {'; '.join(why)}"
     valid = [result for result in side.results if result.valid]
@@ -350,7 +342,8 @@ def _limits(case: Case) -> list[str]:
     if 0 < case.n < PAIRS:
         found.append(f"L2 needs {PAIRS} launch pairs, there {'is' if case.n == 1 else 'are'} {case.n}")
     if case.unpaired:
-        order = "".join(_sequence(case))
+        began = [(launch.began, letter) for letter, side in (("A", pairs.a), ("B", pairs.b)) for launch in side]
+        order = "".join(letter for _, letter in sorted(began))
         found.append(f"not interleaved ({order}): a drift of the host would look like an effect")
     elif case.n >= PAIRS and not pairs.balanced:
         first = names["AB".index(Counter(pairs.order[::2]).most_common(1)[0][0])]
@@ -381,11 +374,29 @@ def _limits(case: Case) -> list[str]:
 
 def _sm_mhz(side: Iterable[Launch]) -> float | None:
     """SM clock of the runs that the figures are from, mean; None where none says."""
-    runs = [result.gpu.sm_mhz for launch in side for result in launch.results if result.gpu is not None]
-    known = [clock for clock in runs if clock is not None]
+    gpus = [result.gpu for launch in side for result in launch.results if result.gpu is not None]
+    known = [gpu.sm_mhz for gpu in gpus if gpu.sm_mhz is not None]
     return statistics.fmean(known) if known else None
 
 
-def _sequence(case: Case) -> list[str]:
-    tagged = [(launch.began, "A") for launch in case.pairs.a] + [(launch.began, "B") for launch in case.pairs.b]
-    return [letter for _, letter in sorted(tagged)]
+def _failure_words(failures: Sequence[LaunchRecord], launches: int) -> str:
+    """ "3/3 launches out of memory at mem-fraction-static 0.76 (need ≥ 0.84)": the most frequent cause first."""
+    causes = Counter(record.cause for record in failures).most_common()
+    return ", ".join(
+        f"{times}/{launches} launches {_failed(cause, [record for record in failures if record.cause == cause])}"
+        for cause, times in causes
+    )
+
+
+def _failed(cause: str | None, records: Sequence[LaunchRecord]) -> str:
+    if cause not in _OUT_OF_MEMORY:
+        return "failed" + (f" ({one_line(cause.replace('_', ' '), 40)})" if cause else "")
+    words = _OUT_OF_MEMORY[cause]
+    fractions = {record.mem_fraction for record in records if record.mem_fraction is not None}
+    if len(fractions) != 1 or cause == "host_oom":
+        return words
+    [fraction] = fractions
+    windows = [window for record in records if (window := fraction_window(ledger_of(record))) is not None]
+    least = max((window.least for window in windows), default=0.0)
+    need = f" (need ≥ {least:.2f})" if least > fraction else ""
+    return f"{words} at mem-fraction-static {fraction:g}{need}"

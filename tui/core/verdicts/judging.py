@@ -6,13 +6,13 @@ docs/measuring.md, "Verdicts", states the rules; `comparison` applies them.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.verdicts import stats
 from tui.core.verdicts.comparison import Case, noise_floor, screening_bound, settle
-from tui.core.verdicts.pairing import Launch, Side, mean_of
+from tui.core.verdicts.pairing import mean_of
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 from tui.core.verdicts.stats import Interval
 
@@ -56,7 +56,10 @@ def screened_words(verdicts: Iterable[Verdict]) -> str | None:
 
 def _verdict(case: Case) -> Verdict:
     interval, difference = case.interval, case.difference
-    figures = [_figure(side, used, case) for side, used in zip((case.a, case.b), case.used, strict=True)]
+    figures = [
+        ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
+        for side, used in zip((case.a, case.b), case.used, strict=True)
+    ]
     shown = not case.invalid and difference is not None
     final = shown and case.waiting is None  # an interval looked at on the way would be taken for a verdict
     return Verdict(
@@ -78,13 +81,6 @@ def _verdict(case: Case) -> Verdict:
         by_chance=case.by_chance,
         facts=_facts(case),
     )
-
-
-def _figure(side: Side, used: Sequence[Launch], case: Case) -> ArmFigure:
-    return ArmFigure(side.ref, mean_of(used) if used else None, len(used), sum(len(launch.values) for launch in used))
-
-
-# ---- sentences --------------------------------------------------------------------------------------------------------
 
 
 def _text(case: Case, a: ArmFigure, b: ArmFigure) -> str:
@@ -129,7 +125,6 @@ def _decided(case: Case, a: ArmFigure, b: ArmFigure, basis: str) -> str:
 
 
 def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
-    """Without three launch pairs in interleaved order."""
     interval = case.interval
     basis = f"ONE {'run' if case.level == 'L0' else 'launch'} each"
     if case.unpaired:
@@ -202,9 +197,6 @@ def _more(case: Case) -> str:
         return f". To see {effect * 100:g} % you need more than 20 pairs."
     cost = f" ({about(2 * pairs * case.launch_s)})" if case.launch_s else ""
     return f". To see {effect * 100:g} % you need {pairs} pairs{cost}."
-
-
-# ---- facts ------------------------------------------------------------------------------------------------------------
 
 
 def _facts(case: Case) -> tuple[str, ...]:

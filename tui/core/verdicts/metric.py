@@ -4,16 +4,15 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from types import MappingProxyType
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.profile import LoadPoint
 from tui.core.model.result import Result
+from tui.core.results.flat import READS
 from tui.core.text import one_line
 
 DEFAULT = "per_user_tok_s"
-_POINTS = {"mean": "mean", "median": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
 _NEEDS = {"p95": 100, "p99": 1000}  # requests, for a tail to mean anything
 _NEEDS_REPLIES = 5  # for a figure of whole replies; rates and steps need tokens alone
 
@@ -24,16 +23,16 @@ class Metric:
 
     name: str
     title: str  # for a sentence
-    unit: str
-    higher_is_better: bool
-    digits: int  # behind the decimal point, as shown
-    read: Callable[[Result], float | None]
+    unit: str = "tok/s"
+    higher_is_better: bool = True
+    digits: int = 1  # behind the decimal point, as shown
+    read: Callable[[Result], float | None] | None = None  # None: the flat record's column of this name
     needs: int = 0  # requests in a run, below which the figure is left out
     within: Callable[[Result], float] = lambda _: 0.0  # by how much the truth may be more, as a log
 
     def of(self, result: Result) -> float | None:
         """The figure of one run; None where it is missing, or cannot be compared as a ratio (zero or less)."""
-        value = self.read(result)
+        value = (self.read or READS[self.name])(result)
         return value if value is not None and math.isfinite(value) and value > 0 else None
 
     @property
@@ -44,20 +43,6 @@ class Metric:
     def show(self, value: float) -> str:
         """A value without its unit."""
         return f"{value:,.{self.digits}f}"
-
-
-def _rate(attribute: str) -> Callable[[Result], float | None]:
-    return attrgetter(f"throughput.{attribute}")
-
-
-def _output(result: Result) -> float | None:
-    # Tools that know no window give the whole run's rate this name.
-    rates = result.throughput
-    return rates.output_tok_s if rates.output_tok_s is not None else rates.output_tok_s_full
-
-
-def _latency(attribute: str, point: str) -> Callable[[Result], float | None]:
-    return lambda result: getattr(getattr(result.latencies, attribute), point, None)
 
 
 def _capacity(kind: str) -> Callable[[Result], float | None]:
@@ -78,32 +63,27 @@ def _bracket(result: Result) -> float:
 
 def _all() -> dict[str, Metric]:
     found = [
-        Metric(DEFAULT, "per-user tok/s", "tok/s", True, 1, _rate("per_user_tok_s")),
-        Metric("output_tok_s", "output tok/s", "tok/s", True, 1, _output),
-        Metric("output_tok_s_per_gpu", "output tok/s per GPU", "tok/s", True, 1, _rate("output_tok_s_per_gpu")),
-        Metric("input_tok_s", "input tok/s", "tok/s", True, 1, _rate("input_tok_s")),
-        Metric("total_tok_s", "total tok/s", "tok/s", True, 1, _rate("total_tok_s")),
-        Metric("req_per_s", "requests per second", "requests/s", True, 2, _rate("req_s")),
-        Metric("goodput_req_s", "goodput", "requests/s", True, 2, _rate("goodput_req_s")),
-        Metric("max_concurrency", "highest concurrency", "users", True, 0, _capacity("concurrency"), within=_bracket),
-        Metric("max_rate", "highest rate", "requests/s", True, 2, _capacity("rate"), within=_bracket),
+        Metric(DEFAULT, "per-user tok/s"),
+        Metric("output_tok_s", "output tok/s"),
+        Metric("output_tok_s_per_gpu", "output tok/s per GPU"),
+        Metric("input_tok_s", "input tok/s"),
+        Metric("total_tok_s", "total tok/s"),
+        Metric("req_per_s", "requests per second", "requests/s", digits=2),
+        Metric("goodput_req_s", "goodput", "requests/s", digits=2),
+        Metric(
+            "max_concurrency", "highest concurrency", "users", digits=0, read=_capacity("concurrency"), within=_bracket
+        ),
+        Metric("max_rate", "highest rate", "requests/s", digits=2, read=_capacity("rate"), within=_bracket),
     ]
-    latencies = (
-        ("ttft", "ttft", "TTFT", 0),
-        ("tpot", "tpot", "TPOT", 2),
-        ("itl", "gap", "chunk gap", 2),
-        ("e2e", "e2e", "end-to-end time", 0),
-    )
-    for name, attribute, title, digits in latencies:
-        for point, of_distribution in _POINTS.items():
+    latencies = (("ttft", "TTFT", 0), ("tpot", "TPOT", 2), ("itl", "chunk gap", 2), ("e2e", "end-to-end time", 0))
+    for name, title, digits in latencies:
+        for point in ("mean", "median", "p90", "p95", "p99"):
             needs = _NEEDS.get(point, _NEEDS_REPLIES if name in ("ttft", "e2e") else 0)
-            read = _latency(attribute, of_distribution)
-            long = f"{point}_{name}_ms"
-            found.append(Metric(long, f"{point} {title}", "ms", False, digits, read, needs))
-    by_name = {metric.name: metric for metric in found}
-    for name, *_ in latencies:  # the short name is the median
-        by_name[f"{name}_ms"] = replace(by_name[f"median_{name}_ms"], name=f"{name}_ms")
-    return by_name
+            one = Metric(
+                f"{point}_{name}_ms", f"{point} {title}", "ms", False, digits, READS[f"{point}_{name}_ms"], needs
+            )
+            found += [one, replace(one, name=f"{name}_ms")] if point == "median" else [one]
+    return {metric.name: metric for metric in found}
 
 
 METRICS: Mapping[str, Metric] = MappingProxyType(_all())

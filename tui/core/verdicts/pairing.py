@@ -9,7 +9,7 @@ from datetime import datetime
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import Limits, LoadPoint
-from tui.core.model.result import GuardStatus, Result
+from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang import server_info
@@ -220,13 +220,10 @@ def _nothing(
 ) -> UsageError:
     for side, settings in ((a, settings_a), (b, settings_b)):
         if not settings:
-            at = [load_words(point)] if point else []
-            on = [one_line(host, 60)] if host else []
+            where = (f" at {load_words(point)}" if point else "") + (f" on {one_line(host, 60)}" if host else "")
             loads = sorted({load_words(result.point) for result in side.results})
             return UsageError(
-                f"{side.name} ({one_line(side.ref, 80)}) has no result"
-                + "".join(f" at {text}" for text in at)
-                + "".join(f" on {text}" for text in on),
+                f"{side.name} ({one_line(side.ref, 80)}) has no result{where}",
                 "it was measured at " + ", ".join(loads[:6]) if loads and point else Hint(Action.BENCH),
                 slug=Slug.NOT_COMPARABLE,
             )
@@ -249,30 +246,17 @@ def launches(results: Iterable[Result], metric: Metric) -> tuple[Launch, ...]:
     """The launches of one side by time, from the runs that count and have the metric."""
     grouped: dict[str, list[Result]] = {}
     for result in results:
-        if result.valid and metric.of(result) is not None and _enough(result, metric):
+        counted = result.counts.ok
+        if result.valid and metric.of(result) is not None and (counted is None or counted >= metric.needs):
             grouped.setdefault(_launch_key(result), []).append(result)
     found = []
     for key, runs in grouped.items():
         runs.sort(key=lambda run: (when(run.started_at), run.run_index))
-        values = [value for run in runs if (value := metric.of(run)) is not None]
-        first = runs[0]
-        found.append(
-            Launch(
-                key=key,
-                began=when(first.started_at),
-                values=tuple(math.log(value) for value in values),
-                results=tuple(runs),
-                experiment=first.experiment,
-                place=first.launch_number,
-                pair=first.pair_number,
-            )
-        )
+        values = tuple(math.log(value) for run in runs if (value := metric.of(run)) is not None)
+        one = runs[0]
+        began = when(one.started_at)
+        found.append(Launch(key, began, values, tuple(runs), one.experiment, one.launch_number, one.pair_number))
     return tuple(sorted(found, key=lambda launch: launch.began))
-
-
-def _enough(result: Result, metric: Metric) -> bool:
-    counted = result.counts.ok
-    return not metric.needs or counted is None or counted >= metric.needs
 
 
 def _launch_key(result: Result) -> str:
@@ -367,7 +351,7 @@ def lost_launches(side: Side, guard: str) -> tuple[int, int]:
     lost = {
         _launch_key(result)
         for result in side.results
-        if not result.valid and any(one.id == guard and one.status is GuardStatus.FAILED for one in result.guards)
+        if not result.valid and any(one.id == guard for one in result.failed_guards)
     }
     return len(lost), len({_launch_key(result) for result in side.results})
 
@@ -377,9 +361,8 @@ def not_counted(side: Side) -> tuple[int, tuple[str, ...]]:
     invalid = [result for result in side.results if not result.valid]
     why: dict[str, list[str]] = {}
     for result in invalid:
-        failed = [guard for guard in result.guards if guard.status is GuardStatus.FAILED]
-        for guard in failed:
+        for guard in result.failed_guards:
             why.setdefault(guard.id, []).append(one_line(guard.text, 160))
-        if not failed:
+        if not result.failed_guards:
             why.setdefault("", []).append("; ".join(one_line(note, 80) for note in result.notes) or "no reason stored")
     return len(invalid), tuple(texts[0] + (f" ({len(texts)} runs)" if len(texts) > 1 else "") for texts in why.values())

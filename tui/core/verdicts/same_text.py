@@ -79,14 +79,6 @@ def _reply(row: dict[str, Any]) -> Reply | None:
     )
 
 
-# ---- two replies ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Difference:
-    token: int | None  # the first that differs, counted from 1; None where chunks came without counts
-
-
 def _sequences(a: Reply, b: Reply) -> "tuple[array[int], array[int]] | tuple[str, str] | None":
     """What two replies can be compared by: their token ids, else their texts."""
     if a.ids is not None and b.ids is not None:
@@ -94,19 +86,22 @@ def _sequences(a: Reply, b: Reply) -> "tuple[array[int], array[int]] | tuple[str
     return (a.text, b.text) if a.text is not None and b.text is not None else None
 
 
-def _difference(a: Reply, b: Reply) -> _Difference | None:
-    """Where two comparable replies part; None where they are alike. One that was cut short is compared up to its end."""
+def _difference(a: Reply, b: Reply) -> tuple[bool, int | None]:
+    """Whether two comparable replies differ, and the first token that does, from 1; None where chunks came without counts.
+
+    One that was cut short is compared up to its end.
+    """
     sequences = _sequences(a, b)
     if sequences is None or sequences[0] == sequences[1]:
-        return None
+        return False, None
     shared = _common(*sequences)
     if any(shared == len(whole) and reply.capped for whole, reply in zip(sequences, (a, b), strict=True)):
-        return None
+        return False, None
     if not isinstance(sequences[0], str):
-        return _Difference(shared + 1)
+        return True, shared + 1
     agreed = [_tokens_before(reply, shared) for reply in (a, b)]
     known = [tokens for tokens in agreed if tokens is not None]
-    return _Difference(max(known) + 1 if known else None)
+    return True, max(known) + 1 if known else None
 
 
 def _common(a: Sequence[object], b: Sequence[object]) -> int:
@@ -141,8 +136,6 @@ def _example(token: int, a: Reply, b: Reply) -> TextExample:
     return TextExample(a.item, token, one_line(one, _EXCERPT), one_line(other, _EXCERPT))
 
 
-# ---- all of them ------------------------------------------------------------------------------------------------------
-
 Run = Iterable[Reply]
 
 
@@ -159,18 +152,16 @@ class _Tally:
 
     def add(self, a: Reply, b: Reply) -> bool:
         """Holds two replies against each other; whether they differ."""
-        found, again = _difference(a, b), a.prompt in self.prompts
+        (differs, token), again = _difference(a, b), a.prompt in self.prompts
         self.replies += 1
-        self.prompts.setdefault(a.prompt, found is not None)
-        if found is None:
-            return False
-        self.differ += 1
-        if found.token is not None:
-            self.tokens.append(found.token)
+        self.prompts.setdefault(a.prompt, differs)
+        self.differ += differs
+        if token is not None:
+            self.tokens.append(token)
             if not again:
                 push = heapq.heappush if len(self.earliest) < EXAMPLES else heapq.heappushpop
-                push(self.earliest, (-found.token, -self.replies, a, b))
-        return True
+                push(self.earliest, (-token, -self.replies, a, b))
+        return differs
 
     @property
     def share(self) -> float:
@@ -264,9 +255,6 @@ def _fisher(between: Alike, own: Alike) -> float:
         for k in range(max(between.prompts_differ, differ - there), min(here, differ) + 1)
     )
     return min(1.0, math.fsum(terms))
-
-
-# ---- words ------------------------------------------------------------------------------------------------------------
 
 
 def fact(found: SameText, a: str) -> str:

@@ -12,11 +12,6 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def ref_words(ref: str) -> str:
-    """What a user named, as it may stand in a sentence."""
-    return one_line(ref, 80)
-
-
 def load_words(point: LoadPoint) -> str:
     """A load as a sentence says it."""
     if point.search is not None:
@@ -54,9 +49,6 @@ def about(seconds: float) -> str:
         return f"~{minutes} min"
     minutes = 5 * round(minutes / 5)
     return f"~{minutes // 60} h {minutes % 60:02d} min"
-
-
-# ---- searches for the highest load --------------------------------------------------------------------------------------
 
 
 def amount_words(concurrency: float | None, rate: float | None) -> str:

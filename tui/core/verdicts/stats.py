@@ -36,9 +36,6 @@ class Interval:
         return 2 * t_tail(abs(self.mean) / self.error, self.df)
 
 
-# ---- Student's t ------------------------------------------------------------------------------------------------------
-
-
 def t_tail(t: float, df: float) -> float:
     """P(T > t) of Student's t, through the regularised incomplete beta function."""
     from mpmath import mp
@@ -53,10 +50,10 @@ def t_quantile(p: float, df: float) -> float:
     """The t with P(T <= t) = p, for 0 < p < 1."""
     if p < 0.5:
         return -t_quantile(1.0 - p, df)
-    return _root(lambda t: 1.0 - p - t_tail(t, df), 2.0, 1e-11)
+    return root(lambda t: 1.0 - p - t_tail(t, df), 2.0, 1e-11)
 
 
-def _root(rising: Callable[[float], float], high: float, tolerance: float) -> float:
+def root(rising: Callable[[float], float], high: float, tolerance: float) -> float:
     """Where a function that rises from below zero at 0 passes zero; `high` grows until it is beyond."""
     low = 0.0
     while rising(high) < 0 and high < _MOST:
@@ -87,13 +84,6 @@ def _interval(mean: float, error: float, df: float, alpha: float) -> Interval:
     return Interval(mean, mean - half, mean + half, df, error)
 
 
-# ---- power ------------------------------------------------------------------------------------------------------------
-
-
-def _phi(z: float) -> float:
-    return math.erfc(-z / math.sqrt(2)) / 2
-
-
 @lru_cache(maxsize=4096)
 def t_power(shift: float, df: int, alpha: float) -> float:
     """P(|T| > its critical value) where T is noncentral: shift = effect x root of n / spread of the differences.
@@ -101,7 +91,7 @@ def t_power(shift: float, df: int, alpha: float) -> float:
     The integral over the estimated spread s: of f(s) [Phi(shift - t s) + Phi(-shift - t s)], where df s^2 has a
     chi-square distribution; Simpson's rule.
     """
-    critical = t_quantile(1.0 - alpha / 2, df)
+    critical, phi = t_quantile(1.0 - alpha / 2, df), statistics.NormalDist().cdf
     reach = 9 / math.sqrt(df)
     low, high = max(0.0, 1 - reach), 1 + reach
     step = (high - low) / _NODES
@@ -114,36 +104,23 @@ def t_power(shift: float, df: int, alpha: float) -> float:
         else:
             density = math.exp(log_scale + (df - 1) * math.log(s) - df * s * s / 2)
         weight = 1 if node in (0, _NODES) else 4 if node % 2 else 2
-        total += weight * density * (_phi(shift - critical * s) + _phi(-shift - critical * s))
+        total += weight * density * (phi(shift - critical * s) + phi(-shift - critical * s))
     return total * step / 3
 
 
-def power(effect: float, sd: float, pairs: int, alpha: float = ALPHA) -> float:
-    """The chance that `pairs` pairs (3 or more) whose differences spread by `sd` find an effect; all in logs."""
-    if sd <= 0:
-        return 1.0 if effect else alpha
-    return t_power(abs(effect) * math.sqrt(pairs) / sd, pairs - 1, alpha)
-
-
 @lru_cache(maxsize=256)
-def _shift_needed(df: int, alpha: float, wanted: float) -> float:
-    return _root(lambda shift: t_power(shift, df, alpha) - wanted, 8.0, 1e-6)
+def _shift_needed(df: int, alpha: float) -> float:
+    return root(lambda shift: t_power(shift, df, alpha) - POWER, 8.0, 1e-6)
 
 
-def minimum_detectable(sd: float, pairs: int, alpha: float = ALPHA, wanted: float = POWER) -> float:
-    """The smallest effect (a difference of logs) that `pairs` pairs find with the wanted power."""
-    return _shift_needed(pairs - 1, alpha, wanted) * sd / math.sqrt(pairs)
+def minimum_detectable(sd: float, pairs: int, alpha: float = ALPHA) -> float:
+    """The smallest effect (a difference of logs) that `pairs` pairs find with a power of 90 %."""
+    return _shift_needed(pairs - 1, alpha) * sd / math.sqrt(pairs)
 
 
-def pairs_needed(effect: float, sd: float, alpha: float = ALPHA, wanted: float = POWER, most: int = 20) -> int | None:
-    """How many pairs find an effect (a difference of logs) with the wanted power, at least 3; None above `most`."""
-    for pairs in range(3, most + 1):
-        if minimum_detectable(sd, pairs, alpha, wanted) <= abs(effect):
-            return pairs
-    return None
-
-
-# ---- spread -----------------------------------------------------------------------------------------------------------
+def pairs_needed(effect: float, sd: float, alpha: float = ALPHA) -> int | None:
+    """How many pairs find an effect (a difference of logs) with a power of 90 %, at least 3; None above 20."""
+    return next((pairs for pairs in range(3, 21) if minimum_detectable(sd, pairs, alpha) <= abs(effect)), None)
 
 
 @dataclass(frozen=True)
@@ -182,9 +159,6 @@ def components(groups: Iterable[Sequence[Sequence[float]]]) -> Components | None
     run = within / df_within if df_within else 0.0
     launch = max(0.0, (between / df - run) * df / weight)
     return Components(math.sqrt(launch), math.sqrt(run) if df_within else None, launches, df)
-
-
-# ---- several questions, several looks -----------------------------------------------------------------------------------
 
 
 def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:

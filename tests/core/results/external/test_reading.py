@@ -15,11 +15,15 @@ from tui.core.model.result import Result
 from tui.core.records import from_json, to_json
 from tui.core.results import store
 from tui.core.results.external import foreign
-from tui.core.results.external.reading import decode, parse, read_posted
+from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
 
 DATA = Path(__file__).parents[3] / "data" / "bench"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def parse(text: str, **of: str) -> list[Result]:
+    return [found.result for found in read_posted(text, **of).records]
 
 
 def records(data: bytes) -> list[dict[str, object]]:

@@ -6,7 +6,8 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 
-from tui.core.experiment.export.groups import Group, groups, public_text
+from tui.core.experiment.export.groups import Group, groups
+from tui.core.masking import mask_text
 from tui.core.model.result import Result
 from tui.core.results.flat import flat
 from tui.core.results.store import without_secrets
@@ -50,5 +51,5 @@ def _cell(value: object) -> object:
     if isinstance(value, int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else ""
-    text = one_line(public_text(text), 30_000)
+    text = one_line(mask_text(text), 30_000)
     return f"'{text}" if text.startswith(_FORMULA) else text

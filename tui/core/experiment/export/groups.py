@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.core.masking import mask_secrets
 from tui.core.model.result import Result
 from tui.core.verdicts import stats
 from tui.core.verdicts.metric import DEFAULT, metric
@@ -49,8 +48,3 @@ def groups(results: Sequence[Result]) -> list[Group]:
         Group(name, tuple(group), launches([result for result in group if result.valid], yardstick))
         for name, group in zip(names, found.values(), strict=False)
     ]
-
-
-def public_text(text: str) -> str:
-    """The text with what looks like a secret masked."""
-    return mask_secrets(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")

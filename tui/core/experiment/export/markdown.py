@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import tui
 from tui.core.errors import UsageError
 from tui.core.experiment import planned
-from tui.core.experiment.export.groups import Group, groups, public_text
+from tui.core.experiment.export.groups import Group, groups
+from tui.core.masking import mask_text
 from tui.core.model.result import Result
-from tui.core.results.flat import flat
+from tui.core.results.flat import READS
 from tui.core.results.store import without_secrets
 from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
@@ -41,11 +42,12 @@ def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
     for group in found:
         lines += ["", *_launched(group)]
     lines += ["", f"<sub>eagletui {tui.__version__}</sub>"]
-    return (public_text("\n".join(lines)) + "\n").encode()
+    return (mask_text("\n".join(lines)) + "\n").encode()
 
 
 def _row(group: Group) -> list[str]:
     first = group.results[0]
+    name = first.server.profile or first.server.model or "server"
     valid = [result for result in group.results if result.valid]
     low_high = group.interval
     runs = sum(len(launch.values) for launch in group.launches)
@@ -56,7 +58,7 @@ def _row(group: Group) -> list[str]:
 
     return [
         group.name,
-        _configured(first),
+        f"{name} ({sets_words(first.server.sets)})" if first.server.sets else name,
         first.bench,
         _load_words(group),
         f"{group.rate:,.1f}" if group.rate is not None else _NONE,
@@ -66,7 +68,7 @@ def _row(group: Group) -> list[str]:
         median(METRICS["output_tok_s"].of, 1),
         median(METRICS["ttft_ms"].of, 1),
         median(METRICS["tpot_ms"].of, 2),
-        median(_accept_length, 2),
+        median(READS["accept_length"], 2),
     ]
 
 
@@ -78,17 +80,6 @@ def _load_words(group: Group) -> str:
     # Nothing to compare by is an answer too: none holds, or all that were asked about.
     found = found or [answer_words(result.capacity) for result in group.results if result.capacity]
     return f"{load_words(point)}: {', '.join(found) or _NONE}" if point.search else load_words(point)
-
-
-def _configured(result: Result) -> str:
-    server = result.server
-    name = server.profile or server.model or "server"
-    return f"{name} ({sets_words(server.sets)})" if server.sets else name
-
-
-def _accept_length(result: Result) -> float | None:
-    value = flat(result)["accept_length"]
-    return value if isinstance(value, float) else None
 
 
 def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
@@ -122,7 +113,7 @@ def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
 
 
 def _why(result: Result) -> str:
-    failed = [guard.text for guard in result.guards if guard.status == "failed"]
+    failed = [guard.text for guard in result.failed_guards]
     return "; ".join(failed or result.suspicious) or "invalid"
 
 

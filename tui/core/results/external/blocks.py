@@ -7,7 +7,7 @@ import re
 
 from tui.core.results.external.form import latency_key
 from tui.core.results.external.forms import of_line
-from tui.core.results.external.posted import LABELS, Posted, number_of
+from tui.core.results.external.posted import DATA, LABELS, Posted, number_of
 from tui.core.text import one_line
 
 _BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
@@ -24,13 +24,6 @@ _UNIT = re.compile(r"\s*\(([^)]*)\)$")
 _LATENCY = re.compile(
     r"(mean|median|std|max|min|p\d+(?:\.\d+)?)\s*(ttft|tpot|itl|e2el|e2e(?: latency)?|)", re.IGNORECASE
 )
-_SECTIONS = {
-    "end-to-end latency": "e2e",
-    "e2e latency": "e2e",
-    "time to first token": "ttft",
-    "time per output token": "tpot",
-    "inter-token latency": "itl",
-}
 _LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
 _POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
 _LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
@@ -50,23 +43,8 @@ _SERVER_CASE = re.compile(
     r"|\(input \+ output\) throughput|overall throughput|last generation throughput|acc_length|cache hit rate)"
     r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$"
 )
-_SERVER_KEYS = {
-    "input_len": ("input_len", 1),
-    "output_len": ("output_len", 1),
-    "latency": ("duration_s", 1),
-    "ttft": ("last_ttft_ms", 1000),
-    "last_ttft": ("last_ttft_ms", 1000),
-    "input throughput": ("input_tok_s", 1),
-    "output throughput": ("output_tok_s", 1),
-    "(input + output) throughput": ("total_tok_s", 1),
-    "overall throughput": ("total_tok_s", 1),
-    "last generation throughput": ("last_gen_tok_s", 1),
-    "acc_length": ("accept_length", 1),
-    "cache hit rate": ("cache_hit_rate_pct", 100),
-}
-_BEFORE_A_BLOCK = frozenset(  # lines that only these tools print, before the title of the block
-    ("traffic request rate", "maximum request concurrency", "max request concurrency")
-)
+# Lines that only these tools print, before the title of the block.
+_BEFORE_A_BLOCK = ("traffic request rate", "maximum request concurrency", "max request concurrency")
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
 _LINE_LIMIT = 2000  # characters; no line of ours is longer
 _RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"])
@@ -100,17 +78,17 @@ class BlockReader:
                 self._read_arguments(arguments.group(1))
             return found
         if (banner := _BANNER.search(line)) is not None:
-            found += self._end()
+            found += self.flush()
             title = banner.group(1).lower()
             self._steady = title == "steady-state result"
             if "benchmark result" in title:
-                self._block = self._new_block("offline" if "offline" in title else "serving")
+                self._section, self._block = "", Posted(kind="offline" if "offline" in title else "serving")
                 self._in_banner, self._strange = True, False
         elif _END.search(line):
-            found += self._end()
+            found += self.flush()
             self._steady = False
         elif (one := of_line(line)) is not None:
-            found += self._end()
+            found += self.flush()
             found.append(one)
         elif (arguments := _NAMESPACE.search(line)) is not None:
             self._read_arguments(arguments.group(1))
@@ -140,42 +118,10 @@ class BlockReader:
         if not (self._in_banner or self._apart):
             self._block = None
         self._strange = True
-        return self._end()
+        return self.flush()
 
     def flush(self) -> list[Posted]:
-        """The record that the end of the text ends."""
-        return self._end()
-
-    def _read_arguments(self, arguments: str) -> None:
-        """What the tool printed of its own command line."""
-        self._context = {key: value.strip("'\"") for key, value in _NAMESPACE_ITEM.findall(arguments)}
-
-    def _new_block(self, kind: str = "serving") -> Posted:
-        self._section = ""
-        return Posted(kind=kind)
-
-    def _name_section(self, title: str) -> None:
-        title = re.sub(r"\s*\(.*", "", title).strip()
-        self._section = _SECTIONS.get(title.lower(), "")
-        if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
-            self._block.tool = self._block.tool or "vllm"
-
-    def _take_figure(self, key: str, value: str, label: str, found: list[Posted]) -> None:
-        self._apart = False
-        if self._block is not None and not self._in_banner and key in self._block.figures:
-            found += self._end()  # the same figure again: the next block
-        if self._block is None:
-            if key in _CONTEXT:  # printed before the banner
-                self._context[key] = value
-                return
-            self._block = self._new_block()
-        if label in _OF_VLLM:
-            self._block.tool = self._block.tool or "vllm"
-        elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
-            self._block.tool = "tensorrt_llm"
-        self._block.put(key, value)
-
-    def _end(self) -> list[Posted]:
+        """The record that ends here, or with the text."""
         ended = [posted for posted in (self._batch, self._block) if posted is not None and _is_record(posted)]
         if self._block is not None and ended and ended[-1] is self._block:
             self._complete(self._block)
@@ -184,6 +130,31 @@ class BlockReader:
         self._in_banner = False
         self._section = ""
         return ended
+
+    def _read_arguments(self, arguments: str) -> None:
+        """What the tool printed of its own command line."""
+        self._context = {key: value.strip("'\"") for key, value in _NAMESPACE_ITEM.findall(arguments)}
+
+    def _name_section(self, title: str) -> None:
+        title = re.sub(r"\s*\(.*", "", title).strip()
+        self._section = DATA["sections"].get(title.lower(), "")
+        if title == "Inter-token Latency" and self._block is not None:  # SGLang writes Inter-Token
+            self._block.tool = self._block.tool or "vllm"
+
+    def _take_figure(self, key: str, value: str, label: str, found: list[Posted]) -> None:
+        self._apart = False
+        if self._block is not None and not self._in_banner and key in self._block.figures:
+            found += self.flush()  # the same figure again: the next block
+        if self._block is None:
+            if key in _CONTEXT:  # printed before the banner
+                self._context[key] = value
+                return
+            self._section, self._block = "", Posted()
+        if label in _OF_VLLM:
+            self._block.tool = self._block.tool or "vllm"
+        elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
+            self._block.tool = "tensorrt_llm"
+        self._block.put(key, value)
 
     def _complete(self, block: Posted) -> None:
         """What the tool said of itself before, where the block does not."""
@@ -218,13 +189,13 @@ class BlockReader:
         what, batch, latency, unit, rate = matched.groups()
         if what.startswith(("Warmup", "Benchmark")):
             self._warming = what.startswith("Warmup")
-            return self._end()
+            return self.flush()
         if latency is None:
             return []
         seconds = (number_of(latency) or 0.0) / (1000 if unit == "ms" else 1)
         ended: list[Posted] = []
         if what == "Prefill." or self._batch is None or self._batch.kind != "one_batch":
-            ended = self._end()
+            ended = self.flush()
             self._batch = Posted("sglang", "one_batch")
         if what == "Prefill.":
             self._batch.put("prefill_latency_ms", seconds * 1000)
@@ -237,7 +208,7 @@ class BlockReader:
             self._batch.put("total_tok_s", rate)
             if self._warming:
                 self._batch = None
-            ended += self._end()
+            ended += self.flush()
         elif batch:
             self._batch.put("batch_size", batch)
         return ended
@@ -246,20 +217,19 @@ class BlockReader:
         """A line of bench_one_batch_server, whose cases begin with the batch size."""
         label, number = matched["label"], number_of(matched["number"])
         if label == "batch size":
-            found += self._end()
+            found += self.flush()
             self._batch = Posted("sglang", "one_batch_server")
             self._batch.put("batch_size", number)
             return True
         if self._batch is None or self._batch.kind != "one_batch_server" or number is None:
             return False
-        key, factor = _SERVER_KEYS[label]
+        key, factor = DATA["one_batch_server"][label]
         if key != "accept_length" or number > 0:
             self._batch.put(key, number * factor)
         return True
 
 
 def _is_record(posted: Posted) -> bool:
-    """Whether enough was read to call it a record."""
     known = posted.figures.keys() | posted.broken
     return bool(known & (_RATES | {"step_time_ms"})) and len(known) >= 3
 

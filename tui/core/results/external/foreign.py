@@ -4,12 +4,11 @@ The forms are data: `[[foreign]]` in `tui/data/benchmarks.toml`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tui.core.results.external.posted import ADVICE
-from tui.core.results.external.posted import FOREIGN as _FORMS
+from tui.core.results.external.posted import DATA
 
 _LINE_LIMIT = 2000  # characters of a line that are looked at
 _BARS = str.maketrans("│┃║", "|||")  # of drawn tables
@@ -20,22 +19,13 @@ class Foreign:
     """One form of one tool; `tui/data/benchmarks.toml` explains the fields."""
 
     what: str  # as it is named to a reader
+    examples: Sequence[str]
     lines: Mapping[str, str] = field(default_factory=dict)
-    objects: tuple[tuple[str, ...], ...] = ()
-    examples: tuple[str, ...] = ()
+    objects: Sequence[Sequence[str]] = ()
     advice: str = "{other}"
 
 
-FOREIGN = tuple(
-    Foreign(
-        what=form["what"],
-        lines=form.get("lines", {}),
-        objects=tuple(map(tuple, form.get("objects", ()))),
-        examples=tuple(form["examples"]),
-        advice=form.get("advice", "{other}").replace("{other}", ADVICE),
-    )
-    for form in _FORMS
-)
+FOREIGN = tuple(Foreign(**form) for form in DATA["foreign"])
 EVALSCOPE_PERCENTILES = next(form for form in FOREIGN if form.what == "evalscope's percentiles")
 _LINES = [(word, re.compile(pattern), form) for form in FOREIGN for word, pattern in form.lines.items()]
 

@@ -1,9 +1,9 @@
 """The interface of a form in which a tool prints or writes benchmarks: what it is recognised by, and its reader.
 
-To read another tool's results, describe its forms in a module beside this one and add them to the tables in `forms.py`.
+To read another tool's results, describe its forms in `benchmarks.toml` or in a module beside this one, and add these to
+the tables in `forms.py`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +26,9 @@ class ObjectForm:
 
     tool: str
     kind: str
-    keys: tuple[Sequence[str], ...]
-    figures: Mapping[str, str | tuple[str, float]] = field(default_factory=dict)
-    more: Callable[[Posted, Mapping[str, Any]], None] = lambda posted, raw: None
+    keys: Sequence[Sequence[str]]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    more: Callable[[Posted, Mapping[str, Any]], None] | None = None
 
     def fits(self, raw: Mapping[str, Any]) -> bool:
         return any(raw.keys() >= set(keys) for keys in self.keys)
@@ -38,7 +38,8 @@ class ObjectForm:
         for key, ours in self.figures.items():
             name, factor = (ours, None) if isinstance(ours, str) else ours
             posted.put(name, raw.get(key) if factor is None else scaled(raw.get(key), factor))
-        self.more(posted, raw)
+        if self.more is not None:
+            self.more(posted, raw)
         return posted
 
 
@@ -48,14 +49,6 @@ class TableForm:
 
     fits: Callable[[Head], bool]
     read: Callable[[Head, Rows], list[Posted]]
-
-
-@dataclass(frozen=True)
-class LineForm:
-    """A record in a line by itself; the groups of the pattern are its figures."""
-
-    pattern: re.Pattern[str]
-    read: Callable[[re.Match[str]], Posted | None]
 
 
 def scaled(value: object, factor: float) -> float | None:

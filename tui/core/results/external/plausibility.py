@@ -15,25 +15,23 @@ def no_latencies(posted: Posted) -> bool:
     return posted.count("successful") == 0 or any(key.endswith("_ms") for key in posted.broken)
 
 
-def reasons_against(posted: Posted) -> list[str]:
+def reasons_against(posted: Posted) -> Iterator[str]:
     """Why the record must not count."""
-    reasons = []
     successful, failed = posted.count("successful"), posted.count("failed")
     if successful == 0:
-        reasons.append("no request succeeded")
+        yield "no request succeeded"
     if posted.broken:
         some = ", ".join(sorted(posted.broken)[:3]) + (" …" if len(posted.broken) > 3 else "")
-        reasons.append(f"not a number: {some}")
+        yield f"not a number: {some}"
     negative = sorted(key for key in posted.figures if (posted.number(key) or 0) < 0)
     if negative:
-        reasons.append(f"negative: {', '.join(negative[:3])}")
+        yield f"negative: {', '.join(negative[:3])}"
     if posted.number("duration_s") == 0:
-        reasons.append("it took no time")
+        yield "it took no time"
     if successful and posted.count("output_tokens") == 0 and posted.kind == "serving":
-        reasons.append("no token was generated")
+        yield "no token was generated"
     if failed and successful is not None and failed > successful:
-        reasons.append(f"{failed} requests failed, {successful} succeeded")
-    return reasons
+        yield f"{failed} requests failed, {successful} succeeded"
 
 
 def doubts(posted: Posted) -> list[str]:
@@ -89,7 +87,6 @@ def _of_latencies(posted: Posted) -> Iterator[str]:
 
 
 def _disorder(posted: Posted) -> str | None:
-    """Percentiles that fall."""
     for name in ("ttft", "tpot", "itl", "e2e"):
         points = [(point, posted.number(f"{point}_{name}_ms")) for point in ("median", "p90", "p95", "p99", "max")]
         known = [(point, value) for point, value in points if value is not None]
@@ -111,16 +108,14 @@ def _of_speculation(posted: Posted) -> Iterator[str]:
         yield "its speed is accept length over a fast step time: a model, not a measurement"
 
 
-def notes(posted: Posted) -> tuple[str, ...]:
-    notes = []
+def notes(posted: Posted) -> Iterator[str]:
     if posted.tool == "sglang" and posted.kind == "serving" and posted.number("accept_length") is not None:
-        notes.append("its accept length is the server's average since the last flush of its cache")
+        yield "its accept length is the server's average since the last flush of its cache"
     peak, mean = posted.number("peak_output_tok_s"), posted.number("output_tok_s")
     if peak is not None and mean is not None and peak < mean * 0.99:
-        notes.append(f"its peak of {peak:g} tok/s is below its mean of {mean:g}: a peak counts chunks, not tokens")
+        yield f"its peak of {peak:g} tok/s is below its mean of {mean:g}: a peak counts chunks, not tokens"
     limit, most = posted.count("max_concurrency"), posted.number("peak_concurrent")
     if limit and most is not None and most > limit:
-        notes.append(f"its peak of {most:g} requests at once is above the limit of {limit}: it counts whole seconds")
+        yield f"its peak of {most:g} requests at once is above the limit of {limit}: it counts whole seconds"
     if posted.kind == "one_batch":
-        notes.append("without a server: one batch straight through the model")
-    return tuple(notes)
+        yield "without a server: one batch straight through the model"

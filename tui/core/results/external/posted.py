@@ -17,7 +17,7 @@ from tui.core.text import one_line
 
 UNLIMITED = "inf"  # a request rate: everything at once
 
-_DATA: dict[str, Any] = tomli.loads(resources.files("tui.data").joinpath("benchmarks.toml").read_text(encoding="utf-8"))
+DATA: dict[str, Any] = tomli.loads(resources.files("tui.data").joinpath("benchmarks.toml").read_text(encoding="utf-8"))
 
 
 def _ours(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -25,11 +25,9 @@ def _ours(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 # Our name of a figure, by the name that tools give it.
-LABELS = _ours(_DATA["labels"])
-JSON_KEYS = _ours(_DATA["json_keys"])
-EVALSCOPE = _ours(_DATA["evalscope"])
-FOREIGN: list[dict[str, Any]] = _DATA["foreign"]
-ADVICE: str = _DATA["advice"]["other"]
+LABELS = _ours(DATA["labels"])
+JSON_KEYS = _ours(DATA["json_keys"])
+EVALSCOPE = _ours(DATA["evalscope"])
 
 _COUNTS = frozenset(
     [
@@ -97,18 +95,13 @@ class Posted:
         if isinstance(value, str) and value.strip().lower() in _NOTHING:
             return
         number = number_of(value)
-        if number is None or math.isnan(number):
-            self.broken.add(key)
-        elif math.isinf(number):
+        if number is not None and math.isinf(number) and key in ("request_rate", "max_concurrency"):
             if key == "request_rate":
                 self.figures[key] = UNLIMITED
-            elif key != "max_concurrency":
-                self.broken.add(key)
-        elif not measurable(number):
+        elif number is None or not measurable(number):
             self.broken.add(key)
         else:
-            whole = key in _COUNTS and number.is_integer()
-            self.figures[key] = int(number) if whole else number
+            self.figures[key] = int(number) if key in _COUNTS and number.is_integer() else number
 
     def number(self, key: str) -> float | None:
         value = self.figures.get(key)

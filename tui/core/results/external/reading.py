@@ -19,7 +19,7 @@ from tui.core.results.external import foreign, forms
 from tui.core.results.external.blocks import BlockReader
 from tui.core.results.external.evalscope import PERCENTILES
 from tui.core.results.external.plausibility import ROUNDING
-from tui.core.results.external.posted import Posted
+from tui.core.results.external.posted import DATA, Posted
 from tui.core.results.external.to_result import result_of
 from tui.core.results.store import is_result_id
 from tui.core.text import sanitize
@@ -35,14 +35,8 @@ _LONGEST_TOKEN = 16  # of JSON, but strings
 
 def decode(data: bytes) -> str:
     """The text of a file, whatever editor or shell wrote it: UTF-8, or UTF-16 with its mark."""
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
-    return data.decode("utf-8", "replace")
+    utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 
 
 @dataclass(frozen=True)
@@ -59,11 +53,6 @@ class Import:
 
     records: tuple[Imported, ...]
     problems: tuple[str, ...] = ()
-
-
-def parse(text: str, *, host: str | None = None, profile: str | None = None) -> list[Result]:
-    """The results that a text holds; see `read_posted`."""
-    return [found.result for found in read_posted(text, host=host, profile=profile).records]
 
 
 def read_posted(text: str, *, host: str | None = None, profile: str | None = None) -> Import:
@@ -91,15 +80,13 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
         found.append(Imported(replace(result, server=server), rows))
     if not found and left_out.others:
         names = list(left_out.others)
+        advice = left_out.others[names[0]].advice.replace("{other}", DATA["advice"]["other"])
         many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
-        raise UsageError(f"it is {many}", left_out.others[names[0]].advice, slug=Slug.FOREIGN_BENCHMARK)
+        raise UsageError(f"it is {many}", advice, slug=Slug.FOREIGN_BENCHMARK)
     if not found:
         why = f": {left_out.problems[0]}" if left_out.problems else ""
         raise UsageError(f"it holds no benchmark result{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
     return Import(tuple(found), tuple(left_out.problems))
-
-
-# Reading -------------------------------------------------------------------------------------------------------------
 
 
 class _LeftOut:

@@ -20,7 +20,6 @@ _FEWEST = 3  # columns of ours, below which a table is somebody else's
 
 
 def _serving(posted: Posted, raw: Mapping[str, Any]) -> None:
-    """A record of one of the serving benchmarks, as far as its keys are there."""
     posted.kind = "offline" if "successful_requests" in raw else "serving"
     if "model_id" in raw or "tokenizer_id" in raw or "total_token_throughput" in raw:
         posted.tool = "vllm"
@@ -106,7 +105,6 @@ def _details(posted: Posted, raw: Mapping[str, Any]) -> None:
 
 
 def _measured(value: object) -> float | None:
-    """A number of a list: one that can have been measured."""
     number = as_number(value)
     return number if number is not None and number >= 0 and measurable(number) else None
 

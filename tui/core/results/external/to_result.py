@@ -4,18 +4,8 @@ import hashlib
 import json
 import re
 
-from tui.core.model.result import (
-    Counts,
-    Distribution,
-    Latencies,
-    Load,
-    MeasuredServer,
-    Result,
-    SpecConfig,
-    Speculation,
-    Throughput,
-    Tool,
-)
+from tui.core.model import result as model
+from tui.core.model.result import Result
 from tui.core.results.external.plausibility import doubts, no_latencies, notes, reasons_against
 from tui.core.results.external.posted import Posted
 from tui.core.sglang.server_info import args_sha
@@ -49,7 +39,7 @@ _LATENCIES = (("ttft", "ttft"), ("tpot", "tpot"), ("gap", "itl"), ("e2e", "e2e")
 
 def result_of(posted: Posted) -> Result:
     figures = posted.figures
-    invalid = reasons_against(posted)
+    invalid = tuple(reasons_against(posted))
     load = _load(posted)
     tool = posted.tool or "unknown"
     content = json.dumps([tool, posted.kind, sorted(figures.items()), sorted(posted.broken)], default=str)
@@ -57,8 +47,8 @@ def result_of(posted: Posted) -> Result:
         result_id=f"import-{hashlib.sha256(content.encode('utf-8', 'backslashreplace')).hexdigest()[:12]}",
         bench=posted.tag or _bench_name(posted),
         started_at=posted.started_at,
-        tool=Tool(tool, backend=as_text(figures.get("backend"))),
-        server=MeasuredServer(
+        tool=model.Tool(tool, backend=as_text(figures.get("backend"))),
+        server=model.MeasuredServer(
             POSTED_HOST,
             sets=_sets(posted),
             args=posted.server_args,
@@ -69,25 +59,25 @@ def result_of(posted: Posted) -> Result:
         ),
         load=load,
         duration_s=posted.number("duration_s"),
-        counts=Counts(
+        counts=model.Counts(
             ok=posted.count("successful"),
             errors=posted.count("failed"),
             input_tokens=posted.count("input_tokens"),
             output_tokens=posted.count("output_tokens"),
         ),
-        throughput=Throughput(
+        throughput=model.Throughput(
             per_user_tok_s=_per_user(posted),
             output_tok_s_full=posted.number("output_tok_s") if "tok_s" not in figures else posted.number("tok_s"),
             input_tok_s=posted.number("input_tok_s"),
             total_tok_s=posted.number("total_tok_s"),
             req_s=posted.number("req_per_s"),
         ),
-        latencies=Latencies(**{ours: _distribution(posted, name) for ours, name in _LATENCIES}),
+        latencies=model.Latencies(**{ours: _distribution(posted, name) for ours, name in _LATENCIES}),
         speculation=_speculation(posted),
         valid=not invalid,
         suspicious=(*invalid, *doubts(posted)),
         posted={key: value for key, value in figures.items() if _is_extra(posted, key)},
-        notes=notes(posted),
+        notes=tuple(notes(posted)),
     )
 
 
@@ -97,10 +87,10 @@ def _bench_name(posted: Posted) -> str:
     return f"{name} {lengths[0]}/{lengths[1]}" if all(lengths) else name
 
 
-def _load(posted: Posted) -> Load:
+def _load(posted: Posted) -> model.Load:
     rate = posted.figures.get("request_rate")
     batch = posted.count("batch_size")
-    return Load(
+    return model.Load(
         kind="open" if isinstance(rate, int | float) or rate == "trace" else "closed",
         concurrency=batch if batch is not None else posted.count("max_concurrency"),
         rate=float(rate) if isinstance(rate, int | float) else None,
@@ -124,19 +114,21 @@ def _sets(posted: Posted) -> dict[str, object]:
     return {flag: value for flag, key in flags.items() if (value := posted.count(key)) is not None}
 
 
-def _spec(posted: Posted) -> SpecConfig | None:
+def _spec(posted: Posted) -> model.SpecConfig | None:
     if not posted.count("steps"):
         return None  # not said, or 0: without speculation
-    return SpecConfig("", posted.count("steps"), posted.count("topk"), draft_tokens=posted.count("num_draft_tokens"))
+    return model.SpecConfig(
+        "", posted.count("steps"), posted.count("topk"), draft_tokens=posted.count("num_draft_tokens")
+    )
 
 
-def _speculation(posted: Posted) -> Speculation | None:
+def _speculation(posted: Posted) -> model.Speculation | None:
     accept_length = posted.number("accept_length")
     drafts, accepted = posted.count("drafts"), posted.count("accepted_tokens")
     if accept_length is None and not drafts:
         return None
     # vLLM's come from its counters, over this run; SGLang's is an average since the last flush of its cache.
-    return Speculation(
+    return model.Speculation(
         verify_steps=drafts,
         correct_drafts=accepted,
         proposed_drafts=posted.count("draft_tokens"),
@@ -157,13 +149,13 @@ def _per_user(posted: Posted) -> float | None:
     return None
 
 
-def _distribution(posted: Posted, name: str) -> Distribution | None:
+def _distribution(posted: Posted, name: str) -> model.Distribution | None:
     if posted.count("successful") is None or no_latencies(posted):
         return None
     values = {point: posted.number(f"{'median' if point == 'p50' else point}_{name}_ms") for point in _LATENCY_POINTS}
     if all(value is None for value in values.values()):
         return None
-    return Distribution(posted.count("successful") or 0, **values)
+    return model.Distribution(posted.count("successful") or 0, **values)
 
 
 def _is_extra(posted: Posted, key: str) -> bool:
