@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.commands.test_bench import Shell
 from tests.support.truth_server import truth_server
-from tui.core.profiles.importing.shell import Shell
 
 pytestmark = pytest.mark.timeout(120)
 
