@@ -78,7 +78,7 @@ class Opened:
     async def __aenter__(self):
         self.pilot = await self._test.__aenter__()
         await until(self.pilot, lambda: isinstance(self.app.screen, Logs) and view_of(self.pilot).keys())
-        await until(self.pilot, lambda: self.app.board.log.opened)
+        await until(self.pilot, lambda: self.app.board.log.opened.is_set())
         return self.pilot
 
     async def __aexit__(self, *error):
@@ -97,13 +97,13 @@ async def test_earlier_blocks_come_while_one_scrolls_and_move_nobody(long_log):
     async with Opened(long_log) as pilot:
         view, log = view_of(pilot), pilot.app.board.log
         await shows(pilot, words(20_000), "following")
-        assert not log.at_begin
-        begin = log.window.first
+        assert not log.file.at_begin
+        begin = log.file.window.first
         await pilot.press("pageup")
         await shows(pilot, "not following")
-        view.show_key(log.window.first + 40)  # near the edge of what is loaded
+        view.show_key(log.file.window.first + 40)  # near the edge of what is loaded
         top = rows(pilot)
-        await until(pilot, lambda: log.window.first < begin)
+        await until(pilot, lambda: log.file.window.first < begin)
         await until(pilot, lambda: log.busy is None)
         view.update()
         await pilot.pause()
@@ -116,9 +116,9 @@ async def test_earlier_blocks_come_while_one_scrolls_and_move_nobody(long_log):
 
 async def test_line_numbers_are_missing_until_the_host_has_counted(long_log):
     async with Opened(long_log) as pilot:
-        await until(pilot, lambda: pilot.app.board.log.window.line_base is not None)
+        await until(pilot, lambda: pilot.app.board.log.file.window.line_base is not None)
         await until(pilot, lambda: rows(pilot)[-1].split()[0] == "20,000")
-        pilot.app.board.log.window.line_base = None
+        pilot.app.board.log.file.window.line_base = None
         view_of(pilot).update()
         await pilot.pause()
         assert rows(pilot)[-1].split()[0] == "…"
@@ -132,7 +132,7 @@ async def test_places_are_gone_to_wherever_they_are(long_log):
             await shows(pilot, f"line {number:,} ·")
             assert f"line {words(number)}." in next(row for row in rows(pilot) if row.startswith("▌"))
         await pilot.press(*":50%", "enter")
-        await until(pilot, lambda: 9_900 < (view.open_log.window.number_of(view.current_record()) or 0) < 10_100
+        await until(pilot, lambda: 9_900 < (view.open_log.file.window.number_of(view.current_record()) or 0) < 10_100
                     or "…" in rows(pilot)[0])  # fmt: skip
         assert 9_900 < next(i for i in range(9_000, 11_000) if f"line {words(i)}." in rows(pilot)[0]) < 10_100
         await pilot.press(*":nowhere", "enter")
@@ -354,15 +354,15 @@ async def test_two_long_logs_are_read_from_end_to_end_together(tmp_path):
         pair = pilot.app.screen.query_one(LogPair)
         both = f"line {words(12_000)}. a.*line {words(12_000)}. b"
         await until(pilot, lambda: re.search(both, screen_text(pilot.app)))
-        assert not any(side.log.at_begin for side in pair.sides)
+        assert not any(side.log.file.at_begin for side in pair.sides)
         await pilot.press("g")
         first = f"line {words(1)}. a.*line {words(1)}. b"
         await until(pilot, lambda: re.search(first, screen_text(pilot.app)))
         await pilot.press("G")
         await until(pilot, lambda: re.search(both, screen_text(pilot.app)) and pair.following)
         pair.show_key(10)  # near what is loaded: both go on backwards
-        begin = [side.log.window.first for side in pair.sides]
-        await until(pilot, lambda: all(s.log.window.first < b for s, b in zip(pair.sides, begin, strict=True)))
+        begin = [side.log.file.window.first for side in pair.sides]
+        await until(pilot, lambda: all(s.log.file.window.first < b for s, b in zip(pair.sides, begin, strict=True)))
         for row in rows(pilot):
             said = re.findall(r"line (\w+)\. (a|b)", row)
             assert len(said) == 2

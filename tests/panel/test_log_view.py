@@ -46,7 +46,7 @@ async def test_a_reader_who_scrolled_up_is_never_moved():
         view = pilot.app.screen.query_one(LogView)
         top = shown_lines(pilot)[:5]
         say(pilot, *(record(n, words(n)) for n in range(201, 400)))
-        await until(pilot, lambda: len(pilot.app.board.log.tail.records) >= 399)
+        await until(pilot, lambda: len(pilot.app.board.log.file.tail.records) >= 399)
         view.update()
         await pilot.pause()
         assert shown_lines(pilot)[:5] == top
@@ -62,7 +62,7 @@ async def test_it_follows_until_told_not_to():
         await pilot.press("f")
         await shows(pilot, "not following")
         say(pilot, record(100, "omega"))
-        await until(pilot, lambda: pilot.app.board.log.tail.records[-1].text == "omega")
+        await until(pilot, lambda: pilot.app.board.log.file.tail.records[-1].text == "omega")
         assert "omega" not in screen_text(pilot.app)
         await pilot.press("f")
         await shows(pilot, "omega")
@@ -172,17 +172,6 @@ async def test_a_crash_opens_the_log_at_its_evidence():
         assert pilot.app.screen.query_one(LogView).current_record().number == 257
 
 
-async def test_a_full_buffer_lets_go_of_its_oldest_rows():
-    async with await opened(with_records(record(1, "alpha"))) as pilot:
-        await shows(pilot, "alpha")
-        pilot.app.board.log.tail.capacity = 500
-        say(pilot, *(record(n, words(n)) for n in range(2, 2000)))
-        await shows(pilot, words(1999))
-        assert len(pilot.app.board.log.tail.records) <= 550
-        await pilot.press("2", "g")
-        await until(pilot, lambda: pilot.app.screen.query_one(LogView).current == pilot.app.board.log.tail.first)
-
-
 def repeated(count: int, begin: int = 1) -> list[LogRecord]:
     """A line that is said again and again, a second apart, between others."""
     return [
@@ -242,17 +231,17 @@ async def test_folding_keeps_the_cursor_on_its_record():
         await shows(pilot, "line 2 ·")
         view = pilot.app.screen.query_one(LogView)
         await pilot.press("z")
-        await until(pilot, lambda: not view.folded and view.current_record().number == 2)
+        await until(pilot, lambda: not view.log_rows.folds.repeats and view.current_record().number == 2)
         await pilot.press("j", "j", "j")
         await shows(pilot, "line 5 ·")
         await pilot.press("z")
-        await until(pilot, lambda: view.folded and view.current_record().number == 2)
+        await until(pilot, lambda: view.log_rows.folds.repeats and view.current_record().number == 2)
         await pilot.press("z")
         await shows(pilot, "line 5 ·")
         await pilot.press(*":22", "enter")
         await shows(pilot, "line 22 ·")
         await pilot.press("z")  # its fold began before the line between
-        await until(pilot, lambda: view.folded and view.current_record().number == 2)
+        await until(pilot, lambda: view.log_rows.folds.repeats and view.current_record().number == 2)
 
 
 async def test_tab_is_told_in_the_search_field_and_escape_leaves_it():
@@ -279,7 +268,7 @@ async def test_a_rank_filter_is_told_where_the_list_of_ranks_has_no_room():
 async def test_warnings_are_the_rows_that_are_marked():
     async with await opened(fakes.scene("starting"), size=(160, 48)) as pilot:
         await shows(pilot, "▲ 20:01:16")
-        marked = sum(1 for record in pilot.app.board.log.tail.records if record.kind == "warning")
+        marked = sum(1 for record in pilot.app.board.log.file.tail.records if record.kind == "warning")
         await pilot.press("2")
         await shows(pilot, f"▲ {marked} warnings · ✗ 0 errors")
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from tui.core.config import HostEntry
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
+from tui.core.logs.reader import LogStep
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
@@ -292,6 +294,18 @@ class FakeTransport:
     def status(self) -> LinkStatus | None:
         return self.last
 
+    @asynccontextmanager
+    async def stream(self, script: str) -> AsyncIterator["FakeTransport"]:
+        """A program on the host that never answers."""
+        yield self
+
+    async def read(self) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    def stderr_tail(self) -> bytes:
+        return b""
+
 
 @dataclass
 class Script:
@@ -398,11 +412,11 @@ class FakeSession:
     def open_log(self, run: Run) -> "LogFile | None":
         from tui.core.logs.log_file import LogFile
 
-        return LogFile(self.script.files, run.log_path) if self.script.files is not None else None
+        return LogFile(self.script.files or self.transport, run.log_path)
 
     async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         while (update := await self.update_queue.get()) is not None:
-            yield update
+            yield replace(update, log=update.log or LogStep(update.records))
 
     async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
         self.stopped.append(run)

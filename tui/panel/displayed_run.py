@@ -81,7 +81,8 @@ class DisplayedRun:
 
         app = self._app
         file = app.session.open_log(run) if app.session is not None else None
-        app.board.watch_run(run, OpenLog(f"run {run.short_id}", file, touch=app.touch))
+        log = OpenLog(f"run {run.short_id}", file, touch=app.touch) if file is not None else None
+        app.board.watch_run(run, log)
         self._seen = {run.run_id, *(known.run_id for known in app.board.runs)}
         if app.session is not None:
             app.read_host("watch", self._follow, app.session, run)

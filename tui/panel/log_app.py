@@ -3,21 +3,22 @@
 import asyncio
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from textual import work
 
+from tui.core.config import load_settings
 from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.logs.blocks import read_block
+from tui.core.logs.log_file import LogFile
 from tui.core.logs.named import NamedLog
+from tui.core.model.run import Run
+from tui.core.server.run_end import no_log, until_over
+from tui.core.server.session import HostSession
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.keys import Key
 from tui.panel.open_log import Beside, LogSource
 from tui.panel.screens.logs import Logs
-
-if TYPE_CHECKING:
-    from tui.core.model.run import Run
-    from tui.core.server.session import HostSession
 
 
 class LogApp(HostApp):
@@ -75,10 +76,6 @@ class LogApp(HostApp):
             self.screen.show_beside(self.logs_beside()[0])
 
     async def _source(self, target: NamedLog) -> LogSource:
-        from tui.core.logs.blocks import read_block
-        from tui.core.logs.log_file import LogFile
-        from tui.core.server.run_end import no_log
-
         session = self._sessions.get(target.host)
         if session is None:
             session = self._sessions[target.host] = await self.open_session(target.host, self)
@@ -99,9 +96,7 @@ class LogApp(HostApp):
         return LogSource(target.label, LogFile(session.transport, target.path))
 
     @work(group="end", exit_on_error=False)
-    async def _watch_end(self, session: "HostSession", run: "Run", over: asyncio.Event) -> None:
-        from tui.core.server.run_end import until_over
-
+    async def _watch_end(self, session: HostSession, run: Run, over: asyncio.Event) -> None:
         await until_over(session.transport, run)
         over.set()
         self.touch()
@@ -120,14 +115,12 @@ class LogApp(HostApp):
             if number
         ]
 
-    def sessions(self) -> Iterable["HostSession"]:
+    def sessions(self) -> Iterable[HostSession]:
         return self._sessions.values()
 
 
 def run_log_view(target: NamedLog, beside: NamedLog | None = None) -> int:
     """Opens the view; returns the exit code. Raises what kept it from showing anything."""
-    from tui.core.config import load_settings
-
     app = LogApp(target, beside, theme=load_settings().theme)
     app.run()
     if app.failure is not None:

@@ -12,23 +12,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError, LinkLost, Slug, UsageError
 from tui.core.link.retry import try_again
+from tui.core.logs.log_file import LogFile
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
+from tui.core.logs.search import Hit, HostSearch, Mark, Needle
 from tui.core.logs.window import LogWindow
 from tui.core.masking import mask_secrets
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
-from tui.core.sglang.series import DecodeSeries
-
-if TYPE_CHECKING:
-    from tui.core.logs.log_file import LogFile
-    from tui.core.logs.search import Hit, HostSearch, Mark
-    from tui.core.server.server_state import RunUpdate
-    from tui.core.sglang.series import DecodePoint
+from tui.core.server.server_state import RunUpdate
+from tui.core.sglang.series import DecodePoint, DecodeSeries
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _FIRST_PAGE_S = 0.5  # the host may be this machine: the first page is not held up by greps
@@ -41,7 +37,7 @@ class LogSource:
     """A file that can be opened for reading."""
 
     name: str  # for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`
-    file: "LogFile"
+    file: LogFile
     ended: Callable[[], bool] | None = None  # whether its writer has ended; None: nobody knows
     last_words: Callable[[], tuple[str, str | None] | None] = lambda: None  # a line of ours then, and its time
 
@@ -61,17 +57,16 @@ class OpenLog:
 
     Attributes:
         name: what it is, for titles: `run 4f9c2a`, `gpu1:/var/log/x.log`.
-        file: the file behind it; None where nothing can be read but what the watch gives.
+        file: the file behind it.
         busy: what is being fetched, one line; None while nothing is.
         problem: why the last fetch failed; None after the next one that worked.
         search: the search over the whole file, None without one.
         start_s: the stamp that counts as zero of relative time, None while none is known.
     """
 
-    def __init__(self, name: str, file: "LogFile | None" = None, *, touch: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, name: str, file: LogFile, *, touch: Callable[[], object] = lambda: None) -> None:
         self.name = name
         self.file = file
-        self._own = LogWindow()
         self.series = DecodeSeries()
         self.ranks: dict[str, None] = {}  # tags seen, in order of appearance
         self.busy: str | None = None
@@ -83,8 +78,8 @@ class OpenLog:
         self.ended = False
         self._touch = touch
         self._fetching = asyncio.Lock()
-        self._opened = asyncio.Event()
-        self._first = self.window.first  # of the window when `series` began
+        self.opened = asyncio.Event()  # what the file holds has been seen
+        self._first = self.file.window.first  # of the window when `series` began
         self._earlier: list[DecodePoint] = []  # of blocks that were loaded before that
         self._looked: object = None
         self._elsewhere = DecodeSeries()  # figures of a part of the file that is not its end
@@ -94,39 +89,14 @@ class OpenLog:
     # -- what is loaded --------------------------------------------------------------------------------------------
 
     @property
-    def window(self) -> LogWindow:
-        """What is loaded around the reader."""
-        return self.file.window if self.file is not None else self._own
-
-    @property
-    def tail(self) -> LogWindow:
-        """The growing end; the same object as `window` while `at_tail`."""
-        return self.file.tail if self.file is not None else self._own
-
-    @property
-    def opened(self) -> bool:
-        """Whether what the file holds has been seen."""
-        return self._opened.is_set()
-
-    @property
-    def at_tail(self) -> bool:
-        """Whether the window is the growing end."""
-        return self.file is None or self.file.at_tail
-
-    @property
-    def at_begin(self) -> bool:
-        """Whether nothing can be loaded before the window."""
-        return self.file is None or self.file.at_begin
-
-    @property
     def whole(self) -> bool:
         """Whether all of the log is loaded."""
-        return self.at_tail and self.at_begin
+        return self.file.at_tail and self.file.at_begin
 
-    def points(self) -> "Sequence[DecodePoint]":
+    def points(self) -> Sequence[DecodePoint]:
         """Decode figures of what is loaded, oldest first."""
-        window = self.window
-        if not self.at_tail:
+        window = self.file.window
+        if not self.file.at_tail:
             key = (window, window.serial)
             if key != self._looked:
                 self._looked, self._elsewhere = key, DecodeSeries()
@@ -141,8 +111,8 @@ class OpenLog:
 
     def last_line(self) -> int | None:
         """Number of the newest line, None where nobody counted."""
-        last = next((record for record in reversed(self.tail.records) if record.kind != "marker"), None)
-        return self.tail.number_of(last) if last is not None else None
+        last = next((record for record in reversed(self.file.tail.records) if record.kind != "marker"), None)
+        return self.file.tail.number_of(last) if last is not None else None
 
     def phase_at(self, window: LogWindow, index: int) -> Phase | None:
         """The phase in effect at a record of one of its windows."""
@@ -150,34 +120,28 @@ class OpenLog:
             phase = window.record(index).phase
         except IndexError:  # the first of a fold whose newer ones are still there
             return None
-        if phase is None and self.file is not None and window is self.file.window:
+        if phase is None and window is self.file.window:
             return self.file.phase_at(index)
         return phase
 
     def place_of_hit(self, index: int) -> int | None:
         """Which of all hits of the search a record has, counted from 1; None where that is not known or it has none."""
-        window = self.window
+        window = self.file.window
         if self.search is None or not window.first <= index < window.end:
             return None
         begin = window.record(index).offset
         end = window.record(index + 1).offset if index + 1 < window.end else begin + (1 << 40)
         return self.search.place(begin, end)
 
-    def known_hits(self, count: int) -> "Sequence[Hit]":
+    def known_hits(self, count: int) -> Sequence[Hit]:
         """A sample of the hits that the search over the whole file knows by place."""
         state = self.search.state if self.search is not None else None
         hits = (*state.first, *state.last) if state is not None else ()
         return hits[:: max(1, len(hits) // max(1, count))]
 
-    def known_marks(self, kind: str) -> "Sequence[Mark]":
-        """Phases or errors of the whole file, as far as the host has reported."""
-        if self.file is None:
-            return ()
-        return self.file.marks.phases if kind == "phase" else self.file.marks.errors
-
     def state(self) -> str | None:
         """What stands between the log and its reader just now, one line; None while all is well."""
-        return (self.file.problem if self.file is not None else None) or self.problem
+        return self.file.problem or self.problem
 
     # -- following and fetching ------------------------------------------------------------------------------------
 
@@ -185,35 +149,29 @@ class OpenLog:
         """Follows the file until its writer has ended, or this is cancelled. Raises UsageError, HostError."""
         async for step in source.file.updates(source.ended):
             if step.event != "link_lost":
-                self._opened.set()
+                self.opened.set()
             self._saw(step)
             if self.ended and (words := source.last_words()) is not None:
                 self.add_marker(*words)
             self._touch()
 
-    def take(self, update: "RunUpdate") -> None:
+    def take(self, update: RunUpdate) -> None:
         """What watching the run brought: its watch reads this log anyway."""
-        if self.file is None:
-            self._own.append(update.records)
-        elif update.log is not None:
+        if update.log is not None:
             self.file.take(update.log)
-        self._saw(update.log or LogStep(update.records))
+        self._saw(update.log or LogStep())
         if update.settled:
-            self._opened.set()
+            self.opened.set()
 
     def add_marker(self, text: str, time: str | None = None, phase: Phase | None = None) -> None:
         """Puts a line of ours at the growing end; `phase` is its phase where no record is before it."""
-        time = time if time != fmt.NONE else None
-        if self.file is not None:
-            self.file.add_marker(text, time, phase)
-        else:
-            self._own.add_marker(0, text, time, phase)
+        self.file.add_marker(text, time if time != fmt.NONE else None, phase)
 
     def _saw(self, step: LogStep) -> None:
         """Takes newer records into ranks and figures, and what happened to the file."""
         if step.event in ANOTHER_FILE or step.event == "skipped":
             self.series.clear()
-            self._earlier, self._first = [], self.window.first
+            self._earlier, self._first = [], self.file.window.first
             if step.event != "skipped":
                 self.start_s, self._started = None, False
         elif step.event == "resumed":
@@ -221,7 +179,7 @@ class OpenLog:
         for record in step.records:
             if record.rank is not None and record.rank not in self.ranks:
                 self.ranks[record.rank] = None
-            if self.start_s is None and self.at_begin:
+            if self.start_s is None and self.file.at_begin:
                 self.start_s = record.stamp_s
         self.series.feed(step.records)
         self.behind_bytes = step.behind_bytes
@@ -236,33 +194,23 @@ class OpenLog:
 
     async def earlier(self) -> bool:
         """Loads what stands before the window; False where nothing came."""
-        file = self.file
-        if file is None or file.at_begin:
+        if self.file.at_begin:
             return False
-        before = min(file.begin, 1 << 18)
-        return bool(await self._fetch(f"reading {fmt.size(before)} earlier", file.load_before))
+        before = min(self.file.begin, 1 << 18)
+        return bool(await self._fetch(f"reading {fmt.size(before)} earlier", self.file.load_before))
 
     async def later(self) -> bool:
         """Loads what stands after the window; False where nothing came."""
-        if self.file is None or self.file.at_tail:
+        if self.file.at_tail:
             return False
         return bool(await self._fetch("reading on", self.file.load_after))
 
     async def jump(self, offset: int, number: int | None = None) -> int | None:
         """Loads what is around a byte of the file; index of the record that holds it."""
         file = self.file
-        if file is None:
-            return None
         if file.begin <= offset < file.end and (here := file.window.at_offset(offset)) is not None:
             return here
         return await self._fetch("reading there", lambda: file.jump_to(offset, number=number))
-
-    async def jump_to_line(self, number: int) -> int | None:
-        """The same for a line of the file, counted from 1."""
-        file = self.file
-        if file is None:
-            return None
-        return await self._fetch(f"looking for line {number:,}", lambda: file.jump_to_line(number))
 
     async def go_to(self, where: str) -> int | None:
         """Loads what is around a place as a reader types it: a line, a time of the day, a share of the file in per cent.
@@ -273,9 +221,9 @@ class OpenLog:
         if clock:
             return await self.jump_to_time(self._last_time(clock))
         if (number := line_number(where)) is not None:
-            return await self.jump_to_line(number)
+            return await self._fetch(f"looking for line {number:,}", lambda: self.file.jump_to_line(number))
         if where.endswith("%") and (share := where.removesuffix("%")).isdigit():
-            return await self.jump_to_share(min(100, int(share)) / 100)
+            return await self.jump(min(100, int(share)) * max(0, (self.file.size or 1) - 1) // 100)
         raise UsageError(":3318 is line 3,318, :20:33 a time, :50% the middle of the file", slug=Slug.BAD_VALUE)
 
     def _last_time(self, clock: re.Match[str]) -> float:
@@ -285,20 +233,13 @@ class OpenLog:
         day = last // 86_400 * 86_400
         return day + seconds if day + seconds <= last or not day else day - 86_400 + seconds
 
-    async def jump_to_share(self, share: float) -> int | None:
-        """The same for a place in the file, 0 its beginning and 1 its end."""
-        if self.file is None:
-            window = self._own
-            return window.first + int(share * max(0, len(window.records) - 1)) if window.records else None
-        return await self.jump(int(share * max(0, (self.file.size or 1) - 1)))
-
     async def jump_to_time(self, stamp_s: float) -> int | None:
         """Loads what is around a time, its stamp read as UTC; the first record that is not older.
 
         The file is halved by reading small pieces of it: a log's times only ever grow.
         """
         file = self.file
-        if file is not None and not self._holds(stamp_s):
+        if not self._holds(stamp_s):
             async with self._busy_with("looking for that time"):
                 low, high = 0, file.size or 0
                 while high - low > LINE_LIMIT:
@@ -309,7 +250,7 @@ class OpenLog:
                     else:
                         low = middle
             await self.jump(low)
-        window = self.window
+        window = self.file.window
         for index in range(window.first, window.end):
             stamp = window.record(index).stamp_s
             if stamp is not None and stamp >= stamp_s:
@@ -321,23 +262,22 @@ class OpenLog:
         first, last = self.first_stamp(), self.last_stamp()
         if first is None or last is None:
             return True
-        return (first <= stamp_s or self.at_begin) and (stamp_s <= last or self.at_tail)
+        return (first <= stamp_s or self.file.at_begin) and (stamp_s <= last or self.file.at_tail)
 
     def first_stamp(self) -> float | None:
         """The oldest stamp that is loaded, None where there is none."""
-        return next((r.stamp_s for r in self.window.records if r.stamp_s is not None), None)
+        return next((r.stamp_s for r in self.file.window.records if r.stamp_s is not None), None)
 
     def last_stamp(self) -> float | None:
         """The newest stamp that is loaded, None where there is none."""
-        return next((r.stamp_s for r in reversed(self.window.records) if r.stamp_s is not None), None)
+        return next((r.stamp_s for r in reversed(self.file.window.records) if r.stamp_s is not None), None)
 
     async def ready(self) -> None:
         """Once the file is open and its first stamp known."""
-        await self._opened.wait()
-        file = self.file
-        if file is not None and not file.at_begin and not self._started:
+        await self.opened.wait()
+        if not self.file.at_begin and not self._started:
             self._started = True
-            self.start_s = await file.first_stamp_s(0)
+            self.start_s = await self.file.first_stamp_s(0)
 
     async def reach(self, what: str, step: int, index: int | None) -> int | None:
         """Loads what is around the next `hit`, `phase` or `error` after (1) or before (-1) a record, around the ends.
@@ -345,8 +285,6 @@ class OpenLog:
         `begin` and `end` are the first line and the growing end. Returns the index of its record; None where there is none.
         """
         file = self.file
-        if file is None:
-            return None
         if what == "begin":
             return await self.jump(0, 1)
         if what == "end":
@@ -373,10 +311,7 @@ class OpenLog:
 
     async def look_for(self, text: str, regex: bool) -> None:
         """Searches the whole file, and what it grows by, until cancelled. Raises UsageError for a text that can't be searched."""
-        from tui.core.logs.search import HostSearch, Needle
-
         file = self.file
-        assert file is not None
         search = self.search = HostSearch(file.transport, file.path, Needle(text, regex))
         try:
             while True:
@@ -397,15 +332,13 @@ class OpenLog:
 
     async def survey(self) -> None:
         """What is not loaded: the number of the first line that is, phases and errors. Once the file is open."""
-        file = self.file
-        assert file is not None
         await self.ready()
-        if file.at_begin and file.at_tail:
+        if self.whole:
             return
         await asyncio.sleep(_FIRST_PAGE_S)
-        async for _ in file.marks.run():
+        async for _ in self.file.marks.run():
             self._touch()
-        await file.count_lines()
+        await self.file.count_lines()
         self._touch()
 
     @contextlib.asynccontextmanager

@@ -70,17 +70,19 @@ def test_moving_on_gives_the_rows_that_a_fresh_look_gives(seed: int):
     filter = rng.choice(
         [LogFilter(), LogFilter(ranks=frozenset(("TP0", "main"))), LogFilter(text="load"), LogFilter(access=False)]
     )
-    tracker, window = LogTracker(), LogWindow(rng.choice([60, 100_000]))
+    tracker, window, bounded = LogTracker(), LogWindow(), rng.random() < 0.5
     earlier = LogTracker().feed("".join(line(rng, n) for n in range(40)).encode())
     log_rows = LogRows(window, filter)
     for second in range(60, 160):
         window.append(tracker.feed(line(rng, second).encode()))
-        if second == 100 and window.first >= 0 and window.capacity != 60:
+        if second == 100 and window.first >= 0 and not bounded:
             window.prepend(earlier)
+        if bounded and len(window.records) > 66:
+            window.drop_before(window.end - 60)
         log_rows.update()
         if rng.random() < 0.4:
             log_rows.fold_before(window.settled_end - rng.randrange(30))
-        if second % 20 == 0 and log_rows.plain_from is not None and window.capacity != 60:
+        if second % 20 == 0 and log_rows.plain_from is not None and not bounded:
             fresh = LogRows(window, filter)
             fresh.plain_from = log_rows.plain_from
             fresh.set(folds=Folds())

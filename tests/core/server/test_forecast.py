@@ -237,7 +237,7 @@ def pool_failure() -> tuple[Diagnosis, StartupState]:
     ]
     tracker = LogTracker(records=False)
     tracker.feed("\n".join(lines).encode() + b"\n")
-    found, _ = diagnose(tracker)
+    found, _ = diagnose(tracker.state())
     assert found is not None
     return found, tracker.state()
 

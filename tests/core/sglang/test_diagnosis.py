@@ -50,7 +50,7 @@ def read(text: str) -> Diagnosis:
     tracker = LogTracker(records=False)
     tracker.feed(text.encode())
     tracker.flush()
-    found, _ = diagnose(tracker)
+    found, _ = diagnose(tracker.state())
     assert found is not None
     return found
 
@@ -271,7 +271,7 @@ def test_alarms_that_mean_nothing(text: str) -> None:
     tracker.feed((READY + T.format(9) + text + "\n").encode())
     tracker.flush()
     assert tracker.state().outcome == Outcome.READY
-    assert diagnose(tracker) == (None, ())
+    assert diagnose(tracker.state()) == (None, ())
 
 
 def test_a_benign_traceback_is_not_the_cause_of_a_later_death() -> None:
@@ -289,7 +289,7 @@ def test_sigterm_to_the_whole_group_is_a_stop() -> None:
     assert report(raw)["outcome"] == "stopped"
     tracker = LogTracker(records=False)
     tracker.feed(raw)
-    assert diagnose(tracker, exit=ExitEvidence(137)) == (None, ())
+    assert diagnose(tracker.state(), exit=ExitEvidence(137)) == (None, ())
 
 
 # ---- advice -----------------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def test_an_accept_length_of_one_is_observed() -> None:
     )
     tracker = LogTracker(records=False)
     tracker.feed((args + READY + (T.format(9) + decode.format("1.00")) * 3).encode())
-    found, observations = diagnose(tracker)
+    found, observations = diagnose(tracker.state())
     assert found is None
     assert [item.cause for item in observations] == ["draft_config"]
     assert observations[0].observation
@@ -391,14 +391,14 @@ def test_an_accept_length_of_one_is_observed() -> None:
     assert observations[0].evidence is not None
     assert observations[0].evidence.line == tracker.state().lines
     tracker.feed((T.format(9) + decode.format("2.10")).encode())
-    assert diagnose(tracker) == (None, ())
+    assert diagnose(tracker.state()) == (None, ())
 
 
 def test_slow_tokenizer_warnings_are_reported_once() -> None:
     line = "Using a slow tokenizer. This might cause a significant slowdown. Consider using a fast tokenizer instead.\n"
     tracker = LogTracker(records=False)
     tracker.feed((LOADING + line * 214).encode())
-    found, observations = diagnose(tracker)
+    found, observations = diagnose(tracker.state())
     assert found is None
     assert [item.cause for item in observations] == ["tokenizer"]
     assert "214" in observations[0].title
@@ -417,7 +417,7 @@ def of_exit(text: str, exit: ExitEvidence) -> Diagnosis | None:
     tracker = LogTracker(records=False)
     tracker.feed(text.encode())
     tracker.flush()
-    return diagnose(tracker, exit=exit)[0]
+    return diagnose(tracker.state(), exit=exit)[0]
 
 
 @pytest.mark.parametrize(
@@ -539,7 +539,7 @@ advice = ["Ask for more of {name}."]
         (T.format(1) + "Fetching experts\n" + T.format(2) + MARKER + FRAME + "quux quota home reached\n").encode()
     )
     assert tracker.state().phase == Phase.LOAD_WEIGHTS
-    found, _ = diagnose(tracker)
+    found, _ = diagnose(tracker.state())
     assert found is not None
     assert (found.cause, found.title, found.advice) == (
         "host_oom",

@@ -179,5 +179,5 @@ def test_living_server_has_no_diagnosis() -> None:
     for name in ("spec_eagle3_start", "retract", "normal_start"):
         tracker = LogTracker(records=False)
         tracker.feed((DATA / "recorded" / f"{name}.log").read_bytes())
-        found, _ = diagnose(tracker)
+        found, _ = diagnose(tracker.state())
         assert found is None

@@ -200,7 +200,7 @@ def test_long_lines_cost_little_whatever_is_in_them(begin: str) -> None:
         tracker = LogTracker()
         tracker.feed(line.encode() + b"\n")
         tracker.flush()
-        diagnose(tracker, exit=ExitEvidence(1))
+        diagnose(tracker.state(), exit=ExitEvidence(1))
 
 
 def test_numbers_of_any_length_are_survived() -> None:
@@ -246,7 +246,7 @@ def test_secrets_in_other_places_are_masked(text: str) -> None:
     records = tracker.feed(f"Traceback (most recent call last):\nValueError: {text}\n".encode())
     tracker.flush()
     assert all("hush" not in record.text for record in records)
-    found, _ = diagnose(tracker, exit=ExitEvidence(1))
+    found, _ = diagnose(tracker.state(), exit=ExitEvidence(1))
     assert found is not None
     assert found.evidence is not None
     assert "hush" not in found.evidence.text
@@ -362,7 +362,7 @@ def test_a_handled_traceback_is_forgiven_when_the_start_goes_on() -> None:
     tracker.feed(b"[2026-10-06 20:01:04 TP0] Load weight begin. avail mem=94.50 GB\n")
     tracker.flush()
     assert tracker.state().outcome == Outcome.STARTING
-    assert diagnose(tracker) == (None, ())
+    assert diagnose(tracker.state()) == (None, ())
 
 
 def test_a_client_bar_is_not_progress() -> None:
@@ -406,7 +406,7 @@ def test_in_the_middle_of_a_file_the_phase_is_not_known_before_a_line_tells() ->
         (8, 1_019, "plain", Phase.SERVING),  # it serves, and did so before
         (9, 1_121, "plain", Phase.SERVING),
     ]
-    assert (tracker.line_offset, tracker.line_number, tracker.within_line) == (1_126, 10, False)
+    assert tracker.place == (1_126, 10, False)
     started = LogTracker(offset=1_000).feed(b"[2026-10-06 20:01:03 TP0] Load weight begin. avail mem=1.00 GB\nx\n")
     assert [(r.kind, r.phase) for r in started] == [("phase", Phase.LOAD_WEIGHTS), ("plain", Phase.LOAD_WEIGHTS)]
     again = LogTracker(offset=1_000).feed(b"[2026-10-06 20:01:03] server_args=ServerArgs(x=1)\n" * 2 + b"y\n")

@@ -107,24 +107,29 @@ def first_line(data: bytes, offset: int) -> int | None:
     return at if 0 < at < len(data) - 1 else None
 
 
+async def _place(transport: Transport, path: str, script: str) -> int:
+    """The number that a script says after `at`."""
+    done = await transport.run(f"p={shell_path(path)}\n{OPEN}{script}", timeout_s=_SEARCH_TIMEOUT_S)
+    words = done.stdout.decode("ascii", "replace").split()
+    if words[:1] != ["at"]:
+        raise refused(transport.host, path, words[0] if words else "")
+    return int(words[1])
+
+
 async def line_begin(transport: Transport, path: str, offset: int) -> int:
     """The byte after the last line end before `offset`, 0 where there is none. The host looks, step by step backwards."""
     if offset <= 0:
         return 0
-    done = await transport.run(
-        f"p={shell_path(path)}\n{OPEN}"
+    step = await _place(
+        transport,
+        path,
         f"k={(offset - 1) // _STEP_BYTES} n={(offset - 1) % _STEP_BYTES + 1}\n"
         "while [ $k -ge 0 ]; do\n"
         "  c=$(dd if=\"$p\" bs=1048576 skip=$k count=1 2>/dev/null | head -c $n | tr -cd '\\n' | wc -c)\n"
         "  [ $c -gt 0 ] && break\n"
         "  k=$((k - 1)) n=1048576\n"
         "done\necho at $k\n",
-        timeout_s=_SEARCH_TIMEOUT_S,
     )
-    words = done.stdout.decode("ascii", "replace").split()
-    if words[:1] != ["at"]:
-        raise refused(transport.host, path, words[0] if words else "")
-    step = int(words[1])
     if step < 0:
         return 0
     begin = step * _STEP_BYTES
@@ -134,12 +139,6 @@ async def line_begin(transport: Transport, path: str, offset: int) -> int:
 
 async def line_end(transport: Transport, path: str, offset: int) -> tuple[int, bool]:
     """Where the line that holds byte `offset` ends (after its line end), and whether it has one. The host looks."""
-    done = await transport.run(
-        f"p={shell_path(path)}\n{OPEN}seek {offset}\necho at $(head -n 1 <&3 | wc -c)\n", timeout_s=_SEARCH_TIMEOUT_S
-    )
-    words = done.stdout.decode("ascii", "replace").split()
-    if words[:1] != ["at"]:
-        raise refused(transport.host, path, words[0] if words else "")
-    end = offset + int(words[1])
+    end = offset + await _place(transport, path, f"seek {offset}\necho at $(head -n 1 <&3 | wc -c)\n")
     block = await read_block(transport, path, end - 1, 1) if end > offset else None
     return end, block is not None and block.data == b"\n"

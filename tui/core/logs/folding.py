@@ -14,7 +14,6 @@ from tui.core.model.log import LogRecord
 from tui.core.model.phases import Phase
 
 FOLD_WINDOW = 24  # rows looked back: lines of eight ranks and two warnings arrive interleaved
-_NOTHING = 1 << 62  # higher than any index
 
 
 @dataclass(frozen=True)
@@ -84,81 +83,65 @@ class RowMaker:
         self._past = Past(self.filter.context)
         self._touched: dict[int, Fold | None] = {}  # folds as they were at `plain_from`, of those that continued
 
-    def _make(self, begin: int, end: int) -> int | None:
-        """Makes rows of the records [begin, end); the lowest index of a row that came or changed."""
+    def _make(self, begin: int, end: int) -> None:
+        """Makes rows of the records [begin, end)."""
         window, past, matcher = self.window, self._past, self._matcher
         first, records, shapes, traits = window.first, window.records, window.shapes, window.traits
         find, everything = matcher.find, matcher.everything
         only = self.filter.only_hits and find is not None
         repeats = self.folds.repeats and not only  # who looks for lines wants to see them
-        low = _NOTHING
         for index in range(begin, end):
             at = index - first
             record, trait = records[at], traits[at]
             inside = trait & INSIDE
             if not inside:
-                if past.group is not None:
-                    low = min(low, self._close_group())
+                self._close_group()
                 if trait & TRACE:
                     past.rank = record.rank
             passes = everything or matcher.passes(record, trait, past.rank if inside else record.rank)
             hit = passes and find is not None and find(record)
             if inside and past.group is not None:
                 if passes:
-                    low = min(low, self._into_group(index, record, trait, hit=hit, only=only))
+                    self._into_group(index, record, trait, hit=hit, only=only)
                 else:
                     self.hidden += 1
                 continue
             folded = bool(trait & TRACE) and not inside and self.folds.tracebacks and index not in self._open
             if folded:
-                self._begin_group(index, record)
+                past.group, past.group_shape, past.group_shown, past.group_held = index, 0, False, False
+                self._folds[index] = Fold(index, record)
             if not passes:
                 self.hidden += 1
                 continue
             context = False
             if only and hit:
-                low = min(low, self._bring_back())
+                self._bring_back()
             elif only:
                 context = past.after > 0
                 if not context:
-                    self._hide(index, folded)
+                    self.hidden += 1  # a hit that comes may show it
+                    past.group_held = past.group_held or folded
+                    if not folded:
+                        self._keep_near(index)
                     continue
                 past.after -= 1
             if not folded and repeats and shapes[at]:
-                low = min(low, self._row_or_repeat(shapes[at], index, record, hit, context))
+                self._row_or_repeat(shapes[at], index, record, hit, context)
                 continue
             past.group_shown = past.group_shown or folded
             self._row(index, record, hit, context)
-            low = min(low, index)
-        return low if low < _NOTHING else None
 
-    def _row_or_repeat(self, shape: int, index: int, record: LogRecord, hit: bool, context: bool) -> int:
-        """Folds a record into the row of one like it, else makes a row of it; the index of the row."""
+    def _row_or_repeat(self, shape: int, index: int, record: LogRecord, hit: bool, context: bool) -> None:
+        """Folds a record into the row of one like it, else makes a row of it."""
         past = self._past
         known = past.recent.get(shape)
         if known is not None and past.rows - known[0] < FOLD_WINDOW and self._fold(known[1], index, record, hit):
-            return known[1]
+            return
         self._row(index, record, hit, context)
         opened = known is not None and known[1] in self._open
         past.recent[shape] = (past.rows, known[1] if known is not None and opened else index)
         if len(past.recent) > 64 * FOLD_WINDOW:
             past.recent = {key: at for key, at in past.recent.items() if past.rows - at[0] < FOLD_WINDOW}
-        return index
-
-    def _hide(self, index: int, group: bool) -> None:
-        """A line that the filter hides; a hit that comes may show it."""
-        self.hidden += 1
-        if group:
-            self._past.group_held = True
-        else:
-            self._keep_near(index)
-
-    def _begin_group(self, index: int, record: LogRecord) -> None:
-        """A traceback begins that is folded."""
-        past = self._past
-        past.group, past.group_shape = index, 0
-        past.group_shown = past.group_held = False
-        self._folds[index] = Fold(index, record)
 
     def _row(self, index: int, record: LogRecord, hit: bool, context: bool) -> None:
         self.sequence.append(index)
@@ -215,19 +198,15 @@ class RowMaker:
             if len(before) > self.filter.context:
                 before.popleft()
 
-    def _bring_back(self) -> int:
-        """Shows the lines before a hit; the lowest of them."""
+    def _bring_back(self) -> None:
         past = self._past
-        low = past.before[0] if past.before else _NOTHING
         while past.before:
             index = past.before.popleft()
             self.hidden -= 1
             self._row(index, self.window.record(index), False, True)
         past.after = self.filter.context
-        return low
 
-    def _into_group(self, index: int, record: LogRecord, trait: int, *, hit: bool, only: bool) -> int:
-        """One more line of a folded traceback; the index of its row."""
+    def _into_group(self, index: int, record: LogRecord, trait: int, *, hit: bool, only: bool) -> None:
         past = self._past
         head = past.group
         assert head is not None
@@ -247,16 +226,15 @@ class RowMaker:
             if only and head in self._context:
                 past.after = self.filter.context
             self._hit(head)
-        return head
 
-    def _close_group(self) -> int:
-        """The traceback is over: the same one of another rank becomes one row with it. The lowest index that changed."""
+    def _close_group(self) -> None:
+        """The traceback is over, if there is one: the same one of another rank becomes one row with it."""
         past = self._past
         head, past.group = past.group, None
         if head is not None and past.group_held:
             self._keep_near(head)
         if head is None or not past.group_shown or not past.group_shape or not self.folds.repeats:
-            return _NOTHING
+            return
         shape = ~past.group_shape
         known = past.recent.get(shape)
         plain = self.plain_from if self.plain_from is not None and head >= self.plain_from else None
@@ -272,6 +250,5 @@ class RowMaker:
                     if found is self.hits:
                         self._hit(known[1])
             self._context.discard(head)
-            return known[1]
-        past.recent[shape] = (past.rows, head)
-        return _NOTHING
+        else:
+            past.recent[shape] = (past.rows, head)

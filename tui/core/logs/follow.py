@@ -11,12 +11,11 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from secrets import token_hex
 from typing import Any
 
 from tui.core.errors import HostError, LinkLost, Slug
+from tui.core.link.programs import shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import read_block, refused
@@ -130,17 +129,10 @@ class _Reader:
         return _Frame(kind, offset, size, file, data)
 
 
-@cache
-def _program() -> str:
-    text = resources.files("tui.remote").joinpath("follow.sh").read_text(encoding="utf-8")
-    lines = (line.strip(" ") for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
-
-
 def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
     return (
         f"EF_PATH={shell_path(path)}\nEF_OFFSET={offset}\n"
-        f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n{_program()}ef_main\n"
+        f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n{shell_program('follow.sh')}ef_main\n"
     )
 
 

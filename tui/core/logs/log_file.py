@@ -16,12 +16,13 @@ from tui.core.link.retry import follow_through, try_again
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.follow import Chunk, follow
 from tui.core.logs.parts import BlockStart, Part
-from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LinePlace, LogReader, LogStep
+from tui.core.logs.reader import ANOTHER_FILE, EVENTS, LogReader, LogStep
 from tui.core.logs.search import LogMarks, lines_before, offset_of_line
 from tui.core.logs.stretches import PIECE_BYTES, HostFile, parse
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
+from tui.core.sglang.splitter import LinePlace
 from tui.core.sglang.tracker import LogTracker
 
 BLOCK_BYTES = 262_144  # read at once; shown at once
@@ -170,7 +171,7 @@ class LogFile:
         stretch = await self._host_file.whole_lines(block.data, block.offset)
         number = 1 if stretch.begin == 0 else _SOMEWHERE
         self._reader = LogReader(LogTracker(offset=stretch.begin, number=number))
-        self._begin_tail(self._reader.place, counted=stretch.begin == 0)
+        self._begin_tail(self._reader.tracker.place, counted=stretch.begin == 0)
         self._lost = False
         self._last = Chunk(b"", stretch.end, self.generation, block.size, None, f"{block.file}:0:0")
         records: list[LogRecord] = []
@@ -274,7 +275,7 @@ class LogFile:
         if part is self._here and generation == self.generation:
             part.window.append(records)
             part.blocks.append(begin)
-            part.end, part.number, part.ahead = stretch.end, tracker.line_number, tracker
+            part.end, part.number, part.ahead = stretch.end, tracker.place.number, tracker
             part.drop_first(self.capacity)
 
     def _take_from_tail(self, part: Part) -> None:
@@ -350,7 +351,7 @@ class LogFile:
         tracker = LogTracker(offset=stretch.begin, number=first)
         part = Part.starting_at(stretch.begin, first, self.generation, counted=stretch.begin == 0)
         part.window.append(await parse(tracker, stretch))
-        part.end, part.number, part.ahead = stretch.end, tracker.line_number, tracker
+        part.end, part.number, part.ahead = stretch.end, tracker.place.number, tracker
         return part
 
     async def jump_to_line(self, number: int) -> int | None:

@@ -4,9 +4,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tui.core.logs.reader import LinePlace
 from tui.core.logs.window import LogWindow
 from tui.core.model.log import LogRecord
+from tui.core.sglang.splitter import LinePlace
 from tui.core.sglang.tracker import LogTracker
 
 _BLOCK_RECORDS = 2_000  # of the growing end
@@ -35,7 +35,7 @@ class Part:
     @classmethod
     def starting_at(cls, offset: int, number: int, generation: int, *, counted: bool) -> "Part":
         """An empty part. `counted`: `number` is the line of the file."""
-        window = LogWindow(None)
+        window = LogWindow()
         window.line_base = 0 if counted else None
         return cls(window, [BlockStart(window.first, offset, number, generation)], offset, number)
 

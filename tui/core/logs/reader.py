@@ -1,10 +1,10 @@
 """A log being read: its chunks become records, and every step says how far reading has come with them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tui.core.logs.follow import Chunk
 from tui.core.model.log import LogRecord
+from tui.core.sglang.splitter import LinePlace
 from tui.core.sglang.tracker import LogTracker
 
 ANOTHER_FILE = frozenset(("truncated", "replaced"))
@@ -16,14 +16,6 @@ EVENTS = {
     "link_lost": "link lost; what is here was last seen",
     "resumed": "the link is back; reading on at the byte where it was lost",
 }
-
-
-class LinePlace(NamedTuple):
-    """Where the line that is being written begins."""
-
-    offset: int  # byte of the file
-    number: int  # as `LogRecord.number`
-    within: bool = False  # a part of it is a record already
 
 
 _BEGIN = LinePlace(0, 1)
@@ -61,24 +53,18 @@ class LogReader:
     def __init__(self, tracker: LogTracker) -> None:
         self.tracker = tracker
 
-    @property
-    def place(self) -> LinePlace:
-        """How far it has come."""
-        tracker = self.tracker
-        return LinePlace(tracker.line_offset, tracker.line_number, tracker.within_line)
-
     def take(self, chunk: Chunk) -> LogStep:
         """Reads the next chunk."""
         if chunk.event in ANOTHER_FILE:
             self.tracker.reset()
         records = self.tracker.flush() if chunk.event == "ended" else self.tracker.feed(chunk.data)
-        return LogStep(records, chunk.event, self.place, chunk)
+        return LogStep(records, chunk.event, self.tracker.place, chunk)
 
     def skip(self, count: int) -> LogStep:
         """Passes over bytes in the middle of an overlong line."""
-        return LogStep(self.tracker.skip(count), None, self.place)
+        return LogStep(self.tracker.skip(count), None, self.tracker.place)
 
     def go_on_at(self, offset: int, number: int) -> LogStep:
         """Leaves out the lines before a line further on."""
         self.tracker.go_on_at(offset, number)
-        return LogStep((), "skipped", self.place)
+        return LogStep((), "skipped", self.tracker.place)

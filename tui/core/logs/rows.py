@@ -14,8 +14,6 @@ from tui.core.logs.folding import FOLD_WINDOW, Folds, Past, RowMaker
 from tui.core.logs.window import INSIDE, LogWindow, shape_of
 from tui.core.model.log import LogRecord, rank_label
 
-_NOTHING = 1 << 62  # higher than any index
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -75,35 +73,35 @@ class LogRows(RowMaker):
         self._cuts = self.window.cuts
         self._before_plain: tuple[Past, int] | None = None  # what was there at `plain_from`, and what was hidden
 
-    def update(self) -> int | None:
-        """Takes in what the window got since; the lowest index whose row changed or came, None where none did."""
+    def update(self) -> None:
+        """Takes in what the window got since."""
         window = self.window
         if window.serial == self._serial:
-            return None
+            return
         seen, self._serial = self._serial, window.serial
-        if window.cuts != self._cuts or window.end < self._end or window.first > self._end:
-            return self._rebuild()
-        if seen >= 0 and window.edits and window.edits[0][0] > seen and len(window.edits) == window.edits.maxlen:
-            return self._rebuild()  # more was replaced than is known
-        if window.first < self._first and self.sequence and self.sequence[0] < self._first:
-            return self._rebuild()  # the first records of a fold that was kept may be here again
-        changed = self._drop_tail()
+        edits = window.edits
+        if (
+            (window.cuts != self._cuts or window.end < self._end or window.first > self._end)
+            # more was replaced than is known
+            or (seen >= 0 and edits and edits[0][0] > seen and len(edits) == edits.maxlen)
+            # the first records of a fold that was kept may be here again
+            or (window.first < self._first and self.sequence and self.sequence[0] < self._first)
+        ):
+            self._rebuild()
+            return
+        self._drop_tail()
         if window.first < self._first:
-            changed = self._take_before()
+            self._take_before()
         elif window.first > self._first:
             self._drop_before(window.first)
-        if seen >= 0:
-            for serial, index in window.edits:
-                if serial > seen and index < self._end:
-                    self._edited(index)
-                    changed = index if changed is None else min(changed, index)
+        for serial, index in edits if seen >= 0 else ():
+            if serial > seen and index < self._end:
+                self._edited(index)
         settled = window.settled_end
         if settled > self._end:
-            low = self._take_on(self._end, settled)
-            changed = low if changed is None or (low is not None and low < changed) else changed
+            self._take_on(self._end, settled)
             self._end = settled
-        low = self._take_tail(settled)
-        return low if changed is None else changed
+        self._take_tail(settled)
 
     def set(
         self, *, filter: LogFilter | None = None, folds: Folds | None = None, window: LogWindow | None = None
@@ -147,7 +145,7 @@ class LogRows(RowMaker):
                 return head
         return None
 
-    def _rebuild(self) -> int | None:
+    def _rebuild(self) -> None:
         self._reset()
         window = self.window
         self._serial = window.serial
@@ -156,7 +154,6 @@ class LogRows(RowMaker):
             self.plain_from = self._uncut(self.plain_from)
         self._take_stretches(self._first, self._end)
         self._take_tail(self._end)
-        return self.sequence[0] if self.sequence else None
 
     def _take_stretches(self, begin: int, end: int) -> None:
         for border in [*self.window.borders, end]:
@@ -167,25 +164,23 @@ class LogRows(RowMaker):
                 self._take_on(begin, border)
                 begin = border
 
-    def _take_on(self, begin: int, end: int) -> int | None:
+    def _take_on(self, begin: int, end: int) -> None:
         """`_make`, up to where repeats are rows of their own and from there on."""
         plain = self.plain_from
         if plain is None or end <= plain:
-            return self._make(begin, end)
-        low = None
+            self._make(begin, end)
+            return
         if begin <= plain:
             while plain < end and self.window.traits[plain - self.window.first] & INSIDE:
                 plain += 1  # a traceback that began before
             self.plain_from = plain
-            low = self._make(begin, plain) if begin < plain else None
+            self._make(begin, plain)
             if plain == end:
-                return low
-            closed = self._close_group()
-            low = closed if low is None else min(low, closed)
+                return
+            self._close_group()
             past = replace(self._past, recent=dict(self._past.recent), before=deque(self._past.before))
             self._before_plain = past, self.hidden
-        after = self._make(max(begin, plain), end)
-        return after if low is None or low == _NOTHING else low
+        self._make(max(begin, plain), end)
 
     def fold_before(self, index: int) -> None:
         """Repeats fold only in front of a record, so that what has just come can be read; costs what lies between.
@@ -232,20 +227,16 @@ class LogRows(RowMaker):
             index -= 1
         return index
 
-    def _drop_tail(self) -> int | None:
-        if not self._tail:
-            return None
-        low = self.sequence[-self._tail]
-        del self.sequence[-self._tail :]
-        for found in (self.hits, self.errors):
-            del found[bisect_left(found, low) :]
-        self._tail = 0
-        return low
+    def _drop_tail(self) -> None:
+        if self._tail:
+            low = self.sequence[-self._tail]
+            for found in (self.sequence, self.hits, self.errors):
+                del found[bisect_left(found, low) :]
+            self._tail = 0
 
-    def _take_tail(self, settled: int) -> int | None:
+    def _take_tail(self, settled: int) -> None:
         """What is still being written: rows of their own, gone with the next word."""
         window = self.window
-        low = None
         for index in range(settled, window.end):
             record = window.record(index)
             hit = self._has_hit(record)
@@ -259,8 +250,6 @@ class LogRows(RowMaker):
                 self.hits.append(index)
             if record.kind == "error":
                 self.errors.append(index)
-            low = index if low is None else low
-        return low
 
     def _drop_before(self, first: int) -> None:
         """Rows all of whose records are gone."""
@@ -284,24 +273,20 @@ class LogRows(RowMaker):
             past.group = None
         self._first = first
 
-    def _take_before(self) -> int | None:
+    def _take_before(self) -> None:
         """Records that came in front: rows of their own, so that none of those that are there moves."""
         old, self._first = self._first, self.window.first
         hidden = self.hidden
-        later = self.sequence, self.hits, self.errors, self.phases, self._past
+        later, past = (self.sequence, self.hits, self.errors, self.phases), self._past
         self.sequence, self.hits, self.errors, self.phases = [], [], [], []
         self._past = Past(self.filter.context)
         self._take_stretches(self._first, old)
         self._close_group()
-        low = self.sequence[0] if self.sequence else None
-        self.sequence += later[0]
-        self.hits += later[1]
-        self.errors += later[2]
-        self.phases += later[3]
-        self._past = later[4]
+        for found, known in zip((self.sequence, self.hits, self.errors, self.phases), later, strict=True):
+            found += known
+        self._past = past
         if self._before_plain is not None:
             self._before_plain = self._before_plain[0], self._before_plain[1] + self.hidden - hidden
-        return low
 
     def _has_hit(self, record: LogRecord) -> bool:
         return self._matcher.find is not None and self._matcher.find(record)

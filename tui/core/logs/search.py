@@ -12,12 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 from operator import attrgetter
 from typing import NamedTuple
 
 from tui.core.errors import HostError, Slug, UsageError
+from tui.core.link.programs import shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, line_begin, refused
@@ -141,21 +140,14 @@ class _Found(NamedTuple):
     file: str = ""
 
 
-@cache
-def _program() -> str:
-    text = resources.files("tui.remote").joinpath("search.sh").read_text(encoding="utf-8")
-    lines = (line.strip(" ") for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("#")) + "\n"
-
-
 @dataclass(frozen=True)
 class _Order:
     """What one run looks for, and where."""
 
     needle: str  # lines: texts or expressions
     flags: str
-    first: int
-    last: int
+    first: int = HITS_KEPT
+    last: int = HITS_KEPT
     text: int = 0
     begin: int = 0
     count: int | None = None
@@ -166,14 +158,8 @@ class _Order:
             f"ES_PATH={shell_path(path)}\nES_FILE={shlex.quote(self.file or '')}\nES_FROM={self.begin}\n"
             f"ES_COUNT={'' if self.count is None else self.count}\nES_NEEDLE={shlex.quote(self.needle)}\n"
             f"ES_FLAGS={self.flags}\nES_FIRST={self.first}\nES_LAST={self.last}\nES_TEXT={self.text}\n"
-            f"{_program()}es_main\n"
+            f"{shell_program('search.sh')}es_main\n"
         )
-
-
-def _order(needle: Needle, **where: int | str | None) -> _Order:
-    flags = ("E" if needle.regex else "F") + ("i" if needle.ignore_case else "")
-    text = needle.expression if needle.regex else needle.text
-    return replace(_Order(text, flags, HITS_KEPT, HITS_KEPT), **where)  # type: ignore[arg-type]
 
 
 class _Answers:
@@ -305,16 +291,13 @@ class SearchState:
 class _Search:
     """Looks over one file again and again, each time at what it grew by."""
 
-    def __init__(self, transport: Transport, path: str) -> None:
-        self._transport, self._path = transport, path
+    def __init__(self, transport: Transport, path: str, order: _Order) -> None:
+        self._transport, self._path, self._order = transport, path, order
         self.state = SearchState()
         self._file: str | None = None
         self._looked = 0  # all lines that begin before this byte were looked at, whole
         self._first: list[_Found] = []
         self._last: deque[_Found] = deque(maxlen=HITS_KEPT)
-
-    def _order(self) -> _Order:
-        raise NotImplementedError
 
     async def run(self) -> AsyncGenerator[SearchState, None]:
         """Looks at what was not looked at yet: the whole file at first, later what it grew by.
@@ -342,7 +325,7 @@ class _Search:
                 hits.pop()
                 before -= 1
         room = 0 if last else HITS_KEPT - len(first)
-        order = replace(self._order(), begin=self._looked, file=self._file, first=room)
+        order = replace(self._order, begin=self._looked, file=self._file, first=room)
         size: int | None = None
         total = new = 0
         at = self._looked
@@ -389,11 +372,9 @@ class HostSearch(_Search):
     """A search over one file; `state` is how far it is."""
 
     def __init__(self, transport: Transport, path: str, needle: Needle) -> None:
-        super().__init__(transport, path)
-        self.needle = needle
-
-    def _order(self) -> _Order:
-        return _order(self.needle)
+        flags = ("E" if needle.regex else "F") + ("i" if needle.ignore_case else "")
+        text = needle.expression if needle.regex else needle.text
+        super().__init__(transport, path, _Order(text, flags))
 
     async def next(self, offset: int, step: int) -> Hit | None:
         """The first line with a hit at or after byte `offset` (step 1), or the last one before it (step -1).
@@ -407,7 +388,7 @@ class HostSearch(_Search):
         if known is not None:
             return known[0]
         if step > 0:
-            return await self._single_hit(_order(self.needle, begin=offset, first=1, last=0), offset)
+            return await self._single_hit(replace(self._order, begin=offset, first=1, last=0), offset)
         end = offset
         for size in (*_BACK_BYTES, *[_BACK_BYTES[-1]] * 4_096):
             if end <= 0:
@@ -415,7 +396,7 @@ class HostSearch(_Search):
             begin = max(0, end - size)
             # A line over the border is looked at whole.
             begin = await line_begin(self._transport, self._path, begin)
-            order = _order(self.needle, begin=begin, count=end - begin, first=0, last=1)
+            order = replace(self._order, begin=begin, count=end - begin, first=0, last=1)
             hit = await self._single_hit(order, begin)
             if hit is not None:
                 return hit
@@ -488,12 +469,9 @@ class LogMarks(_Search):
     """
 
     def __init__(self, transport: Transport, path: str) -> None:
-        super().__init__(transport, path)
+        super().__init__(transport, path, _Order("\n".join(_MARKED), "F", text=_MARK_TEXT))
         self.phases: tuple[Mark, ...] = ()
         self.errors: tuple[Mark, ...] = ()
-
-    def _order(self) -> _Order:
-        return _Order("\n".join(_MARKED), "F", HITS_KEPT, HITS_KEPT, _MARK_TEXT)
 
     def _results_changed(self) -> None:
         # The lines alone, in their order, tell the tracker what the whole log would have.

@@ -36,6 +36,10 @@ def shape_of(record: LogRecord) -> int:
     return hash((record.kind, _VARIABLE.sub("#", record.text[:400]))) or 1
 
 
+def _access(text: str) -> int:
+    return ACCESS if text.startswith("INFO: ") and "HTTP/" in text else 0
+
+
 @dataclass
 class _Traces:
     """Finds tracebacks in records that come one after the other."""
@@ -51,13 +55,9 @@ class _Traces:
             return 0
         if record.rank is not None or record.kind in ("bar", "marker"):
             self._lines = 0
-            if text.startswith("INFO: ") and "HTTP/" in text:
-                return ACCESS
-            return self._begin() if record.kind != "plain" and _TRACE in text else 0
+            return self._begin() if record.kind != "plain" and _TRACE in text else _access(text)
         if not self._lines:
-            if text.startswith(_TRACE):
-                return self._begin()
-            return ACCESS if text.startswith("INFO: ") and "HTTP/" in text else 0
+            return self._begin() if text.startswith(_TRACE) else _access(text)
         self._lines += 1
         if self._lines > _TRACE_LINES:
             self._lines = 0
@@ -70,7 +70,7 @@ class _Traces:
             return INSIDE
         if self._spaced:
             self._lines = 0
-            return ACCESS if text.startswith("INFO: ") and "HTTP/" in text else 0
+            return _access(text)
         if self._raised:
             return INSIDE  # the message continues
         self._raised = True
@@ -84,8 +84,7 @@ class _Traces:
 class LogWindow:
     """A stretch of a log. `records[i - first]` is the record with absolute index i.
 
-    Args:
-        capacity: records kept; where more come the first ones go. None: whoever fills it bounds it.
+    Whoever fills it bounds it.
 
     Attributes:
         records: in the order of the file; read only. `shapes` (see `shape_of`) and `traits` are of the same length.
@@ -101,8 +100,7 @@ class LogWindow:
         warnings: records of kind warning that came so far.
     """
 
-    def __init__(self, capacity: int | None = 100_000) -> None:
-        self.capacity = capacity
+    def __init__(self) -> None:
         self.records: list[LogRecord] = []
         self.shapes: list[int] = []
         self.traits = bytearray()
@@ -130,6 +128,11 @@ class LogWindow:
             at -= 1
         return self.first + at
 
+    @property
+    def _generation_begin(self) -> int:
+        """Place in `records` of the first one of the file as it is now."""
+        return 0 if self.generation_first is None else max(0, self.generation_first - self.first)
+
     def record(self, index: int) -> LogRecord:
         """The record with an absolute index. Raises IndexError where it is not loaded."""
         if index < self.first:
@@ -144,7 +147,7 @@ class LogWindow:
 
     def at_offset(self, offset: int) -> int | None:
         """Absolute index of the record that holds a byte of the file as it is now, None where it is not loaded."""
-        begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
+        begin = self._generation_begin
         found = bisect_right(self.records, offset, lo=begin, key=attrgetter("offset"))
         return self.first + found - 1 if found > begin else None
 
@@ -152,7 +155,7 @@ class LogWindow:
         """Absolute index of the first record of a line of the file, else of the one after it; None where not loaded."""
         if self.line_base is None:
             return None
-        begin = 0 if self.generation_first is None else max(0, self.generation_first - self.first)
+        begin = self._generation_begin
         wanted = number - self.line_base
         found = bisect_right(self.records, wanted - 1, lo=begin, key=attrgetter("number"))
         if found == len(self.records) or (found == begin and self.records[begin].number > wanted):
@@ -189,8 +192,6 @@ class LogWindow:
             self.records.append(record)
             self.shapes.append(shape_of(record))
             self.traits.append(self._traces.traits(record))
-        if self.capacity is not None and len(self.records) > self.capacity * 1.1:
-            self.drop_before(self.end - self.capacity)
 
     def add_marker(self, offset: int, text: str, time: str | None, phase: Phase | None) -> None:
         """Puts a line of ours at the end, before what is still being written; it stays where it is.
@@ -211,7 +212,7 @@ class LogWindow:
         """Takes records that stand right before the first one."""
         if not records:
             return
-        block = LogWindow(None)
+        block = LogWindow()
         block.append(records)
         if self.records:
             self.borders.insert(0, self.first)
@@ -244,9 +245,9 @@ class LogWindow:
 
     def copy(self) -> "LogWindow":
         """Another window with the same records at the same indices."""
-        other = LogWindow(self.capacity)
+        other = LogWindow()
         other.records, other.shapes, other.traits = self.records[:], self.shapes[:], self.traits[:]
-        other.first, other.line_base, other.generation_first = (self.first, self.line_base, self.generation_first)
+        other.first, other.line_base, other.generation_first = self.first, self.line_base, self.generation_first
         other.borders, other.warnings = self.borders[:], self.warnings
         other._keys, other._traces = dict(self._keys), replace(self._traces)
         return other

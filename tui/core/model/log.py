@@ -38,3 +38,8 @@ def rank_label(ranks: Sequence[str]) -> str:
         if numbers == list(range(numbers[0], numbers[-1] + 1)):
             return f"{heads.pop()}{numbers[0]}–{numbers[-1]}"
     return ranks[0] + f" +{len(ranks) - 1}"
+
+
+def rank_order(tag: str) -> list[tuple[str, int]]:
+    """Sorts rank tags by names and numbers: TP2 before TP10."""
+    return [(part.rstrip("0123456789"), int(re.sub(r"\D", "", part) or 0)) for part in tag.split()]

@@ -293,7 +293,7 @@ class RunWatcher:
     def _skipped(self, lines: SkippedLines) -> LogRecord:
         skipped = (lines.end - lines.begin) / (1 << 20)
         text = f"[eagletui] {skipped:,.0f} MiB up to line {lines.number:,} were not read here"
-        return LogRecord(self._tracker.line_number, lines.begin, None, None, text, "marker", None)
+        return LogRecord(self._tracker.place.number, lines.begin, None, None, text, "marker", None)
 
     def _state(self, *, final: bool = False) -> ServerState:
         startup = self._tracker.state()
@@ -375,7 +375,7 @@ class RunWatcher:
             # The exit counts only when the whole log is read: a reason that is still unread must not look like silence.
             over = self._run_over() and final
             exit = evidence(self._run, self._kernel) if over else ExitEvidence(alive=True)
-            found, observations = diagnose(self._tracker, exit=exit)
+            found, observations = diagnose(self._tracker.state(), exit=exit)
             if found is not None:
                 history = self._history
                 found = forecast.prefer_worked(found, startup, self._run.host, history.args, history.earlier)

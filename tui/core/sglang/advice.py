@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import decimal
-from tui.core.sglang.diagnosis import Diagnosis, Evidence, advice_for, title_of
+from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.memory import FractionWindow, fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
@@ -26,7 +26,7 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
     """The diagnosis that a clue makes."""
     cause = clue.cause or "unknown"
     failure = patterns().failure(clue.id)
-    title, advice = title_of(cause), advice_for(cause)
+    title, advice = patterns().words_for(cause)
     if failure is not None:
         title = (_fill(failure.title, clue.groups) if failure.title else None) or title
         advice = tuple(filled for text in failure.advice if (filled := _fill(text, clue.groups))) or advice
@@ -60,11 +60,13 @@ def _fill(text: str, groups: Mapping[str, str]) -> str | None:
     return _PLACEHOLDER.sub(lambda match: one_line(groups[match.group(1)], 200), text)
 
 
+def _advice(words: str, **values: object) -> tuple[str, ...]:
+    """What `words.NAME` of tui/data/failures.toml advises, with values in it."""
+    return tuple(text.format(**values) for text in patterns().words[words].advice)
+
+
 def _speculative(state: StartupState) -> bool:
     return bool(args_of(state).get("speculative_algorithm")) or any(row.draft_gib is not None for row in state.ledger)
-
-
-# ---- GPU memory -----------------------------------------------------------------------------------------------------
 
 
 def _fraction(state: StartupState, clue: Clue) -> float | None:
@@ -81,49 +83,33 @@ def _no_room_for_pool(found: Diagnosis, clue: Clue, state: StartupState) -> Diag
         return _no_room_outside(found, clue, state)
     draft = _speculative(state)
     if draft and clue.id != "pool_tiny":
-        title = "The KV pool has no room: weights and draft model alone exceed the memory budget."
-        found = replace(found, title=title)
+        found = replace(found, title=patterns().words["pool_over_budget"].title)
     current = _fraction(state, clue)
     window = fraction_window(state.ledger, current)
-    shrink = (
-        "Or need less: a larger --tp, fewer dp replicas, a quantization with smaller weights, a smaller "
-        "--context-length, --kv-cache-dtype fp8_e4m3."
-    )
     if window is not None:
-        return _raised(found, window, current, draft, shrink)
+        return _raised(found, window, current, draft)
+    (need_less,) = _advice("need_less")
     stated = re.search(r"Raise --mem-fraction-static above ([\d.]+)", clue.text)
     if stated is None:
-        return replace(found, advice=(*found.advice[:1], shrink), set={})
+        return replace(found, advice=(*found.advice[:1], need_less), set={})
     least = float(stated.group(1).rstrip("."))
-    advice = f"Raise --mem-fraction-static: it must be above {least:g}, more leaves a useful pool."
-    return replace(found, advice=(advice, shrink), set={_FRACTION: round(min(0.95, max(least + 0.06, 0.1)), 2)})
+    advice = (*_advice("raise_above", least=least), need_less)
+    return replace(found, advice=advice, set={_FRACTION: round(min(0.95, max(least + 0.06, 0.1)), 2)})
 
 
-def _raised(found: Diagnosis, window: FractionWindow, current: float | None, draft: bool, shrink: str) -> Diagnosis:
+def _raised(found: Diagnosis, window: FractionWindow, current: float | None, draft: bool) -> Diagnosis:
     what = "weights and draft model" if draft else "weights"
     loaded = f"{window.loaded_gib:.1f} GiB of {what} of {window.before_gib:.1f} GiB free before the load"
     if window.suggested is None:
-        first = "a smaller draft model or none, " if draft else ""
-        return replace(
-            found,
-            advice=(
-                f"Raise --mem-fraction-static: not enough, because no value works: {loaded} need at least "
-                f"{window.least:.2f}, and above {window.most:.2f} nothing is left for CUDA graphs and activations.",
-                f"Shrink something else: {first}a larger --tp, fewer dp replicas, a quantization with smaller weights.",
-            ),
-        )
+        smaller = "a smaller draft model or none, " if draft else ""
+        advice = _advice("raise_in_vain", loaded=loaded, least=window.least, most=window.most, draft=smaller)
+        return replace(found, advice=advice)
     now = f" The present value is {current:g}." if current is not None else ""
+    (need_less,) = _advice("need_less")
     if draft:
-        shrink += " If graph capture then runs out of memory, no value works for this draft: use a smaller one."
-    return replace(
-        found,
-        advice=(
-            f"Raise --mem-fraction-static to {window.suggested:.2f}: {loaded} need at least {window.least:.2f} before "
-            f"any pool fits.{now}",
-            shrink,
-        ),
-        set={_FRACTION: window.suggested},
-    )
+        need_less += " If graph capture then runs out of memory, no value works for this draft: use a smaller one."
+    advice = _advice("raise_to", suggested=window.suggested, loaded=loaded, least=window.least, now=now)
+    return replace(found, advice=(*advice, need_less), set={_FRACTION: window.suggested})
 
 
 def _no_room_outside(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -135,7 +121,7 @@ def _no_room_outside(found: Diagnosis, clue: Clue, state: StartupState) -> Diagn
     lower = lowered_fraction(state.ledger, current, missing_gib) if current is not None else None
     advice = found.advice
     if found.cause == "oom_kv_pool":
-        advice = ("Lower --mem-fraction-static: the pool left too little beside it.",)
+        advice = _advice("pool_left_too_little")
     if lower is not None:
         why = ": capture needs memory outside the budget." if capture else "."
         first = f"Lower --mem-fraction-static from {current:g} to {lower:.2f}{why}"
@@ -145,14 +131,8 @@ def _no_room_outside(found: Diagnosis, clue: Clue, state: StartupState) -> Diagn
         return replace(found, advice=advice)
     half = batch // 2
     if current is not None:
-        advice = (
-            f"Lower --{name} from {batch} to {half}: a lower --mem-fraction-static than {current:g} would leave the KV "
-            "pool without room.",
-            "If that is not enough, no value works: shrink the draft model or the weights, or use a larger --tp."
-            if _speculative(state)
-            else "If that is not enough: a larger --tp, or a quantization with smaller weights.",
-            "Last resort: --disable-cuda-graph (slow).",
-        )
+        words = "fewer_graphs_with_draft" if _speculative(state) else "fewer_graphs"
+        advice = _advice(words, name=name, batch=batch, half=half, current=current)
     return replace(found, advice=advice, set={name: half})
 
 
@@ -169,12 +149,8 @@ def _largest_graph(state: StartupState) -> tuple[int | None, str]:
 def _no_room_for_weights(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     if clue.phase != Phase.DRAFT_MODEL:
         return found
-    smaller = "Use a smaller draft model (--speculative-draft-model-path) or start without it."
-    title = "The draft model does not fit beside the target's weights."
-    return replace(found, title=title, advice=(smaller, *found.advice))
-
-
-# ---- everything else ------------------------------------------------------------------------------------------------
+    title, advice = patterns().words["draft_too_big"]
+    return replace(found, title=title, advice=(*advice, *found.advice))
 
 
 def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -183,22 +159,20 @@ def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
         return replace(_as_cause(found, "draft_config"), phase=clue.phase)
     if clue.level == "exception" and clue.phase == Phase.LAUNCH and clue.rank is None and _FLAG_FRAMES.search(frames):
         message = one_line(clue.text.partition(": ")[2], 200)
-        advice = f"Change what the message names: {message}" if message else advice_for("bad_flag")[0]
-        title = "SGLang refuses this combination of flags."
-        return replace(found, cause="bad_flag", title=title, advice=(advice,))
+        advice = _advice("refused_flags", message=message) if message else patterns().words_for("bad_flag").advice[:1]
+        return replace(found, cause="bad_flag", title=patterns().words["refused_flags"].title, advice=advice)
     if clue.phase == Phase.CUDA_GRAPH and re.search("piecewise|prefill", state.capturing or ""):
         return _piecewise(_as_cause(found, "piecewise_cuda_graph"), clue, state)
     if clue.level in ("end", "collateral"):
         return replace(found, advice=patterns().words["silent"].advice)
     accepts = state.last_decode is not None and state.last_decode.accept_len is not None
     if clue.level != "marker" and (_speculative(state) or accepts):
-        once = "Try once without the draft model (speculative decoding off): that shows whether the draft is to blame."
-        return replace(found, advice=(*found.advice, once))
+        return replace(found, advice=(*found.advice, *_advice("once_without_draft")))
     return found
 
 
 def _as_cause(found: Diagnosis, cause: str) -> Diagnosis:
-    return replace(found, cause=cause, title=title_of(cause), advice=advice_for(cause))
+    return replace(found, cause=cause, **patterns().words_for(cause)._asdict())
 
 
 def _path(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -216,10 +190,8 @@ def _draft(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     given = args.get("speculative_draft_model_path", "not printed")
     if given is not None and given != args.get("model_path"):
         return found
-    title = "The target model itself was loaded as its draft: no draft model path is given."
-    return replace(
-        found, title=title, advice=("Give the draft: --speculative-draft-model-path PATH.", *found.advice[1:])
-    )
+    title, advice = patterns().words["target_as_draft"]
+    return replace(found, title=title, advice=(*advice, *found.advice[1:]))
 
 
 def _nccl(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
@@ -234,9 +206,8 @@ def _port(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     given = args_of(state).get("nccl_port")
     if clue.id != "port_dist" or given is None or str(given) != clue.groups.get("port"):
         return found
-    title = f"The port {given} (--nccl-port) is held by another process."
-    advice = ("Leave --nccl-port out, or give it a free port.", "The HTTP port is not involved.")
-    return replace(found, title=title, advice=advice)
+    title, advice = patterns().words["nccl_port"]
+    return replace(found, title=title.format(port=given), advice=advice)
 
 
 def _arch(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.advice import args_of, evidence_of, explain
-from tui.core.sglang.diagnosis import Diagnosis, Evidence, ExitEvidence, advice_for, title_of
+from tui.core.sglang.diagnosis import Diagnosis, Evidence, ExitEvidence
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
-from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
 
 _WINDOW = 50  # lines before the first fatal one in which a line outside any traceback counts as a cause
@@ -16,18 +15,17 @@ _LAST_TIER = 10
 
 
 def diagnose(
-    source: LogTracker | StartupState, *, exit: ExitEvidence | None = None
+    state: StartupState, *, exit: ExitEvidence | None = None
 ) -> tuple[Diagnosis | None, tuple[Diagnosis, ...]]:
     """The root cause of a death, and observations about a server that lives.
 
     Args:
-        source: what the log says.
+        state: what the log says.
         exit: what the host says; without it the log alone decides.
 
     Returns:
         (None, observations) where nothing failed.
     """
-    state = source.state() if isinstance(source, LogTracker) else source
     if _died(state, exit):
         return _cause(state, exit), ()
     found = (_accepts_nothing(state), _unhealthy(state), _slow_tokenizer(state))
@@ -42,9 +40,6 @@ def _died(state: StartupState, exit: ExitEvidence | None) -> bool:
     if exit is None or exit.alive:
         return False
     return exit.exit_code is None or exit.exit_code not in (0, 130, -2)
-
-
-# ---- the root cause -------------------------------------------------------------------------------------------------
 
 
 def _tier(clue: Clue, near: bool) -> int:
@@ -80,7 +75,8 @@ def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
     alone = all(item.level in ("end", "observation") for item in state.clues)
     if clue.level == "end" and "Killed" in clue.text and alone:
         # A shell's "Killed" and nothing else: signal 9 came from outside.
-        return Diagnosis("host_oom", title_of("host_oom"), state.phase, None, evidence_of(clue), advice_for("host_oom"))
+        title, advice = patterns().words_for("host_oom")
+        return Diagnosis("host_oom", title, state.phase, None, evidence_of(clue), advice)
     return explain(clue, state)
 
 
@@ -91,7 +87,8 @@ def _from_exit(state: StartupState, exit: ExitEvidence, clue: Clue | None) -> Di
 
     def died(cause: str, title: str, advice: tuple[str, ...]) -> Diagnosis:
         rank = clue.rank if clue is not None else None
-        return Diagnosis(cause, title, state.phase, rank, Evidence(0, one_line(evidence)), advice or advice_for(cause))
+        advice = advice or patterns().words_for(cause).advice
+        return Diagnosis(cause, title, state.phase, rank, Evidence(0, one_line(evidence)), advice)
 
     if exit.dmesg_oom is not None:
         evidence = exit.dmesg_oom
@@ -119,9 +116,6 @@ def _from_exit(state: StartupState, exit: ExitEvidence, clue: Clue | None) -> Di
     return None
 
 
-# ---- observations ---------------------------------------------------------------------------------------------------
-
-
 def _accepts_nothing(state: StartupState) -> Diagnosis | None:
     if state.accept_one < 2:
         return None
@@ -147,7 +141,8 @@ def _unhealthy(state: StartupState) -> Diagnosis | None:
     if clue is None or failure is None:
         return None
     cause = clue.cause or "unknown"
-    title, advice = failure.title or title_of(cause), failure.advice or advice_for(cause)
+    words = patterns().words_for(cause)
+    title, advice = failure.title or words.title, failure.advice or words.advice
     return Diagnosis(cause, title, state.phase, clue.rank, evidence_of(clue), advice, observation=True)
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from tui.core.model.phases import Phase
-from tui.core.sglang.patterns import patterns
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,3 @@ class ExitEvidence:
     dmesg_xid: str | None = None  # the kernel's line about an error of a GPU or its driver
     kernel_silent: bool = False  # the kernel's log could be read and, where the two above are None, says nothing
     alive: bool = False
-
-
-def title_of(cause: str) -> str:
-    """The sentence for a cause of which nothing more is known."""
-    return patterns().causes.get(cause, patterns().causes["unknown"])[0]
-
-
-def advice_for(cause: str) -> tuple[str, ...]:
-    """What helps against it, whatever the details are."""
-    return patterns().causes.get(cause, patterns().causes["unknown"])[1]

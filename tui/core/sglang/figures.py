@@ -56,8 +56,6 @@ class Figures:
         self.slow_tokenizer += count
         self.slow_tokenizer_line = self.slow_tokenizer_line or number
 
-    # ---- many lines at once -----------------------------------------------------------------------------------------
-
     def take_run(self, text: bytes, begin: int, stop: int, number: int) -> int:
         """Takes a run of plain lines in; how many they are, 0 (and nothing taken) where a line may hold two records."""
         lines = text.count(b"\n", begin, stop)
@@ -115,8 +113,6 @@ class Figures:
                 self._decode[rank] = text[start : text.find(b"\n", mark)]
                 return
             mark = text.rfind(tags + _DECODE, begin, mark)
-
-    # ---- what is known ----------------------------------------------------------------------------------------------
 
     def decode(self) -> DecodeFigures | None:
         """The newest decode line, and sums over the newest of each DP rank."""

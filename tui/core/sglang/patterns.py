@@ -17,25 +17,11 @@ from tui.core.model.phases import Phase
 from tui.core.sglang.lineshape import TROUBLE
 from tui.core.sglang.shortlist import Shortlist
 
-EVENTS = [
-    "capture_begin",
-    "capture_end",
-    "capture_list",
-    "dist_begin",
-    "dist_end",
-    "dist_mark",
-    "fired_up",
-    "http",
-    "http_up",
-    "load_begin",
-    "load_end",
-    "pool",
-    "pool_end",
-    "pool_mark",
-    "sched_ready",
-    "working",
-]
-LEVELS = tuple(["root", "comm", "wrapper", "collateral", "exit", "stop", "marker", "end", "observation"])
+EVENTS = (
+    "capture_begin capture_end capture_list dist_begin dist_end dist_mark fired_up http http_up load_begin load_end pool "
+    "pool_end pool_mark sched_ready working"
+).split()
+LEVELS = "root comm wrapper collateral exit stop marker end observation".split()
 _OURS = ("startup.toml", "failures.toml", "benign.toml")
 _NOTES = ("note", "warning", "benign")  # tables of a regex alone
 
@@ -120,6 +106,10 @@ class Patterns:
     def kind_of(self, body: str) -> str:
         """What a line is that says nothing of a start or a failure: note, warning or plain."""
         return "note" if self.notes.search(body) else "warning" if self.warnings.search(body) else "plain"
+
+    def words_for(self, cause: str) -> Words:
+        """Title and advice for a cause of which nothing more is known."""
+        return self.causes.get(cause, self.causes["unknown"])
 
     def failure(self, id_: str) -> Failure | None:
         """The pattern with this id; the user's before ours."""
@@ -224,7 +214,9 @@ class _Reading:
         for kind, tables in raw.items():
             if kind in self.words and isinstance(tables, dict):
                 for slug, table in tables.items():
-                    words = Words(str(table.get("title", slug)), tuple(table.get("advice", ())))
+                    words = Words(
+                        str(table.get("title", slug if kind == "cause" else "")), tuple(table.get("advice", ()))
+                    )
                     self.words[kind].setdefault(slug, words)
             elif kind not in _KEYS or not isinstance(tables, list):
                 known = "milestone, failure, note, warning, benign"

@@ -10,15 +10,6 @@ from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
 
-_LEDGER_NAMES = {
-    "before_gib": "before",
-    "weights_gib": "weights",
-    "draft_gib": "draft",
-    "kv_pool_gib": "KV pool",
-    "graphs_gib": "graphs",
-    "free_gib": "free",
-}
-
 
 class Report(dict[str, Any]):
     """The JSON object of `eagletui diagnose`; `title` is for people and not a part of it."""
@@ -85,6 +76,7 @@ def report_text(found: Mapping[str, Any]) -> str:
     if found.get("ranks_seen"):
         lines.append(f"  ranks     {found['ranks_seen']} seen")
     for row in found.get("ledger", ()):
-        figures = [f"{name} {row[key]:.2f}" for key, name in _LEDGER_NAMES.items() if row[key] is not None]
+        known = {key.removesuffix("_gib"): gib for key, gib in row.items() if key.endswith("_gib") and gib is not None}
+        figures = [f"{'KV pool' if name == 'kv_pool' else name} {gib:.2f}" for name, gib in known.items()]
         lines.append(f"  memory    {row['rank'] or 'GPU'}: {', '.join(figures)} GiB")
     return "\n".join(lines)

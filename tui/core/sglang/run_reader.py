@@ -3,13 +3,12 @@
 import re
 
 from tui.core.model.phases import Outcome, Phase
-from tui.core.sglang.bars import Bar
 from tui.core.sglang.batch_lines import BATCH
 from tui.core.sglang.figures import Figures
 from tui.core.sglang.lineshape import BarFrame, Segment, segments
 from tui.core.sglang.patterns import Patterns
-from tui.core.sglang.server_args import parse_server_args
-from tui.core.sglang.start import BEGIN, LOAD, READY, SERVING, Clock, Start
+from tui.core.sglang.server_info import parse_server_args
+from tui.core.sglang.start import BEGIN, LOAD, READY, SERVING, Bar, Clock, Start
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.trouble import Trouble
 
@@ -64,8 +63,6 @@ class RunReader:
     def rank_of_bars(self) -> str | None:
         """Rank 0 alone draws bars."""
         return "TP0" if "TP0" in self._tags else None
-
-    # ---- one record -------------------------------------------------------------------------------------------------
 
     def line(self, raw: bytes, number: int) -> None:
         """Takes a line in of which no record is wanted."""
@@ -156,8 +153,6 @@ class RunReader:
         steps = interval if isinstance(interval, int) else _STEPS_A_DECODE_LINE
         return self.figures.decode_lines * steps >= _STEPS_A_DECODE_LINE
 
-    # ---- what is known ----------------------------------------------------------------------------------------------
-
     def state(self, lines: int, newest: list[BarFrame], ended: bool) -> StartupState:
         """Everything that the log says.
 
@@ -170,8 +165,9 @@ class RunReader:
         accept_one, accept_one_line = figures.accept_one()
         first_s = self._clock.first_s or 0.0
         unhandled = ended and any(clue.traceback and not clue.marked for clue in clues)
+        of_start = {name: getattr(start, name) for name in ("phase", "fired_up", "capturing", "working")}
+        of_lines = ("slow_tokenizer", "slow_tokenizer_line", "decode_lines", "batch_line")
         return StartupState(
-            phase=start.phase,
             outcome=self._outcome(unhandled),
             progress=start.progress(newest),
             ranks=start.rank_states(),
@@ -179,22 +175,17 @@ class RunReader:
             last_decode=figures.decode(),
             ledger=start.ledger(),
             lines=lines,
-            fired_up=start.fired_up,
             uvicorn_port=start.port,
             server_args=self._args,
             max_total_num_tokens=start.tokens,
             restarts=self._restarts,
             clues=clues,
             ranks_seen=len(self._tags),
-            slow_tokenizer=figures.slow_tokenizer,
-            slow_tokenizer_line=figures.slow_tokenizer_line,
             accept_one=accept_one,
             accept_one_line=accept_one_line,
-            decode_lines=figures.decode_lines,
-            batch_line=figures.batch_line,
-            capturing=start.capturing,
-            working=start.working,
             first_stamp_s=first_s if first_s > 1e8 else None,  # a stamp with its date
+            **of_start,
+            **{name: getattr(figures, name) for name in of_lines},
         )
 
     def _outcome(self, unhandled: bool) -> Outcome:

@@ -74,18 +74,13 @@ class DecodeSeries:
         self._newest_s: float | None = None
         self._gap_s: float | None = None
 
-    def feed(self, records: Iterable[LogRecord]) -> bool:
-        """Takes records in the order of the log; True where a point came or changed."""
-        changed = False
+    def feed(self, records: Iterable[LogRecord]) -> None:
+        """Takes records in the order of the log."""
         for record in records:
-            if record.stamp_s is not None and record.text.startswith(("Decode batch", "Prefill batch")):
-                changed = self._batch(record, record.stamp_s) or changed
-        return changed
+            if record.stamp_s is not None and not record.provisional and (batch := BATCH.match(record.text)):
+                self._batch(record, record.stamp_s, decode=batch[1] == "Decode")
 
-    def _batch(self, record: LogRecord, stamp_s: float) -> bool:
-        batch = BATCH.match(record.text)
-        if batch is None or record.provisional:
-            return False
+    def _batch(self, record: LogRecord, stamp_s: float, *, decode: bool) -> None:
         now = self._time(stamp_s)
         share = self._shares.setdefault(_dp_tag(record.rank), _Share())
         if share.active_s is not None and now - share.active_s >= share.idle_s:
@@ -93,15 +88,15 @@ class DecodeSeries:
         if self._newest_s is not None and now - self._newest_s >= share.idle_s:
             self._gap_s = now - self._newest_s
         share.active_s = self._newest_s = max(now, self._newest_s or now)
-        if batch[1] != "Decode":
-            return False
+        if not decode:
+            return
         share.line(now)
         if share.fresh:
             share.fresh = False
             share.second = None
-            return False
+            return
         self._add_line(share, now, pairs(record.text))
-        return self._add_point(now)
+        self._add_point(now)
 
     def _time(self, stamp_s: float) -> float:
         """A stamp on an axis that never goes back: clocks without date pass midnight, ranks write a little out of order."""
@@ -123,14 +118,11 @@ class DecodeSeries:
                 values.append(value)
         share.running, share.queued = whole(line.get("#running-req")), whole(line.get("#queue-req"))
 
-    def _add_point(self, now: float) -> bool:
-        active = [
-            share
-            for share in self._shares.values()
-            if share.active_s is not None and now - share.active_s < share.idle_s
-        ]
+    def _add_point(self, now: float) -> None:
+        shares = self._shares.values()
+        active = [share for share in shares if share.active_s is not None and now - share.active_s < share.idle_s]
         if any(share.second is None for share in active):
-            return False  # a sum over a part of the ranks would look like a fall
+            return  # a sum over a part of the ranks would look like a fall
         speeds = [statistics.fmean(share.tok_s) for share in active if share.tok_s]
         accepts = [
             (statistics.fmean(share.accept_len), max(1, share.running or 1)) for share in active if share.accept_len
@@ -151,7 +143,6 @@ class DecodeSeries:
             self._points[-1] = replace(point, gap_s=point.gap_s or self._points[-1].gap_s)
         else:
             self._points.append(point)
-        return True
 
 
 def _dp_tag(rank: str | None) -> str:

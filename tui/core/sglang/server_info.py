@@ -1,7 +1,9 @@
-"""What a running SGLang says of itself: `/server_info` with its arguments as resolved, and what its environment forces."""
+"""What SGLang says of itself: its arguments as `/server_info` has them or as its log prints them, what its environment forces."""
 
+import ast
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,9 @@ _NOT_ARGUMENTS = frozenset(
 _UNEVEN = frozenset(
     ["dist_init_addr", "forward_pass_metrics_ipc_name", "max_total_num_tokens", "nccl_port", "port", "random_seed"]
 )
+
+_SIMPLE = re.compile(r"(?<!\w)(\w{1,64})'?(?:=|: )('[^']{0,2000}'|-?\d{1,18}(?:\.\d{1,18})?|True|False|None)(?=[,)}])")
+_SECRET = re.compile(r"api_key|token$|password|secret")
 
 
 def arguments(info: Mapping[str, Any]) -> dict[str, object]:
@@ -55,3 +60,31 @@ def forced_accept_length(env: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return length if length > 0 else None
+
+
+def parse_server_args(body: str) -> dict[str, object] | None:
+    """All values of a `server_args=` line: ServerArgs(a=1, ...) up to 0.5.18, a dict from 0.5.19 on.
+
+    Secrets are "***". Of a line that was cut off only the simple ones; None where nothing can be read.
+    """
+    text = body.partition("server_args=")[2].strip()
+    found: dict[str, object] = {}
+    items: list[tuple[object, ast.expr]] = []
+    try:
+        tree = ast.parse(text, mode="eval").body
+        if isinstance(tree, ast.Dict):
+            pairs = zip(tree.keys, tree.values, strict=True)
+            items = [(key.value, value) for key, value in pairs if isinstance(key, ast.Constant)]
+        elif isinstance(tree, ast.Call):
+            items = [(keyword.arg, keyword.value) for keyword in tree.keywords]
+        for name, value in items:
+            try:
+                found[str(name)] = ast.literal_eval(value)
+            except (ValueError, TypeError):
+                found[str(name)] = ast.unparse(value)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = {name: ast.literal_eval(value) for name, value in _SIMPLE.findall(text)}
+    for name, secret in found.items():
+        if isinstance(secret, str) and _SECRET.search(name):
+            found[name] = "***"
+    return found or None

@@ -18,6 +18,14 @@ class Piece(NamedTuple):
     cut: int  # bytes left out
 
 
+class LinePlace(NamedTuple):
+    """Where the line that is being read begins."""
+
+    offset: int  # byte of the file
+    number: int  # as `LogRecord.number`
+    within: bool = False  # a part of it is a record already, other than a provisional one
+
+
 class LineSplitter:
     r"""Splits a byte stream on \n, \r and \r\n; the result does not depend on how the stream is cut into chunks.
 
@@ -37,6 +45,11 @@ class LineSplitter:
     def begun(self) -> bool:
         """Whether the line being read is not whole: a piece was given out already, or bytes were left out."""
         return self._touched or self.tail_cut > 0
+
+    @property
+    def place(self) -> LinePlace:
+        """How far reading has come."""
+        return LinePlace(self.line_offset, self.number, self.begun)
 
     @property
     def lines(self) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from tui.core.model.log import rank_order
 from tui.core.model.phases import Phase
-from tui.core.sglang.bars import Bar, Bars, kind_of_bar, measures
 from tui.core.sglang.batch_lines import decimal, whole
 from tui.core.sglang.lineshape import BarFrame, Segment, stamp_seconds
 from tui.core.sglang.patterns import Milestone
@@ -20,6 +20,8 @@ from tui.core.sglang.state import LedgerRow, PhaseSpan, Progress, RankState
 
 _DRAFT_TYPE = re.compile(r"Eagle|NextN|MTP|Medusa|Draft")
 _DAY_S = 86_400.0
+_BARS_KEPT = 16
+_MEASURED = {"shards": (Phase.LOAD_WEIGHTS, Phase.DRAFT_MODEL), "capture": (Phase.CUDA_GRAPH,)}
 
 
 class Step(IntEnum):
@@ -96,6 +98,45 @@ class Rank:
     def at(self, step: Step) -> Position:
         """The step in the round that the rank is in."""
         return Position(self.round, step)
+
+
+@dataclass
+class Bar:
+    """A progress bar, from its frames so far."""
+
+    what: str  # shards, capture, "" for any other
+    done: int
+    total: int
+    offset: int  # of its first frame
+    number: int  # line of its first frame
+    frames: int = 0
+
+
+class Bars:
+    """The bars of the load or capture that is under way."""
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[str, int], Bar] = {}
+
+    def clear(self) -> None:
+        """Another load or capture begins: its frames are bars of their own."""
+        self._bars.clear()
+
+    def same(self, what: str, frame: BarFrame) -> Bar | None:
+        """The bar that a frame belongs to; None where it begins one."""
+        bar = self._bars.get((what, frame.total))
+        return bar if bar is not None and frame.done >= bar.done else None
+
+    def take(self, what: str, frame: BarFrame, number: int, offset: int) -> Bar:
+        """The bar with this frame in it."""
+        bar = self.same(what, frame)
+        if bar is None:
+            bar = self._bars[what, frame.total] = Bar(what, frame.done, frame.total, offset, number)
+            if len(self._bars) > _BARS_KEPT:
+                self._bars.pop(next(iter(self._bars)))
+        bar.done = frame.done
+        bar.frames += 1
+        return bar
 
 
 class Start:
@@ -263,7 +304,15 @@ class Start:
     # ---- bars -------------------------------------------------------------------------------------------------------
 
     def _kind_of_bar(self, frame: BarFrame) -> str:
-        return kind_of_bar(frame, self.phase == Phase.CUDA_GRAPH and self.capturing is not None)
+        """shards, capture, or "" for a bar that measures nothing of the start."""
+        text = frame.desc.lower()
+        if "captur" in text:
+            return "capture"
+        if "loading" in text and ("shard" in text or "tensor" in text):
+            return "shards"
+        # The first frame of a capture has no description; nor have the bars of clients.
+        capturing = self.phase == Phase.CUDA_GRAPH and self.capturing is not None
+        return "capture" if not text and capturing else ""
 
     def same_bar(self, frame: BarFrame) -> Bar | None:
         """The bar that a frame would belong to; None where it would begin one."""
@@ -278,7 +327,7 @@ class Start:
         elif what == "shards" and self.position < LOAD:
             self.advance(rank, LOAD)
         bar = self._bars.take(what, frame, number, offset)
-        if measures(what, self.phase):
+        if self.phase in _MEASURED.get(what, ()):
             self._bar = (bar, self.position)
         return bar
 
@@ -294,7 +343,7 @@ class Start:
             found = Progress(bar.what, bar.done, bar.total)
         for frame in newest:
             what = self._kind_of_bar(frame)
-            if measures(what, self.phase):
+            if self.phase in _MEASURED.get(what, ()):
                 found = Progress(what, frame.done, frame.total)
         return found
 
@@ -314,7 +363,7 @@ class Start:
 
     def _known_ranks(self) -> list[Rank]:
         begun = [rank for rank in self.ranks.values() if rank.position > BEGIN]
-        return sorted([rank for rank in begun if rank.tag] or begun, key=_order_of_rank)
+        return sorted([rank for rank in begun if rank.tag] or begun, key=lambda rank: rank_order(rank.tag))
 
     def rank_states(self) -> tuple[RankState, ...]:
         """How far each rank is."""
@@ -338,7 +387,3 @@ def _take_pool(rank: Rank, groups: Mapping[str, str]) -> None:
         rank.remember(kv_pool_gib=round((rank.memory.kv_pool_gib or 0.0) + size, 2))
     if "tokens" in groups and rank.memory.kv_tokens is None:
         rank.remember(kv_tokens=whole(groups["tokens"]))
-
-
-def _order_of_rank(rank: Rank) -> list[tuple[str, int]]:
-    return [(part.rstrip("0123456789"), int(re.sub(r"\D", "", part) or 0)) for part in rank.tag.split()]

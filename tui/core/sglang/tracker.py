@@ -1,13 +1,12 @@
 """From the bytes of a server's log to records for a view, and to what they say about the server."""
 
 from tui.core.model.log import LogRecord
-from tui.core.sglang.bars import Bar
-from tui.core.sglang.lineshape import Segment, segments, stamp_seconds
-from tui.core.sglang.masked import masked
+from tui.core.sglang.lineshape import Segment, masked, segments, stamp_seconds
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import MATCHED, RunReader
 from tui.core.sglang.skim import Skimmer
-from tui.core.sglang.splitter import LineSplitter, Piece
+from tui.core.sglang.splitter import LinePlace, LineSplitter, Piece
+from tui.core.sglang.start import Bar
 from tui.core.sglang.state import StartupState
 
 
@@ -24,18 +23,15 @@ class LogTracker:
     def __init__(self, records: bool = True, *, offset: int = 0, number: int = 1) -> None:
         self._wants_records = records
         self._tables = patterns()
-        self._begin(offset, number)
+        self.reset(offset, number)
 
-    def _begin(self, offset: int, number: int) -> None:
+    def reset(self, offset: int = 0, number: int = 1) -> None:
+        """Another file, or the same one replaced: everything starts again."""
         self._splitter = LineSplitter(offset, number)
         self._reader = RunReader(self._tables, fragment=offset > 0)
         self._skimmer = Skimmer(self._reader, self._tables)
         self._ended = False
         self._state: StartupState | None = None
-
-    def reset(self) -> None:
-        """Another file, or the same one replaced: everything starts again."""
-        self._begin(0, 1)
 
     def feed(self, data: bytes) -> tuple[LogRecord, ...]:
         """Takes the next bytes; returns the records they completed or replaced, and the unterminated tail as a provisional one."""
@@ -74,21 +70,9 @@ class LogTracker:
         return self._state
 
     @property
-    def line_offset(self) -> int:
-        """Byte of the file where the line being read begins."""
-        return self._splitter.line_offset
-
-    @property
-    def line_number(self) -> int:
-        """Number of the line being read."""
-        return self._splitter.number
-
-    @property
-    def within_line(self) -> bool:
-        """Whether records of the line being read, other than a provisional one, were given out already."""
-        return self._splitter.begun
-
-    # ---- records ----------------------------------------------------------------------------------------------------
+    def place(self) -> LinePlace:
+        """How far reading has come."""
+        return self._splitter.place
 
     def _records(self, piece: Piece) -> list[LogRecord]:
         """Takes a piece of the log in; its records where they are wanted."""

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tui.core.model.phases import Phase
-from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, TRACEBACK, Segment
-from tui.core.sglang.masked import masked
+from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, TRACEBACK, Segment, masked
 from tui.core.sglang.patterns import Failure, Patterns
 from tui.core.sglang.start import BEGIN, LOAD, WARMUP, Start
 from tui.core.sglang.state import Clue
@@ -64,8 +63,6 @@ class Trouble:
         newest = self._episode.exception if self._episode is not None else None
         return (*self._clues, *([newest] if newest is not None else ()))
 
-    # ---- what other lines mean for it --------------------------------------------------------------------------------
-
     def stamped(self) -> None:
         """A stamped record begins: whatever unstamped lines belonged together has ended."""
         self._close_episode()
@@ -94,8 +91,6 @@ class Trouble:
     def _died(self, line: int | None) -> None:
         self.fatal = line
         self._start.frozen = line is not None
-
-    # ---- one line -----------------------------------------------------------------------------------------------------
 
     def take(self, segment: Segment, number: int) -> str | None:
         """Takes one record in; returns its kind, None where it is harmless."""
@@ -131,7 +126,6 @@ class Trouble:
         return FRAME.match(body) is not None or (not started and EXCEPTION.match(body) is not None)
 
     def _unknown(self, segment: Segment, number: int, traceback: bool) -> str | None:
-        """A line that no pattern matches."""
         episode = self._episode
         if traceback and segment.rank is not None:  # a logged traceback of unknown kind: not fatal by itself
             self._episode = _Episode(segment.rank, False, number)
@@ -167,8 +161,6 @@ class Trouble:
         if level == "marker" or (traceback and level not in ("collateral", "end")):
             self._episode = _Episode(segment.rank, level == "marker", number)
         return "error" if level not in ("collateral", "end", "wrapper") or traceback else "warning"
-
-    # ---- clues ------------------------------------------------------------------------------------------------------
 
     def _clue(
         self, failure: Failure, segment: Segment, number: int, episode: _Episode | None, groups: Mapping[str, str]

@@ -187,6 +187,6 @@ class Dashboard(Mode):
             else:
                 view = self.query_one(LogView)
                 record = view.current_record() if view.current is not None else None
-                log = self.board.log.tail if self.board.log is not None else None
+                log = self.board.log.file.tail if self.board.log is not None else None
                 line = log.number_of(record) if record is not None and log is not None else None
             self.eagle.show_log(line)

@@ -28,7 +28,7 @@ def to_write(log: OpenLog, log_rows: LogRows, chosen: Sequence[Row]) -> tuple[li
     every = LogRows(log_rows.window, log_rows.filter, Folds(repeats=False, tracebacks=False))
     records = [log_rows.window.record(index) for index in every.sequence]
     what = fmt.plural(len(records), "line") + (" that pass the filter" if log_rows.hidden else "")
-    if not log.whole and log.file is not None:
+    if not log.whole:
         what += f" of what is loaded, {fmt.size(log.file.end - log.file.begin)} of {fmt.size(log.file.size or 0)}"
     return records, what
 

@@ -62,7 +62,7 @@ class LogFollowing(Mode):
     def _fill(self) -> None:
         """Loads blocks, but not forever, while what is loaded does not fill the first page."""
         view, log = self.view, self.view.open_log
-        if log is None or log.file is None or self._loading or self._filled >= _FILLED:
+        if log is None or self._loading or self._filled >= _FILLED:
             return
         if view.following and view.wants(-1) and view.keys():
             self._filled += 1

@@ -1,9 +1,9 @@
 """The whole log: search in all of it, ranks, phases, errors, decode figures; two logs side by side."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -14,21 +14,19 @@ from textual.widgets import Input
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
+from tui.core.logs.rows import Row
+from tui.core.model.log import LogRecord
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
-from tui.panel.open_log import Beside, line_number, line_text
+from tui.panel.open_log import Beside, OpenLog, line_number, line_text
+from tui.panel.screens.log_dialogs import BesideDialog, WriteDialog, to_write
 from tui.panel.screens.log_following import LogFollowing
-from tui.panel.screens.log_pair import choices, show_pair
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.log.head import HitCount, LogState, Prompt, RankLine, counted
-from tui.panel.widgets.log.pair import LEAST_WIDTH, LogPair
+from tui.panel.widgets.log.pair import LEAST_WIDTH, LogPair, Side
 from tui.panel.widgets.log.plot import DecodePlot
 from tui.panel.widgets.log.view import LogView
 from tui.panel.widgets.paint import Run
-
-if TYPE_CHECKING:
-    from tui.core.logs.rows import Row
-    from tui.core.model.log import LogRecord
 
 _TYPED_S = 0.06  # what is typed faster is looked for once
 _ASKED_S = 0.3  # and the host is asked when typing pauses
@@ -54,20 +52,14 @@ class Logs(LogFollowing):
         self._timer: Timer | None = None
 
     def content(self) -> ComposeResult:
-        yield LogState(self.board)
+        yield LogState(self.view, id="logstate")
         with Horizontal(id="searchline"):
             yield Prompt(id="prompt")
             yield Search(placeholder="search", id="search")
-            yield HitCount(self.board)
-            yield RankLine(self.board)
+            yield HitCount(self.view, id="hits")
+            yield RankLine(self.view, id="ranksline")
         yield DecodePlot(self.board)
         yield self.view
-
-    def on_mount(self) -> None:
-        view = self.view
-        self.query_one(LogState).view = view
-        self.query_one(RankLine).view = view
-        self.query_one(HitCount).view = view
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < 100, "-narrow")
@@ -124,10 +116,10 @@ class Logs(LogFollowing):
 
     def footer_note(self) -> list[Run]:
         view = self.view
-        if view.log_rows is None or view.log_rows.hidden:  # of a part of the log they would say little
+        if view.log_rows.hidden:  # of a part of the log they would say little
             return []
         log = view.open_log
-        told = len(log.known_marks("error")) if log is not None and not log.whole else 0
+        told = len(log.file.marks.errors) if log is not None and not log.whole else 0
         return [
             ("▲ ", "warn"),
             (f"{fmt.plural(view.log_rows.window.warnings, 'warning')}", "muted"),
@@ -194,7 +186,7 @@ class Logs(LogFollowing):
     @work(exclusive=True, group="search", exit_on_error=False)
     async def _search_file(self, text: str, regex: bool) -> None:
         log = self.view.open_log
-        if log is None or log.file is None:
+        if log is None:
             return
         log.search = None
         if not text:
@@ -290,7 +282,7 @@ class Logs(LogFollowing):
         """The fold under the cursor, else the whole line."""
         front = self.front
         if isinstance(front, LogView):
-            if front.open_fold() or (record := front.current_record()) is None or front.log_rows is None:
+            if front.open_fold() or (record := front.current_record()) is None:
                 return
             self.eagle.show_line(record, front.log_rows.window.number_of(record))
         elif (row := front.current_row()) is not None:
@@ -318,21 +310,19 @@ class Logs(LogFollowing):
             return "\n".join(map(line_text, self._records_shown([row]))), "traceback"
         return row.record.text, "line"
 
-    def _records_shown(self, rows: "Sequence[Row]") -> "list[LogRecord]":
+    def _records_shown(self, rows: Sequence[Row]) -> list[LogRecord]:
         """What rows show: a traceback with all its lines, of a line that was logged again and again one."""
         log_rows, _ = self.front.acted_on()
         records: list[LogRecord] = []
         for row in rows:
-            records += log_rows.members(row.index) if row.lines > 1 and log_rows is not None else [row.record]
+            records += log_rows.members(row.index) if row.lines > 1 else [row.record]
         return records
 
     def action_write(self) -> None:
         """The selection, else every line that passes the filter, into a file."""
-        from tui.panel.screens.log_dialogs import WriteDialog, to_write
-
         front = self.front
         log_rows, log = front.acted_on()
-        if log_rows is None or log is None or not log_rows.sequence:
+        if log is None or not log_rows.sequence:
             self.eagle.say("Nothing to write here")
             return
         records, what = to_write(log, log_rows, front.selected())
@@ -347,8 +337,6 @@ class Logs(LogFollowing):
 
     def action_beside(self) -> None:
         """Another rank, or another run, beside the log; one log again."""
-        from tui.panel.screens.log_dialogs import BesideDialog
-
         if self.pair is not None:
             self.close_pair()
             return
@@ -357,7 +345,7 @@ class Logs(LogFollowing):
                 f"Side by side needs {LEAST_WIDTH} columns; this terminal has {self.size.width}", severity="warning"
             )
             return
-        found = choices(self.view, self.eagle.logs_beside())
+        found = _choices(self.view, self.eagle.logs_beside())
         if not found:
             self.eagle.say("Nothing to show beside it: one rank, and no other run on this host")
             return
@@ -376,7 +364,7 @@ class Logs(LogFollowing):
     @work(exclusive=True, group="beside", exit_on_error=False)
     async def _show_pair(self, choice: Beside) -> None:
         try:
-            await show_pair(self.view, choice, self._put_pair, self.eagle.touch)
+            await _show_pair(self.view, choice, self._put_pair, self.eagle.touch)
         except EagletuiError as error:
             self.eagle.tell(error)
 
@@ -401,3 +389,60 @@ class Logs(LogFollowing):
             self.view.display = True
             self.set_focus(self.view)
             self.update()
+
+
+def _choices(view: LogView, others: Sequence[Beside]) -> list[Beside]:
+    """What can be shown beside the log of a view: its ranks, and others."""
+    row = view.current_row()
+    ranks = [rank for rank in view.known_ranks() if rank != "main"]
+    own = row.record.rank if row is not None and row.record.rank in ranks else next(iter(ranks), None)
+    of_ranks = [
+        Beside(f"{left} | {right}", "ranks of this log", ranks=(left, right))
+        for rank in [*ranks, "main"]
+        if own is not None and rank != own
+        for left, right in [sorted((own, rank), key=["main", *ranks].index)]
+    ]
+    return [*of_ranks, *others]
+
+
+async def _show_pair(
+    view: LogView, choice: Beside, put: Callable[[LogPair, float | None], Awaitable[None]], touch: Callable[[], object]
+) -> None:
+    """Shows two logs, and follows the other one until this is cancelled. Raises EagletuiError where it cannot be read.
+
+    Args:
+        put: puts them on the screen, with the cursor at a time of the left one.
+        touch: called where something of the other one is new.
+    """
+    log = view.open_log
+    source = choice.source()
+    if log is None or (source is None and choice.ranks is None):
+        return
+    row = view.current_row() if not view.following else None
+    stamp = row.record.stamp_s if row is not None else None
+    if source is None or choice.ranks is not None:
+        left, right = (Side(rank, log, rank) for rank in choice.ranks or ())
+        await put(LogPair(left, right, view.filter, view.log_rows.folds, relative=False), stamp)
+        return
+    other = OpenLog(source.name, source.file, touch=touch)
+    following = asyncio.create_task(other.follow(source))
+    try:
+        both_ready = asyncio.ensure_future(asyncio.gather(log.ready(), other.ready()))
+        await asyncio.wait((both_ready, following), return_when=asyncio.FIRST_COMPLETED)
+        relative = _apart(log, other)
+        if stamp is not None:
+            start, zero = log.start_s or 0.0, other.start_s or 0.0
+            await other.jump_to_time(stamp - start + zero if relative else stamp)
+        sides = Side(log.name, log), Side(other.name, other)
+        await put(LogPair(*sides, view.filter, view.log_rows.folds, relative=relative), stamp)
+        await following
+        touch()
+        await asyncio.Event().wait()  # it is displayed until somebody closes it
+    finally:
+        following.cancel()
+
+
+def _apart(left: OpenLog, right: OpenLog) -> bool:
+    """Whether two logs were written at different times, so that only the time since their starts is common to them."""
+    spans = [(log.start_s or 0.0, log.last_stamp() or 0.0) for log in (left, right)]
+    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]

@@ -284,7 +284,7 @@ class CrashCard(Painted):
 
     def _around(self, number: int, rows: int) -> "list[_Piece]":
         """What stands around a line of the log, the frames of a traceback as one row."""
-        log = self.board.log.tail if self.board.log is not None else None
+        log = self.board.log.file.tail if self.board.log is not None else None
         if log is None or number <= 0:
             return []
         key = (log, log.serial, number, rows)
@@ -371,7 +371,7 @@ def _near(log: "LogWindow", number: int, rows: int) -> list[_Piece]:
     at = log.at_line(number)
     if at is None:
         return []
-    near = LogWindow(None)
+    near = LogWindow()
     near.append(log.records[max(0, at - log.first - _LOOK_BACK) : at - log.first + 4 * rows])
     log_rows = LogRows(near, folds=Folds(tracebacks=False))
     return _pieces([log_rows.row(index) for index in log_rows.sequence])

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
+from tui.core.logs.filters import LogFilter
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows, Row
+from tui.core.logs.window import LogWindow
+from tui.core.model.log import LogRecord, rank_order
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings
 from tui.panel.widgets.log.lines import fresh, line_of, note_width
@@ -14,11 +19,6 @@ from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
 from tui.panel.widgets.log.text import flat, width_of
 
 if TYPE_CHECKING:
-    from tui.core.logs.filters import LogFilter
-    from tui.core.logs.folding import Folds
-    from tui.core.logs.rows import LogRows, Row
-    from tui.core.logs.window import LogWindow
-    from tui.core.model.log import LogRecord
     from tui.panel.open_log import OpenLog
 
 
@@ -36,53 +36,30 @@ class LogBrowser(Scrolled):
         self.board = board
         self.numbers = numbers  # line numbers and the overview at the right edge: the logs screen
         self.relative = False  # times since the start of the log
-        self.log_rows: LogRows | None = None
-        self._window: LogWindow | None = None
+        self.log_rows = LogRows(LogWindow())  # of no log
         self._read: OpenLog | None = None
-
-    # -- what there is ---------------------------------------------------------------------------------------------
 
     @property
     def open_log(self) -> "OpenLog | None":
         """The log on display."""
         return self.board.log
 
-    def _loaded(self, log: "OpenLog") -> "LogWindow":
-        """What of it is displayed: what the reader has gone to on the logs screen, else the growing end."""
-        return log.window if self.numbers else log.tail
-
     @property
-    def filter(self) -> "LogFilter":
+    def filter(self) -> LogFilter:
         """What is looked for and what is hidden."""
-        from tui.core.logs.filters import LogFilter
-
-        return self.log_rows.filter if self.log_rows is not None else LogFilter()
-
-    @property
-    def folds(self) -> "Folds":
-        """Which folds are made."""
-        from tui.core.logs.folding import Folds
-
-        return self.log_rows.folds if self.log_rows is not None else Folds()
-
-    @property
-    def folded(self) -> bool:
-        """Whether repeats and tracebacks are folded."""
-        return self.folds.repeats
+        return self.log_rows.filter
 
     def keys(self) -> Sequence[int]:
-        if self.log_rows is None:
-            return ()
         self.log_rows.update()  # what is read meanwhile may have pushed out what was there
         return self.log_rows.sequence
 
     def place_of(self, key: int) -> int:
-        row = self.log_rows.row_of(key) if self.log_rows is not None else None
+        row = self.log_rows.row_of(key)
         return bisect_left(self.keys(), row) if row is not None else 0
 
     def more(self, step: int) -> bool:
         log = self.open_log
-        return self.numbers and log is not None and not (log.at_begin if step < 0 else log.at_tail)
+        return self.numbers and log is not None and not (log.file.at_begin if step < 0 else log.file.at_tail)
 
     def update(self) -> None:
         """Takes in what the log got since, and repaints."""
@@ -93,63 +70,49 @@ class LogBrowser(Scrolled):
         """Takes in what the log got since."""
         log = self.open_log
         if log is None:
-            if self._window is not None:
-                self._window = self._read = None
-                if self.log_rows is not None:
-                    self.log_rows = None
+            if self._read is not None:
+                self.log_rows, self._read = LogRows(LogWindow()), None
             self.following, self.current, self.marked = True, None, None
             return
-        window = self._loaded(log)
-        if window is not self._window:
-            self._show_window(window)
+        # What the reader has gone to on the logs screen, else the growing end.
+        window = log.file.window if self.numbers else log.file.tail
+        if window is not self.log_rows.window:
+            self.current = self.marked = None
+            self.log_rows.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
+            self.log_rows.set(window=window)
         if log is not self._read:
             self._read = log
             self.following, self.current, self.marked, self.shift = True, None, None, 0
             self._hold()
-        assert self.log_rows is not None
         self.log_rows.update()
         if self.numbers and self.following:  # the newest lines can be read as they come
             self.log_rows.fold_before(window.settled_end - fresh(self.rows))
 
-    def _show_window(self, window: "LogWindow") -> None:
-        from tui.core.logs.rows import LogRows
-
-        self._window = window
-        self.current = self.marked = None
-        if self.log_rows is None:
-            self.log_rows = LogRows(window)
-        else:
-            self.log_rows.plain_from = window.settled_end - fresh(self.rows) if self.numbers else None
-            self.log_rows.set(window=window)
-
-    def set_filter(self, filter: "LogFilter") -> None:
+    def set_filter(self, filter: LogFilter) -> None:
         """Another filter; the reader stays where they are. Raises UsageError where its expression is wrong."""
-        if self.log_rows is not None:
-            self.log_rows.set(filter=filter)
+        self.log_rows.set(filter=filter)
         self.moved()
 
-    def acted_on(self) -> "tuple[LogRows | None, OpenLog | None]":
+    def acted_on(self) -> "tuple[LogRows, OpenLog | None]":
         """What keys act on: rows, and the log they are of."""
         return self.log_rows, self.open_log
 
-    def current_row(self) -> "Row | None":
+    def current_row(self) -> Row | None:
         """The row under the cursor, else the last one."""
-        if self.log_rows is None or not self.log_rows.sequence:
+        if not self.log_rows.sequence:
             return None
         place = self.place
         return self.log_rows.row(self.log_rows.sequence[place if place is not None else -1])
 
-    def current_record(self) -> "LogRecord | None":
+    def current_record(self) -> LogRecord | None:
         """The record that the row under the cursor quotes, else the last row's."""
         row = self.current_row()
         return None if row is None else row.shown if row.lines > 1 or not self.numbers else row.record
 
-    def selected(self) -> "list[Row]":
+    def selected(self) -> list[Row]:
         """Rows of the selection, from the top; none without one."""
         keys = self.keys()
-        return [self.log_rows.row(keys[place]) for place in self.selection()] if self.log_rows is not None else []
-
-    # -- moving ----------------------------------------------------------------------------------------------------
+        return [self.log_rows.row(keys[place]) for place in self.selection()]
 
     def moved(self) -> None:
         self._hold()
@@ -158,36 +121,33 @@ class LogBrowser(Scrolled):
     def _hold(self) -> None:
         """Tells the file what must not go while somebody looks at it."""
         log = self.open_log
-        if self.numbers and log is not None and log.file is not None:
+        if self.numbers and log is not None:
             log.file.reader = None if self.following else self._top
 
     def action_hit(self, step: int) -> None:
         """Next or previous hit; in a fold of repeats, which is opened for it."""
-        if self.log_rows is not None and self.jump("hit", self.log_rows.hits, step) is not None:
+        if self.jump("hit", self.log_rows.hits, step) is not None:
             self.open_hit(step)
 
     def open_hit(self, step: int) -> None:
         """Opens the fold under the cursor for the hit in it, and moves the lines so that the hit can be seen."""
         row, log_rows = self.current_row(), self.log_rows
-        if row is None or log_rows is None or self._window is None:
+        if row is None:
             return
         repeated = row.lines == 1 and row.count > 1 and row.count != len(row.ranks)
         if repeated or (row.lines > 1 and not log_rows.spans(flat(row.shown.text))):
-            end = self._window.index_of(row.last) if row.last is not None else None
+            end = log_rows.window.index_of(row.last) if row.last is not None else None
             log_rows.toggle(row.index)
-            at = (
-                bisect_left(log_rows.hits, row.index)
-                if step > 0 or end is None
-                else bisect_right(log_rows.hits, end) - 1
-            )
-            if 0 <= at < len(log_rows.hits):
-                self.show_key(log_rows.hits[at])
+            hits = log_rows.hits
+            at = bisect_left(hits, row.index) if step > 0 or end is None else bisect_right(hits, end) - 1
+            if 0 <= at < len(hits):
+                self.show_key(hits[at])
         self._show_sideways()
 
     def _show_sideways(self) -> None:
         """Moves the lines so that the first hit of the cursor's row can be seen."""
         row = self.current_row()
-        if row is None or self.log_rows is None or self.wrapped:
+        if row is None or self.wrapped:
             return
         line = line_of(row, newest=not self.numbers)
         found = self.log_rows.spans(line.text)
@@ -203,41 +163,31 @@ class LogBrowser(Scrolled):
 
     def action_phase(self, step: int) -> None:
         """Next or previous beginning of a phase."""
-        if self.log_rows is not None:
-            self.jump("phase", self.log_rows.phases, step)
+        self.jump("phase", self.log_rows.phases, step)
 
     def action_error(self, step: int) -> None:
         """Next or previous error line."""
-        if self.log_rows is not None:
-            self.jump("error", self.log_rows.errors, step)
+        self.jump("error", self.log_rows.errors, step)
 
     def show_record(self, index: int) -> None:
         """Puts the cursor on a record; a fold that hides it is opened."""
         self.show_key(index)
         row = self.current_row()
-        if row is not None and self.log_rows is not None and self._window is not None:
-            record = self._window.record(index)
-            if record is not row.record and record is not row.shown:
-                self.log_rows.toggle(index)
-                self.show_key(index)
+        if row is not None and self.log_rows.window.record(index) not in (row.record, row.shown):
+            self.log_rows.toggle(index)
+            self.show_key(index)
 
     def show_line(self, number: int) -> bool:
         """Puts the cursor on a line of the file; False where it is not loaded."""
-        index = self._window.at_line(number) if self._window is not None else None
+        index = self.log_rows.window.at_line(number)
         if index is None:
             return False
         self.show_record(index)
         return True
 
-    # -- how it is shown -------------------------------------------------------------------------------------------
-
     def action_folds(self) -> None:
         """Repeated lines and tracebacks folded into one row each, or every line; the cursor stays on its record."""
-        if self.log_rows is None:
-            return
-        from tui.core.logs.folding import Folds
-
-        fold = not self.folded
+        fold = not self.log_rows.folds.repeats
         top = self.first_shown()[0] if self.current is not None else 0
         place = self.place
         self.log_rows.set(folds=Folds(repeats=fold, tracebacks=fold))
@@ -255,10 +205,9 @@ class LogBrowser(Scrolled):
 
     def action_fold(self) -> None:
         """Opens the fold under the cursor, or closes the one that its line is of."""
-        if self.log_rows is None or self.current is None:
-            return
-        self.log_rows.toggle(self.current)
-        self.show_key(self.current)
+        if self.current is not None:
+            self.log_rows.toggle(self.current)
+            self.show_key(self.current)
 
     def action_wrap(self) -> None:
         """Long lines over several rows, or cut."""
@@ -278,7 +227,7 @@ class LogBrowser(Scrolled):
         if self.open_log is not None:
             seen.update(self.open_log.ranks)
         seen.pop("main", None)
-        return ["main", *sorted(seen, key=_natural)]
+        return ["main", *sorted(seen, key=rank_order)]
 
     def action_ranks(self) -> None:
         """All ranks, then one after the other."""
@@ -287,18 +236,10 @@ class LogBrowser(Scrolled):
         at = order.index(present) if present in order else 0
         self.set_ranks(order[(at + 1) % len(order)])
 
-    def set_ranks(self, ranks: "frozenset[str] | None") -> None:
+    def set_ranks(self, ranks: frozenset[str] | None) -> None:
         """Shows lines of these ranks only; None shows all."""
         self.set_filter(replace(self.filter, ranks=ranks))
 
     def action_access(self) -> None:
         """Access lines of the HTTP server, or all but those."""
         self.set_filter(replace(self.filter, access=not self.filter.access))
-
-
-def _natural(tag: str) -> list[tuple[str, int]]:
-    parts = []
-    for word in tag.split():
-        head = word.rstrip("0123456789")
-        parts.append((head, int(word[len(head) :] or -1)))
-    return parts

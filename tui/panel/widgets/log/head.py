@@ -1,12 +1,13 @@
 """Above the log: the state of what is read, how many hits there are and where, which ranks are displayed."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import BindingType
 
 from tui import format as fmt
-from tui.panel.host_view import Board, run_name
+from tui.panel.host_view import run_name
 from tui.panel.keys import bindings
 from tui.panel.server_view import badge
 from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of
@@ -28,17 +29,13 @@ class Prompt(Painted):
 class _Head(Painted):
     """A part of the head: it draws what it reads off the view."""
 
-    def __init__(self, board: Board, *, id: str) -> None:
+    def __init__(self, view: "LogView", *, id: str) -> None:
         super().__init__(id=id)
-        self.board = board
-        self.view: LogView | None = None
+        self.view, self.board = view, view.board
 
 
 class LogState(_Head):
     """What is read and how far, and what filters and folds hide, in one line."""
-
-    def __init__(self, board: Board) -> None:
-        super().__init__(board, id="logstate")
 
     def draw(self, canvas: Canvas) -> None:
         left, parts = self._left(), self._right()
@@ -49,9 +46,8 @@ class LogState(_Head):
         canvas.runs(1, 0, left, end - 1)
 
     def _left(self) -> list[Run]:
-        board = self.board
-        log = self.view.open_log if self.view is not None else None
-        state, file = board.state, log.file if log is not None else None
+        board, log = self.board, self.view.open_log
+        state = board.state
         parts: list[list[Run]] = []
         lines: int | None = None
         if state is not None:
@@ -61,34 +57,30 @@ class LogState(_Head):
                 [("run ", "muted"), (state.run.short_id, "text")],
             ]
             lines = state.startup.lines
-        elif log is not None and file is not None:
+        elif log is not None:
             lines = log.last_line()
         else:
             return [("no server is watched", "muted")]
         counts = [f"{lines:,} lines"] if lines is not None else []
-        if file is not None and file.size is not None:
-            counts.append(fmt.size(file.size))
+        if log is not None and log.file.size is not None:
+            counts.append(fmt.size(log.file.size))
         if counts:
             parts.append([(", ".join(counts), "text" if state is None else "muted")])
         parts.append(self._read(log))
         return join(parts)
 
     def _read(self, log: "OpenLog | None") -> list[Run]:
-        file = log.file if log is not None else None
-        if log is None or file is None:
-            return [("reading", "warn")] if self.board.behind_bytes else [("read to the end", "muted")]
-        if not log.at_tail and file.size:
-            return [(f"at {100 * file.begin // file.size} % of the file", "text")]
+        if log is None:
+            return [("no log", "muted")]
+        if not log.file.at_tail and log.file.size:
+            return [(f"at {100 * log.file.begin // log.file.size} % of the file", "text")]
         if log.behind_bytes:
             return [(f"{fmt.size(log.behind_bytes)} behind", "warn")]
         return [("read to its end" if log.ended else "read to the end", "muted")]
 
     def _right(self) -> list[list[Run]]:
         """What is not displayed, the most important first."""
-        view = self.view
-        if view is None or view.log_rows is None:
-            return []
-        log_rows, filter = view.log_rows, view.filter
+        log_rows, filter = self.view.log_rows, self.view.filter
         parts: list[list[Run]] = []
         hidden = f"{log_rows.hidden:,} lines hidden"
         if filter.ranks is not None and len(filter.ranks) == 1:
@@ -99,7 +91,7 @@ class LogState(_Head):
             parts.append([(f"{hidden} by the filter", "muted")])
         if not filter.access:
             parts.append([("no access lines", "accent"), ("" if parts else f", {hidden}", "muted")])
-        if not view.folded:
+        if not log_rows.folds.repeats:
             parts.append([("every line, ", "muted"), ("z", "accent!"), (" folds", "muted")])
         elif len(log_rows.sequence) < len(log_rows.window.records) - log_rows.hidden:
             parts.append([(f"{len(log_rows.sequence):,}", "text"), (" rows after folding", "muted")])
@@ -111,9 +103,7 @@ class HitCount(_Head):
 
     GROUND = "raised"
 
-    def __init__(self, board: Board) -> None:
-        super().__init__(board, id="hits")
-        self._wrong: str | None = None
+    _wrong: str | None = None
 
     def tell(self, wrong: str | None) -> None:
         """What is wrong with the expression being typed."""
@@ -124,18 +114,16 @@ class HitCount(_Head):
         if self._wrong is not None:
             canvas.put(1, 0, self._wrong, "warn", canvas.width - 2)
             return
-        view = self.view
-        if view is None or not view.filter.text:
+        if not self.view.filter.text:
             return
-        runs = self._runs(view)
+        runs = self._runs()
         while width_of(runs) > canvas.width - 2 and len(runs) > 1:
             runs = runs[:-1]
         canvas.right_runs(canvas.width - 1, 0, runs)
 
-    @staticmethod
-    def _runs(view: "LogView") -> list[Run]:
-        filter = view.filter
-        place, count, searching = counted(view)
+    def _runs(self) -> list[Run]:
+        filter = self.view.filter
+        place, count, searching = counted(self.view)
         runs: list[Run] = [(f"{place:,}", "strong!"), (" of ", "muted")] if place is not None else []
         runs += [(f"{count:,}", "strong!"), (" hits", "muted")]
         if searching is not None:
@@ -150,18 +138,16 @@ class HitCount(_Head):
 def counted(view: "LogView") -> tuple[int | None, int, str | None]:
     """Place of the cursor among the hits, how many there are, and how far the host has looked while it still does."""
     log, log_rows = view.open_log, view.log_rows
-    if log_rows is None:
-        return None, 0, None
     row = view.current_row() if view.current is not None else None
     search = log.search if log is not None else None
-    if log is None or search is None:
-        on = row is not None and row.hit
-        return (log_rows.hits.index(row.index) + 1 if on and row is not None else None), len(log_rows.hits), None
+    if log is None or search is None or search.state.size_bytes is None:  # what is loaded, until the host has looked
+        place = log_rows.hits.index(row.index) + 1 if row is not None and row.hit else None
+        return place, len(log_rows.hits), None
     place = log.place_of_hit(row.index) if row is not None and row.hit else None
     state = search.state
     if not log.searching or state.done:
         return place, state.count, None
-    percent = 100 * state.looked_bytes // state.size_bytes if state.size_bytes else 0
+    percent = 100 * state.looked_bytes // max(1, state.size_bytes or 0)
     return place, state.count, f"searching {percent} %"
 
 
@@ -171,19 +157,15 @@ class RankLine(_Head):
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = bindings("rank line")
 
-    def __init__(self, board: Board) -> None:
-        super().__init__(board, id="ranksline")
-        self._at = 0
-        self._places: list[tuple[int, int, str | None]] = []  # first and last column of each chip
+    _at = 0
+    _places: Sequence[tuple[int, int, str | None]] = ()  # first and last column of each chip
 
     def _chips(self) -> list[str | None]:
-        return [None, *self.view.known_ranks()] if self.view is not None else []
+        return [None, *self.view.known_ranks()]
 
     def draw(self, canvas: Canvas) -> None:
-        if self.view is None:
-            return
         ranks = self.view.filter.ranks
-        self._places = []
+        places: list[tuple[int, int, str | None]] = []
         x = canvas.put(1, 0, "ranks", "muted") + 2
         chips = self._chips()
         first = max(0, self._at - 3) if self.has_focus else 0  # of many, the one to choose stays in sight
@@ -199,8 +181,9 @@ class RankLine(_Head):
                 canvas.put(x, 0, f" {label}  ", "strong!/raised" if here else "muted")
             if here:
                 canvas.put(x, 0, "▌", "accent/raised")
-            self._places.append((x, x + len(label) + 3, rank))
+            places.append((x, x + len(label) + 3, rank))
             x += len(label) + 3
+        self._places = places
         if not self.view.filter.access:
             canvas.put(x + 1, 0, "no access lines", "accent", canvas.width - x - 1)
 
@@ -214,8 +197,6 @@ class RankLine(_Head):
         self._turn(self._chips()[self._at])
 
     def _turn(self, rank: str | None) -> None:
-        if self.view is None:
-            return
         chosen = self.view.filter.ranks or frozenset()
         self.view.set_ranks(chosen.symmetric_difference((rank,)) or None if rank is not None else None)
 

@@ -1,17 +1,15 @@
 """How a row of a log is shown: its text on one line, its mark, which ranks logged it, and what its note says."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tui import format as fmt
+from tui.core.logs.rows import LogRows, Row
+from tui.core.model.log import LogRecord
 from tui.core.model.phases import Phase
 from tui.panel.server_view import SHORT
-from tui.panel.widgets.log.text import flat
-from tui.panel.widgets.paint import Run, width_of
-
-if TYPE_CHECKING:
-    from tui.core.logs.rows import Row
-    from tui.core.model.log import LogRecord
+from tui.panel.widgets.log.text import flat, window
+from tui.panel.widgets.log.text import width_of as cells
+from tui.panel.widgets.paint import Canvas, Run, width_of
 
 GUTTER = {**SHORT, Phase.DISTRIBUTED_INIT: "dist init"}
 _MARKS = {"phase": ("▸", "accent"), "marker": ("▸", "accent"), "warning": ("▲", "warn"), "error": ("✗", "err")}
@@ -22,7 +20,7 @@ LONG = 1000  # from here on the length is shown
 class LogLine:
     """What one row shows, whether it is one record or a fold of many."""
 
-    record: "LogRecord"  # the one whose text is shown
+    record: LogRecord  # the one whose text is shown
     text: str  # on one line, without tabs
     mark: tuple[str, str]
     spec: str
@@ -31,7 +29,7 @@ class LogLine:
     time: str | None  # of a fold its first
 
 
-def line_of(row: "Row", *, newest: bool = False) -> LogLine:
+def line_of(row: Row, *, newest: bool = False) -> LogLine:
     """How a row is shown.
 
     Args:
@@ -59,6 +57,43 @@ def line_of(row: "Row", *, newest: bool = False) -> LogLine:
     else:
         spec = "muted" if folded or row.context else "text"
     return LogLine(shown, flat(shown.text), mark, spec, row.rank_label, note, record.time)
+
+
+def put_text(
+    canvas: Canvas,
+    x: int,
+    y: int,
+    end: int,
+    line: LogLine,
+    log_rows: LogRows,
+    piece: tuple[int, str],
+    shift: int | None,
+    *,
+    here: bool,
+    ground: str,
+) -> None:
+    """Puts the text of a row between two columns, with its hits marked.
+
+    Args:
+        piece: the part of the text that this row of the screen is for, after the index of its first character.
+        shift: cells that the lines are moved to the left; None where they are wrapped.
+    """
+    room = end - x
+    if room <= 0:
+        return
+    begin, visible = piece if shift is None else window(piece[1], shift, room)[::-1]
+    stop = begin + len(visible)
+    spec = ("strong" if here and line.spec == "text" else line.spec) + ground
+    canvas.put(x, y, visible, spec, room)
+    if shift and line.text:
+        canvas.put(x, y, "…", "muted" + ground)
+    if shift is not None and stop < len(line.text):
+        canvas.put(end - 1, y, "…", spec)
+    for first, last in log_rows.spans(line.text[: stop + LONG]) if log_rows.filter.text else ():
+        first, last = max(first, begin), min(last, stop)
+        if first < last:
+            column = x + cells(line.text[begin:first])
+            canvas.put(column, y, line.text[first:last], "bg!/warn" if here else "hittext/hit", end - column)
 
 
 def note_width(line: LogLine) -> int:

@@ -1,24 +1,24 @@
 """Two logs, or two ranks of one, side by side: lines of one second beside each other, gaps where one side is silent."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from tui.panel.widgets.log.lines import LogLine, fresh, line_of, since
+from tui import format as fmt
+from tui.core.logs.filters import LogFilter
+from tui.core.logs.folding import Folds
+from tui.core.logs.rows import LogRows, Row
+from tui.core.logs.timeline import SideBySide
+from tui.panel.widgets.log.lines import fresh, line_of, put_text, since
 from tui.panel.widgets.log.scroll import LOG_KEYS, Scrolled
-from tui.panel.widgets.log.text import width_of, window
+from tui.panel.widgets.log.text import width_of
 from tui.panel.widgets.paint import Canvas, Run, end_of
 
 if TYPE_CHECKING:
-    from tui.core.logs.filters import LogFilter
-    from tui.core.logs.folding import Folds
-    from tui.core.logs.rows import LogRows, Row
-    from tui.core.logs.timeline import SideBySide
     from tui.panel.open_log import OpenLog
 
 LEAST_WIDTH = 80  # below that neither side can be read
@@ -44,16 +44,14 @@ class LogPair(Scrolled):
 
     BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
 
-    def __init__(self, left: Side, right: Side, filter: "LogFilter", folds: "Folds", *, relative: bool) -> None:
+    def __init__(self, left: Side, right: Side, filter: LogFilter, folds: Folds, *, relative: bool) -> None:
         """`relative`: the axis is time since either log's start, else the time of day."""
-        from tui.core.logs.rows import LogRows
-
         super().__init__(id="pair")
         self.sides = (left, right)
         self.relative = relative
         self.both = (
-            LogRows(left.log.window, self._filter_of(filter, left), folds),
-            LogRows(right.log.window, self._filter_of(filter, right), folds),
+            LogRows(left.log.file.window, self._filter_of(filter, left), folds),
+            LogRows(right.log.file.window, self._filter_of(filter, right), folds),
         )
         self.beside = self._paired()
         self.side = 0  # the one that keys act on
@@ -61,14 +59,12 @@ class LogPair(Scrolled):
         self._found: tuple[list[int], list[int], list[int]] = ([], [], [])  # rows with hits, errors, phases
         self._find_marks(0)
 
-    def _paired(self) -> "SideBySide":
-        from tui.core.logs.timeline import SideBySide
-
+    def _paired(self) -> SideBySide:
         starts = [side.log.start_s or 0.0 if self.relative else 0.0 for side in self.sides]
         return SideBySide(self.both[0], self.both[1], starts[0], starts[1])
 
     @staticmethod
-    def _filter_of(filter: "LogFilter", side: Side) -> "LogFilter":
+    def _filter_of(filter: LogFilter, side: Side) -> LogFilter:
         return filter if side.rank is None else replace(filter, ranks=frozenset((side.rank,)))
 
     # -- what there is ---------------------------------------------------------------------------------------------
@@ -81,7 +77,7 @@ class LogPair(Scrolled):
         return min(max(0, key), len(self.beside.rows) - 1)
 
     def more(self, step: int) -> bool:
-        return any(not (side.log.at_begin if step < 0 else side.log.at_tail) for side in self.sides)
+        return any(not (side.log.file.at_begin if step < 0 else side.log.file.at_tail) for side in self.sides)
 
     def lacking(self, step: int) -> "OpenLog":
         """The log of which less is loaded that way on the common axis, of those that continue there."""
@@ -101,7 +97,7 @@ class LogPair(Scrolled):
             start = log.start_s or 0.0 if self.relative else 0.0
             stamp = log.first_stamp() if step < 0 else log.last_stamp()
             reach = (start if stamp is None else stamp) - start
-            ends.append((log.at_begin if step < 0 else log.at_tail, reach * step))
+            ends.append((log.file.at_begin if step < 0 else log.file.at_tail, reach * step))
         return ends
 
     def update(self) -> None:
@@ -115,13 +111,13 @@ class LogPair(Scrolled):
 
     def _sync(self) -> None:
         """Takes in what the logs got since: what is read meanwhile may have pushed out what was there."""
-        seen = tuple((side.log.window, side.log.window.serial) for side in self.sides)
+        seen = tuple((side.log.file.window, side.log.file.window.serial) for side in self.sides)
         if seen == self._seen_serials:
             return
         self._seen_serials = seen
         for side, log_rows in zip(self.sides, self.both, strict=True):
-            if log_rows.window is not side.log.window:
-                log_rows.set(window=side.log.window)
+            if log_rows.window is not side.log.file.window:
+                log_rows.set(window=side.log.file.window)
             log_rows.update()
         self._pair_rows()
 
@@ -147,7 +143,6 @@ class LogPair(Scrolled):
         return min(key, len(self.beside.rows) - 1)
 
     def _find_marks(self, begin: int) -> None:
-        """Finds hits, errors and phases from a row on."""
         for found in self._found:
             del found[bisect_left(found, begin) :]
         marks = [[set(log_rows.hits), set(log_rows.errors), set(log_rows.phases)] for log_rows in self.both]
@@ -157,13 +152,10 @@ class LogPair(Scrolled):
                 if pair.left in marks[0][kind] or pair.right in marks[1][kind]:
                     found.append(place)
 
-    def set_filter(self, filter: "LogFilter") -> None:
+    def set_filter(self, filter: LogFilter) -> None:
         """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
         for side, log_rows in zip(self.sides, self.both, strict=True):
             log_rows.set(filter=self._filter_of(replace(filter, ranks=None), side))
-        self._rebuilt()
-
-    def _rebuilt(self) -> None:
         self.beside.update()
         self._find_marks(0)
         self.moved()
@@ -182,12 +174,12 @@ class LogPair(Scrolled):
         """What keys act on: rows, and the log they are of."""
         return self.both[self.side], self.sides[self.side].log
 
-    def current_row(self) -> "Row | None":
+    def current_row(self) -> Row | None:
         """The row under the cursor on the side that keys act on."""
         index = self.index()
         return self.both[self.side].row(index) if index is not None else None
 
-    def selected(self) -> "list[Row]":
+    def selected(self) -> list[Row]:
         """Rows of the selection on that side."""
         found = [self.index(place) for place in self.selection()]
         return [self.both[self.side].row(index) for index in found if index is not None]
@@ -229,33 +221,30 @@ class LogPair(Scrolled):
 
     def action_folds(self) -> None:
         """Repeats and tracebacks folded, or every line."""
-        from tui.core.logs.folding import Folds
-
         fold = not self.both[0].folds.repeats
         folds = Folds(repeats=fold, tracebacks=fold)
-        self._rearrange([partial(log_rows.set, folds=folds) for log_rows in self.both])
+        with self._rearranged():
+            for log_rows in self.both:
+                log_rows.set(folds=folds)
 
     def action_clock(self) -> None:
         """Time of day, or time since either log began."""
-        self.relative = not self.relative
-
-        def pair_again() -> None:
+        with self._rearranged():
+            self.relative = not self.relative
             self.beside = self._paired()
-
-        self._rearrange([pair_again])
 
     def action_fold(self) -> None:
         """Opens or closes the fold under the cursor."""
         index = self.index()
         if index is not None:
-            self._rearrange([lambda: self.both[self.side].toggle(index)])
+            with self._rearranged():
+                self.both[self.side].toggle(index)
 
-    def _rearrange(self, changes: "Sequence[Callable[[], None]]") -> None:
+    @contextmanager
+    def _rearranged(self) -> Iterator[None]:
         """Other rows, with the cursor on the same lines."""
-        rows = self.beside.rows
-        pair = rows[self.place] if self.place is not None else None
-        for change in changes:
-            change()
+        pair = self.beside.rows[self.place] if self.place is not None else None
+        yield
         self.beside.update()
         self._find_marks(0)
         if pair is not None:
@@ -297,7 +286,8 @@ class LogPair(Scrolled):
             if ground:
                 canvas.fill(1, y, canvas.width - 2, 1, ground[1:])
             if pair.time_s is not None and (pair.time_s != before or y == 1):
-                canvas.put(1, y, self._clock(pair.time_s), "muted" + ground, _TIME - 1)
+                time = since(pair.time_s) if self.relative else fmt.clock(pair.time_s, 0)
+                canvas.put(1, y, time, "muted" + ground, _TIME - 1)
             before = pair.time_s
             canvas.put(columns[1] - 2, y, "│", "line" + ground)
             for at, (log_rows, index) in enumerate(zip(self.both, (pair.left, pair.right), strict=True)):
@@ -308,9 +298,9 @@ class LogPair(Scrolled):
                 canvas.put(columns[self.side] - 1, y, "▌", ("accent" if self.has_focus else "muted") + ground)
 
     def _cell(
-        self, canvas: Canvas, x: int, y: int, width: int, row: "Row", at: int, *, strong: bool, ground: str
+        self, canvas: Canvas, x: int, y: int, width: int, row: Row, at: int, *, strong: bool, ground: str
     ) -> None:
-        line: LogLine = line_of(row)
+        line = line_of(row)
         canvas.put(x, y, line.mark[0], line.mark[1] + ground)
         end = x + width
         x += 2
@@ -319,24 +309,7 @@ class LogPair(Scrolled):
             x += 7
         if line.note and width > 50:
             end = canvas.right_runs(end, y, [(part, spec + ground) for part, spec in line.note[:1]]) - 2
-        room = end - x
-        visible, begin = window(line.text, self.shift, room)
-        canvas.put(x, y, visible, ("strong" if strong and line.spec == "text" else line.spec) + ground, room)
-        if begin + len(visible) < len(line.text):
-            canvas.put(end - 1, y, "…", line.spec + ground)
-        if self.shift and line.text:
-            canvas.put(x, y, "…", "muted" + ground)
-        log_rows = self.both[at]
-        for first, last in log_rows.spans(line.text[: begin + len(visible)]) if log_rows.filter.text else ():
-            first = max(first, begin)
-            if first < last:
-                column = x + width_of(line.text[begin:first])
-                canvas.put(column, y, line.text[first:last], "bg!/warn" if strong else "hittext/hit", end - column)
-
-    def _clock(self, time_s: float) -> str:
-        if self.relative:
-            return since(time_s)
-        return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S")
+        put_text(canvas, x, y, end, line, self.both[at], (0, line.text), self.shift, here=strong, ground=ground)
 
     def _facts(self, number: int) -> list[Run]:
         log, log_rows = self.sides[number].log, self.both[number]

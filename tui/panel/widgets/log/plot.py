@@ -2,9 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 _ROWS = 5
 _LABELS = 6  # cells left of a plot
 _SEEN = 4  # dots from which on a gap can be seen
+_FIGURES = {"tok/s": "tok_s", "accept length": "accept_len", "running": "running"}  # of a DecodePoint
 _TWO = 100  # columns from which on both stand beside each other
 
 
@@ -27,11 +27,6 @@ class Axis:
     low: float
     high: float
     places: int  # decimals of its labels
-
-    @property
-    def middle(self) -> float:
-        """The tick between the ends."""
-        return (self.low + self.high) / 2
 
 
 def axis_of(values: Sequence[float]) -> Axis:
@@ -72,7 +67,7 @@ class DecodePlot(Painted):
         at = 1 + width + 3
         speed = self._line("tok/s", width - _LABELS)
         accept = self._line("accept length", (canvas.width - at - 1 if two else width) - _LABELS)
-        facts: list[list[Run]] = [[(f"{_clock(points[0].time_s)} to {_clock(points[-1].time_s)}", "muted")]]
+        facts: list[list[Run]] = [[(f"{fmt.clock(points[0].time_s, 0)} to {fmt.clock(points[-1].time_s, 0)}", "muted")]]
         if accept.count and not two:
             facts.insert(0, [("accept length ", "muted"), (fmt.accept(accept.mean), "text")])
         if self.baseline is not None:
@@ -96,7 +91,7 @@ class DecodePlot(Painted):
         key = (len(points), points[0], points[-1], columns)
         known = self._lines.get(what)
         if known is None or known[0] != key:
-            known = self._lines[what] = (key, _line_of(points, _VALUES[what], columns * 2))
+            known = self._lines[what] = (key, _line_of(points, _FIGURES[what], columns * 2))
         return known[1]
 
     def _one(
@@ -117,7 +112,7 @@ class DecodePlot(Painted):
             return
         axis = axis_of([line.low, line.high, *([reference] if reference is not None else [])])
         left, columns = x + _LABELS, width - _LABELS
-        for row, tick in ((1, axis.high), (1 + _ROWS // 2, axis.middle), (_ROWS, axis.low)):
+        for row, tick in ((1, axis.high), (1 + _ROWS // 2, (axis.low + axis.high) / 2), (_ROWS, axis.low)):
             canvas.right(left - 1, row, fmt.decimals(tick, axis.places), "muted")
             canvas.put(left, row, "┈" * columns, "line")
         canvas.plot(left, 1, columns, _ROWS, line.values, axis.low, axis.high, spec, reference)
@@ -129,7 +124,7 @@ class DecodePlot(Painted):
             column = _dot(self.cursor_s, first, last, columns * 2) // 2
             for row in range(1, _ROWS + 1):
                 canvas.put(left + column, row, "┊", "strong")
-            self._under(canvas, left, columns, column, _clock(self.cursor_s), "text")
+            self._under(canvas, left, columns, column, fmt.clock(self.cursor_s, 0), "text")
 
     @staticmethod
     def _under(canvas: Canvas, left: int, columns: int, middle: int, text: str, spec: str) -> None:
@@ -149,18 +144,11 @@ class _Line:
     idle: tuple[int, int, float] | None  # the longest gap that can be seen: its columns, and seconds
 
 
-_VALUES: "dict[str, Callable[[DecodePoint], float | None]]" = {
-    "tok/s": lambda point: point.tok_s,
-    "accept length": lambda point: point.accept_len,
-    "running": lambda point: point.running,
-}
-
-
 def _dot(time_s: float, begin: float, end: float, dots: int) -> int:
     return min(dots - 1, max(0, round((time_s - begin) / max(end - begin, 1e-9) * (dots - 1))))
 
 
-def _line_of(points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], float | None]", dots: int) -> _Line:
+def _line_of(points: "Sequence[DecodePoint]", name: str, dots: int) -> _Line:
     """One value a column of dots: the mean of its points, drawn on between columns where they are sparse; none in a gap."""
     begin, end = points[0].time_s, points[-1].time_s
     sums, counts = [0.0] * dots, [0] * dots
@@ -169,7 +157,7 @@ def _line_of(points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], fl
     known: list[float] = []
     idle: tuple[int, int, float] | None = None
     for point in points:
-        found = value(point)
+        found: float | None = getattr(point, name)
         if point.gap_s:
             fresh = True
             ends = _dot(point.time_s - point.gap_s, begin, end, dots), _dot(point.time_s, begin, end, dots)
@@ -197,7 +185,3 @@ def _line_of(points: "Sequence[DecodePoint]", value: "Callable[[DecodePoint], fl
     if not known:
         return _Line(values, 0, None, 0.0, 0.0, None)
     return _Line(values, len(known), statistics.fmean(known), min(known), max(known), idle)
-
-
-def _clock(stamp_s: float) -> str:
-    return datetime.fromtimestamp(stamp_s, UTC).strftime("%H:%M:%S")

@@ -5,6 +5,7 @@ The reader is never moved: what is displayed is held by the key of its first row
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -36,20 +37,18 @@ class Scrolled(Painted):
     class Changed(Message):
         """What is shown, or where the reader is, has changed."""
 
+    @dataclass
     class Near(Message):
         """The reader is near an end of what is loaded, with more of the file behind it."""
 
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
+        step: int
 
+    @dataclass
     class Beyond(Message):
         """The reader asked for something that is not loaded: `hit`, `phase` or `error` after or before, `begin`, `end`."""
 
-        def __init__(self, what: str, step: int) -> None:
-            super().__init__()
-            self.what = what
-            self.step = step
+        what: str
+        step: int
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)

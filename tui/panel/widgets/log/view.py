@@ -1,15 +1,20 @@
 """The log as it is painted: rows of what is loaded, phases in a gutter, folds, hits, an overview at the right edge."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.phases import Phase
 from tui.panel.widgets.log.browse import LogBrowser
-from tui.panel.widgets.log.lines import GUTTER, LONG, LogLine, line_of, note_width, since
-from tui.panel.widgets.log.overview import draw_overview
-from tui.panel.widgets.log.text import width_of, window, wrapped
+from tui.panel.widgets.log.lines import GUTTER, LogLine, line_of, note_width, put_text, since
+from tui.panel.widgets.log.text import width_of, wrapped
 from tui.panel.widgets.paint import Canvas, Run
 from tui.panel.widgets.paint import width_of as runs_width
+
+if TYPE_CHECKING:
+    from tui.panel.open_log import OpenLog
 
 _SHOWN = 4000  # characters of a line that a wrapped row may take
 
@@ -27,10 +32,8 @@ class _Shown:
 class LogView(LogBrowser):
     """Rows of a log, a title with facts above them. One column of margin belongs to it on either side."""
 
-    # -- what fits -------------------------------------------------------------------------------------------------
-
     def height(self, place: int) -> int:
-        if not self.wrapped or self.log_rows is None:
+        if not self.wrapped:
             return 1
         return len(self._wrapped(line_of(self.log_rows.row(self.keys()[place]), newest=not self.numbers)))
 
@@ -50,11 +53,8 @@ class LogView(LogBrowser):
         shown = self._shown()
         return shown[0 if step > 0 else -1].index if shown else None
 
-    # -- painting --------------------------------------------------------------------------------------------------
-
     def _shown(self) -> list[_Shown]:
-        """The rows on the screen, from the top."""
-        if self.log_rows is None or not self.log_rows.sequence:
+        if not self.log_rows.sequence:
             return []
         place, skip = self.first_shown()
         left = self.rows
@@ -82,7 +82,7 @@ class LogView(LogBrowser):
         """Cells of the highest line number; what is likely, while nobody has counted."""
         log = self.open_log
         number = log.last_line() if log is not None else None
-        if number is None and log is not None and log.file is not None:
+        if number is None and log is not None:
             number = (log.file.size or 0) // 150
         return len(f"{number or 0:,}")
 
@@ -90,13 +90,13 @@ class LogView(LogBrowser):
         width = canvas.width
         keys, log = self.keys(), self.open_log
         canvas.title(1, 0, width - 2, "Log", self._facts(width), focus=self.has_focus)
-        if self.log_rows is None or log is None or not keys:
+        if log is None or not keys:
             canvas.put(1, 1, self._empty(), "muted", width - 2)
             return
         number_at, gutter, mark_at, time_at, rank_at, text_at = self._columns(width)
         end = width - (4 if self.numbers else 1)
-        loaded = self._loaded(log)
-        newest = log.phase_at(loaded, loaded.end - 1) if loaded is log.tail else None
+        loaded = self.log_rows.window
+        newest = log.phase_at(loaded, loaded.end - 1) if loaded is log.file.tail else None
         own = self.log_rows.row_of(self.current) if self.current is not None and not self.following else None
         chosen = self.selection()
         marked = range(keys[chosen[0]], keys[chosen[-1]] + 1) if chosen else range(0)
@@ -110,7 +110,7 @@ class LogView(LogBrowser):
                 canvas.fill(1, y, end - 1, len(shown.pieces), ground[1:])
             phase = log.phase_at(loaded, shown.index)
             begins = y == 1 or phase is not before
-            for offset, (at, text) in enumerate(shown.pieces):
+            for offset, piece in enumerate(shown.pieces):
                 row = y + offset
                 if gutter:
                     now = phase is not None and phase is newest
@@ -119,70 +119,70 @@ class LogView(LogBrowser):
                         canvas.right(gutter, row, GUTTER[phase], spec)
                     edge = "accent" if now else "muted" if begins and offset == 0 and y > 1 else "line"
                     canvas.put(gutter + 1, row, "│", edge + ground)
-                if offset or shown.first:
-                    self._text(canvas, row, line, at, text, text_at, end, here=here, ground=ground)
-                    continue
-                if number_at:
-                    self._number(canvas, number_at, row, shown.index, here=here, ground=ground)
-                canvas.put(mark_at, row, line.mark[0], line.mark[1] + ground)
-                canvas.put(time_at, row, self._clock(shown.index, line), "muted" + ground, 8)
-                canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
                 stop = end
-                if line.note:
-                    stop = canvas.right_runs(end, row, [(part, spec + ground) for part, spec in line.note]) - 2
-                self._text(canvas, row, line, at, text, text_at, stop, here=here, ground=ground)
+                if not offset and not shown.first:
+                    record = self.log_rows.row(shown.index).record
+                    if number_at and record.kind != "marker":  # a line of ours is not in the file
+                        number = loaded.number_of(record)
+                        spec = ("strong!" if here else "muted") + ground
+                        canvas.right(number_at, row, f"{number:,}" if number is not None else "…", spec)
+                    canvas.put(mark_at, row, line.mark[0], line.mark[1] + ground)
+                    canvas.put(time_at, row, self._clock(shown.index, line), "muted" + ground, 8)
+                    canvas.put(rank_at, row, line.rank, "muted" + ground, text_at - rank_at - 1)
+                    if line.note:
+                        stop = canvas.right_runs(end, row, [(part, spec + ground) for part, spec in line.note]) - 2
+                shift = None if self.wrapped else self.shift
+                put_text(canvas, text_at, row, stop, line, self.log_rows, piece, shift, here=here, ground=ground)
             if here:
                 canvas.put(0, y, "▌", "accent" if self.has_focus else "muted")
             before = phase
             y += len(shown.pieces)
         if self.numbers:
-            rows = self._shown()
-            draw_overview(canvas, log, self.log_rows, (rows[0].index, rows[-1].index) if rows else None)
+            self._draw_overview(canvas, log)
 
-    def _number(self, canvas: Canvas, end: int, y: int, index: int, *, here: bool, ground: str) -> None:
-        assert self._window is not None
-        assert self.log_rows is not None
-        record = self.log_rows.row(index).record
-        if record.kind == "marker":  # a line of ours, it is not in the file
+    def _draw_overview(self, canvas: Canvas, log: "OpenLog") -> None:
+        """The column at the right edge: where phases, errors and hits are in all of the log, and which part is displayed."""
+        rows = canvas.height - 1
+        log_rows, shown = self.log_rows, self._shown()
+        sequence = log_rows.sequence
+        if rows < 3 or (log.whole and len(sequence) <= rows):
             return
-        number = self._window.number_of(record)
-        text = f"{number:,}" if number is not None else "…"
-        canvas.right(end, y, text, ("strong!" if here else "muted") + ground)
+        size = log.file.size or 1
+
+        def row_at(offset: int) -> int:
+            return 1 + max(0, min(rows - 1, offset * rows // size))
+
+        def row_of(index: int) -> int:
+            if log.whole:
+                return 1 + min(rows - 1, bisect_left(sequence, index) * rows // len(sequence))
+            return row_at(log_rows.row(index).record.offset)  # the first of a fold may be loaded no more
+
+        first, last = (row_of(shown[0].index), row_of(shown[-1].index)) if shown else (1, 1)
+        hits = [row_of(index) for index in _thinned(log_rows.hits, rows)]
+        if log.whole:
+            phases = [row_of(index) for index in log_rows.phases]
+            errors = [row_of(index) for index in _thinned(log_rows.errors, rows)]
+        else:
+            hits += [row_at(hit.offset) for hit in log.known_hits(rows * 4)]
+            phases = [row_at(mark.offset) for mark in log.file.marks.phases]
+            errors = [row_at(mark.offset) for mark in log.file.marks.errors]
+        x = canvas.width - 2
+        for y in range(first, last + 1):
+            canvas.put(x + 1, y, "▐", "muted")
+        for places, char, spec in ((hits, "–", "warn"), (phases, "▸", "accent"), (errors, "✗", "err")):
+            for y in places:
+                canvas.put(x, y, char, spec)
 
     def _clock(self, index: int, line: LogLine) -> str:
         start = self.open_log.start_s if self.open_log is not None else None
-        if not self.relative or start is None or self.log_rows is None:
+        if not self.relative or start is None:
             return line.time or ""
         stamp = self.log_rows.row(index).record.stamp_s
         return since(stamp - start) if stamp is not None else ""
 
-    def _text(
-        self, canvas: Canvas, y: int, line: LogLine, at: int, text: str, x: int, end: int, *, here: bool, ground: str
-    ) -> None:
-        room = end - x
-        if room <= 0:
-            return
-        spec = ("strong" if here and line.spec == "text" else line.spec) + ground
-        visible, begin = (text, at) if self.wrapped else window(text, self.shift, room)
-        canvas.put(x, y, visible, spec, room)
-        if not self.wrapped:
-            if self.shift and text:
-                canvas.put(x, y, "…", "muted" + ground)
-            if begin + len(visible) < len(text):
-                canvas.put(end - 1, y, "…", spec)
-        assert self.log_rows is not None
-        if not self.filter.text:
-            return
-        hit = "bg!/warn" if here else "hittext/hit"
-        for first, last in self.log_rows.spans(line.text[: begin + len(visible) + LONG]):
-            first, last = max(first, begin), min(last, begin + len(visible))
-            if first < last:
-                column = x + width_of(line.text[begin:first])
-                canvas.put(column, y, line.text[first:last], hit, end - column)
-
     def _facts(self, width: int) -> list[Run]:
         log = self.open_log
-        if log is None or self.log_rows is None:
+        if log is None:
             return []
         facts: list[Run] = []
         state = log.state() if self.numbers else None
@@ -197,10 +197,10 @@ class LogView(LogBrowser):
         elif self.numbers:
             row = self.current_row()
             if row is not None and not self.following:
-                number = log.window.number_of(row.record) if row.record.number else None
+                number = log.file.window.number_of(row.record) if row.record.number else None
                 if number is not None:
                     facts += [("line ", "muted"), (f"{number:,}", "text"), (" · ", "muted")]
-                phase = log.phase_at(log.window, row.index)
+                phase = log.phase_at(log.file.window, row.index)
                 if phase is not None:
                     facts += [("phase ", "muted"), (GUTTER[phase], "text"), (" · ", "muted")]
             if self.shift:
@@ -227,12 +227,17 @@ class LogView(LogBrowser):
 
     def _empty(self) -> str:
         board, log = self.board, self.open_log
-        if log is not None and self.log_rows is not None and self.log_rows.hidden:
+        if log is not None and self.log_rows.hidden:
             return "no line passes the filter"
-        if self.numbers and log is not None and log.file is not None:
-            return log.state() or ("the file is empty" if log.window.serial or log.ended else "reading…")
+        if self.numbers and log is not None:
+            return log.state() or ("the file is empty" if log.file.window.serial or log.ended else "reading…")
         if board.run is None:
             return "no server, no log" if board.connected else "not connected"
         if board.run.log_path is None and board.state is not None:
             return "this server's output goes nowhere that can be read"
         return "nothing written yet"
+
+
+def _thinned(places: Sequence[int], rows: int) -> Sequence[int]:
+    """A sample of many places: more than a few in a row of the screen look the same."""
+    return places[:: max(1, len(places) // (rows * 4))]
