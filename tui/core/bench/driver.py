@@ -1,6 +1,6 @@
 """What a bench driver is: a way to measure a server from its host, and to make results of the files that it leaves.
 
-Another one is a module with a class like these, and a line in `drivers.py`.
+Another one is a module with a class like these, a line in `drivers.py`, and its name in `core/model/profile.py`, so that profiles may have it.
 """
 
 import json

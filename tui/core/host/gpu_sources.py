@@ -36,7 +36,8 @@ class GpuSource(Protocol):
         """The sample that a line completes, if any; never raises."""
 
 
-SOURCES: tuple[type[GpuSource], ...] = (NvmlSource, SmiSource)  # the first that works is used
+# The first that works is used. Another one stands before SmiSource, whose script ends where there is no nvidia-smi.
+SOURCES: tuple[type[GpuSource], ...] = (NvmlSource, SmiSource)
 
 
 def sampler_script(python: str, period_s: float, refused: tuple[str, ...] = ()) -> str:

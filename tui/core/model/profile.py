@@ -10,6 +10,7 @@ from pathlib import Path
 
 WARMUP_S = 30.0  # at most, until the rate is steady; never longer than the window
 GROWTH = 5  # times its duration that a window may take
+DRIVERS = ("eagletui", "sglang", "command")  # who measures: `core.bench.drivers`, by these names
 ARM_LETTERS = "ABCD"  # as many arms as the panel shows side by side
 
 
@@ -74,7 +75,7 @@ class BenchProfile:
 
     name: str
     points: tuple[LoadPoint, ...]
-    driver: str = "eagletui"  # eagletui, sglang (the referee), command
+    driver: str = DRIVERS[0]
     dataset: str = "prompts"  # prompts, random-ids, or a path ending in .jsonl
     input_len: int | None = None  # tokens, of random-ids
     output_len: int = 512  # tokens at most

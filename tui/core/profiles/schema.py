@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tui.core.model.profile import ARM_LETTERS
+from tui.core.model.profile import ARM_LETTERS, DRIVERS
 from tui.core.profiles.checks import Problem, did_you_mean
 from tui.core.sglang.flags import flag_table
 
@@ -63,7 +63,7 @@ class Bench(_Profile):
     """`kind = "bench"`."""
 
     kind: Literal["bench"]
-    driver: Literal["eagletui", "sglang", "command"] | None = None
+    driver: Literal[DRIVERS] | None = None  # type: ignore[valid-type]
     dataset: Text | None = None
     concurrency: Annotated[list[Users], Field(min_length=1)] | None = None
     rate: Annotated[list[Rate], Field(min_length=1)] | None = None

@@ -2,7 +2,7 @@
 
 Facts are in `SGLANG`. Behaviour is in this package under names that a second engine would offer as well: `tracker.LogTracker`
 (log to state and records), `diagnose.diagnose`, `flags` (versions and their flags), `memory` (what fits) and
-`series.DecodeSeries`; log patterns, advice and flags are data (`tui/data/*.toml`). `tui/remote/loadgen.py` knows endpoints
+`series.DecodeSeries`; log patterns, advice and flags are data (`tui/data/*.toml`). `tui/remote/loadgen/` knows endpoints
 and metric names itself: it runs on hosts that have nothing of ours.
 """
 
