@@ -14,7 +14,7 @@ from tests.support.driving import screen_text, shows, until
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
 from tui.core.model.log import LogRecord
-from tui.core.model.phases import Phase
+from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import RunState
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.server.earlier_starts import LastReady
@@ -414,7 +414,15 @@ async def test_a_stop_shows_at_once(size):
         await pilot.press("tab", "enter")
         await shows(pilot, "■ STOPPING", "asking 4f9c2a to stop")
         gate.set()
-        await until(pilot, lambda: "STOPPING" not in screen_text(pilot.app))
+        # The watch has not seen the end yet: it is not ready again for that.
+        await until(pilot, lambda: pilot.app.board.stop.done)
+        await pilot.pause()
+        assert "● READY" not in screen_text(pilot.app)
+        state = pilot.app.board.state
+        ended = replace(state, outcome=Outcome.STOPPED, run=replace(state.run, state=RunState.EXITED))
+        pilot.app.board.take_update(RunUpdate(ended))
+        pilot.app.touch()
+        await shows(pilot, "■ STOPPED")
 
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36)])

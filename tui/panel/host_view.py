@@ -187,8 +187,10 @@ class Board:
 
     @property
     def stopping(self) -> bool:
-        """True from the moment a stop was asked for until it is done."""
-        return self.stop is not None and not self.stop.done
+        """True from the moment a stop was asked for until it is done, and the watch of the run has seen that."""
+        if self.stop is None:
+            return False
+        return not self.stop.done or (self.stop.step == "done" and self.run is not None and self.run.live)
 
     @property
     def stale(self) -> bool:
