@@ -30,7 +30,7 @@ _NAMES = string.ascii_uppercase
     "--metric",
     "metric_name",
     default=None,
-    show_default="per_user_tok_s, of searches what they found",
+    show_default="per_user_tok_s; for searches, what they found",
     metavar="M",
     help="Also output_tok_s, goodput_req_s, ttft_ms, p99_itl_ms, …",
 )

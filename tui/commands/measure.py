@@ -211,7 +211,7 @@ def figure_words(result: Result) -> str:
         return answer_words(result.capacity)
     if result.slo is not None:
         return f"{_share(result)} within the limits, {'holds' if result.slo.holds else 'does not hold'}"
-    return f"{written.tok_s(result.throughput.per_user_tok_s)} tok/s a user"
+    return f"{written.tok_s(result.throughput.per_user_tok_s)} tok/s per user"
 
 
 def _share(result: Result) -> str:

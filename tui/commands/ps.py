@@ -6,6 +6,7 @@ from tui.commands.options import json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, state_of
 from tui.core.config import default_host
+from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.run_end import outcome_of_files
@@ -32,8 +33,10 @@ def command(host: str | None, as_json: bool) -> int:
         print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row in () if as_json else rows:
         run = f"{row['profile'] or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        starting = row["outcome"] == Outcome.STARTING
+        outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
-            f"{run[:34]:<34} {row['outcome']!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
+            f"{run[:34]:<34} {outcome!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
             f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
         )
     return 0

@@ -30,7 +30,11 @@ _NUMBERS = 6  # columns from here on are aligned to the right
 
 
 def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, text in (("profile", "Of this launch profile."), ("bench", "Of this bench."), ("host", "Of H.")):
+    for name, text in (
+        ("profile", "Only of launch profile P."),
+        ("bench", "Only of bench B."),
+        ("host", "Only of host H."),
+    ):
         command = click.option(f"--{name}", metavar=name[0].upper(), help=text)(command)
     return json_option(command)
 

@@ -50,8 +50,8 @@ async def wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_j
         last = await _watch(opened, run, until, timeout_s, seen, quiet=as_json)
     except TimeoutError:
         late = TimedOut(
-            f"{run.run_id} is not {'ready' if until == 'ready' else 'over'} after {timeout_s:g} s",
-            "it keeps running; eagletui wait takes a longer --timeout",
+            f"{run.run_id} {'is not ready' if until == 'ready' else 'has not ended'} after {timeout_s:g} s",
+            "it keeps running; use a longer --timeout with eagletui wait",
         )
         late.details = {key: value for key, value in (state_json(seen[-1]) if seen else {}).items() if key != "error"}
         raise late from None

@@ -118,7 +118,7 @@ class EagleApp(HostApp):
     def action_hosts(self) -> None:
         from tui.panel.screens.host_picker import HostPicker
 
-        running = sum(1 for run in self.board.runs if run.active)
+        running = len(self.board.live_servers())
 
         def chosen(name: str | None) -> None:
             if name and name != self.board.host:

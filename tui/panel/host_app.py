@@ -314,7 +314,9 @@ class HostApp(App[None]):
             run = functools.partial(self.call_later, self.run_action, action)
             yield SystemCommand(f"{command.verb} ({command.key})", command.about, run)
         other = "light" if self.theme == "eagle-dark" else "dark"
-        yield SystemCommand(f"{other} theme", "The other palette", lambda: setattr(self, "theme", f"eagle-{other}"))
+        yield SystemCommand(
+            f"{other} theme", "Switch the colour theme", lambda: setattr(self, "theme", f"eagle-{other}")
+        )
 
     def _handle_exception(self, error: Exception) -> None:
         # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.

@@ -51,7 +51,7 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "Enter", "open", "Open what is under the cursor", {"enter": "screen.open"}),
     Key("everywhere", "Esc", "back", "Back", {"escape": "screen.back"}, palette=False),
     Key("everywhere", "j k g G", "move", "Down, up, first, last; arrows and page keys too"),
-    Key("everywhere", "?", "help", "This list", {"question_mark": "help"}),
+    Key("everywhere", "?", "help", "All keys", {"question_mark": "help"}),
     Key("everywhere", "^P", "palette", "All commands by name", {"ctrl+p": "command_palette"}),
     Key("everywhere", "q", "quit", "Quit; servers keep running", {"q": "leave"}),
     Key("everywhere", "^C ^Q", "quit", "", {"ctrl+c,ctrl+q": "leave"}, priority=True),

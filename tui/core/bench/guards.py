@@ -256,7 +256,7 @@ def _overload(meta: Meta, found: Figures) -> Guard:
     queue = found.backlog
     if queue is None:
         why = (
-            "overload is looked for only where requests arrive at a rate"
+            "overload is checked only with a request rate"
             if (meta.get("point") or {}).get("rate") is None
             else "nothing was due in the window"
         )
@@ -284,7 +284,7 @@ def _clocks(found: Figures) -> Guard:
     if gpu is None:
         return _missing("clocks", "no GPU figures")
     slow = [reason for reason in gpu.throttle if reason in _THROTTLED]
-    text = f"the GPUs were slowed down: {', '.join(slow)}" if slow else "no GPU was slowed down by heat or its supply"
+    text = f"the GPUs were slowed down: {', '.join(slow)}" if slow else "no thermal or power throttling"
     return _guard("clocks", bool(slow), text, ", ".join(slow) or None)
 
 
@@ -344,7 +344,7 @@ def simulated(env: Mapping[str, str] | None) -> Guard:
     if env is None:
         return _missing("simulated_acceptance", "the server's environment cannot be read")
     if forced_accept_length(env) is None:
-        return _guard("simulated_acceptance", False, "acceptance is the draft's own")
+        return _guard("simulated_acceptance", False, "acceptance was not simulated")
     value = one_line(env[FORCED_ACCEPT_LENGTH], 20)
     text = f"simulated acceptance: {FORCED_ACCEPT_LENGTH}={value} forces it, and the text is garbage"
     return _guard("simulated_acceptance", True, text, value)

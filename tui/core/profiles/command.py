@@ -185,4 +185,4 @@ def render_command(command: LaunchCommand, width: int = 100) -> str:
             rows[-1] += f" {group}"
     rows += [f"--{name} {MASK} (secret, handed over by file)" for name in command.secret_args]
     rows += [f"--{name} {MASK} (secret, visible in the list of processes)" for name in command.open_args]
-    return (f"{environment}\n" if words else "") + " \\\n  ".join(rows)
+    return (f"{environment} \\\n" if words else "") + " \\\n  ".join(rows)

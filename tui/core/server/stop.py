@@ -14,7 +14,7 @@ _POLL_S = 0.5
 _MEMORY_BACK_LIMIT_S = 60.0
 _TEXTS = {
     "requested": "stop requested",
-    "term": "SIGTERM to the main process, it drains",
+    "term": "sent SIGTERM to the main process; it is draining",
     "term-all": "SIGTERM to what is left",
     "kill": "SIGKILL to what is left",
     "done": "every process has ended",

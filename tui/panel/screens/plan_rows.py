@@ -37,7 +37,7 @@ def listed(found: "Sequence[ProfileEntry]") -> list[Single]:
     wide = max((cells(one.name) for one in found), default=0) + 2
     rows = []
     for one in found:
-        about = f"{fmt.plural(len(one.errors), 'error')}, see 3" if one.errors else one.description or ""
+        about = f"{fmt.plural(len(one.errors), 'error')}; press 3" if one.errors else one.description or ""
         rows.append(entry(one.name, about, wide=wide, broken=bool(one.errors)))
     return rows
 
