@@ -3,7 +3,10 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -55,7 +58,17 @@ REAL_PLACES = (
 MENDABLE = re.compile(r"apt-get install|setup\.sh|could not import|needs root|not permitted|cannot mount")
 
 
+def _python3_works() -> bool:
+    try:
+        return subprocess.run(["python3", "-c", ""], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # A version manager's dead shims come first on some PATHs; programs under test find a python3 all the same.
+    if not _python3_works():
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

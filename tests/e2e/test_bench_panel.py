@@ -58,7 +58,7 @@ def test_a_bench_by_keyboard_survives_the_panel(eagletui, terminal, launch_by_ke
         second.keys("Escape")
         second.wait_gone("Runs of A", 10)
         second.keys("x")
-        second.wait_for("exported to", 20)
+        second.wait_for("Exported to", 20)
         second.keys("q")
         assert second.wait_exit() == 0
 

@@ -72,7 +72,7 @@ def test_hostile_lines_are_shown_and_do_nothing(view, tmp_path):
     screen.type("list[int]")
     screen.wait_for("1 hits")
     screen.keys("Enter", "V", "j", "j", "y")
-    screen.wait_for("copied the 3 rows")
+    screen.wait_for("Copied the 3 rows")
     screen.keys("q")
     assert screen.wait_exit() == 0
 
@@ -84,7 +84,7 @@ def test_what_was_copied_is_in_a_file_and_in_the_terminals_clipboard(view, eagle
     screen._run("set", "-s", "set-clipboard", "on")
     screen.wait_for(CLOCK + "tab +one")
     screen.keys("g", "V", "j", "y")
-    screen.wait_for("copied the 2 rows, also in")
+    screen.wait_for("Copied the 2 rows, also in")
     copied = next(eagletui.home.rglob("copied.txt")).read_text().splitlines()
     assert copied[0] == "[2026-10-06 20:00:00 TP0] markup [bold red]x[/] [/x] list[int] $var %s {0}"
     assert copied[1] == "[2026-10-06 20:00:01 TP0] ansi red  title clipboard"

@@ -74,7 +74,7 @@ def test_launched_followed_and_stopped_by_keyboard(
     screen.wait_for(r"STOPPED\s+tiny-eagle3", 90)
     screen.keys("2", "G")
     screen.wait_for(r"\[eagletui\] exit=", 30)
-    screen.wait_for("read to its end")
+    screen.wait_for("read to the end")
     wait_until(lambda: not sglang_cpu.processes(), 30, lambda: f"left: {sglang_cpu.processes()}")
     screen.keys("q")
     assert screen.wait_exit() == 0

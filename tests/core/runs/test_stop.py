@@ -186,7 +186,12 @@ while True: time.sleep(300)
         control.stop(two, run.run_id, 600, who="ben@b"),
     )
     await until(out.read_text, "SIGTERM")
-    state = await control.stop_state(two, run.run_id)
+
+    async def after_asking():  # the signal may be there before its note is
+        state = await control.stop_state(two, run.run_id)
+        return state if state.step != "requested" else None
+
+    state = await until(after_asking, "the step")
     assert (state.step, state.over) == ("term", False)
     assert state.by in ("anna@a", "ben@b")
     # A shorter patience is heard.
