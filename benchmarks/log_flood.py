@@ -64,12 +64,12 @@ def line_number(screen: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-def answer_s(view: PtyProgram, key: bytes, deadline_s: float = 30.0) -> float:
-    """Seconds from a key to the paint that shows its effect: another line under the cursor, or following again."""
+def answer_s(view: PtyProgram, key: bytes, line: int | None = None, deadline_s: float = 30.0) -> float:
+    """Seconds from a key to the paint that shows its effect: this line under the cursor, or another title than before."""
     before = title(view.text())
     began = time.monotonic()
     view.keys(key)
-    while title(view.text()) == before:
+    while (line_number(view.text()) != line) if line is not None else (title(view.text()) == before):
         if time.monotonic() - began > deadline_s:
             raise TimeoutError(f"{key!r} does nothing:\n{view.text()}")
         view.run_for(0.002)
@@ -104,6 +104,9 @@ def burst(view: PtyProgram, path: Path, lines: int) -> tuple[list[float], float]
     view.wait_for(r"following", 30)
     view.run_for(1)
     answer_s(view, b"k")
+    view.run_for(1)  # lines that were still arriving change the title too
+    at = line_number(view.text())
+    assert at is not None
     text = "".join(decode_line(n) for n in range(1_000_000, 1_000_000 + lines))
     text += "[2026-10-06 23:59:59 TP0] the end of the burst\n"
     with path.open("a") as file:
@@ -111,8 +114,8 @@ def burst(view: PtyProgram, path: Path, lines: int) -> tuple[list[float], float]
     began = time.monotonic()
     times = []
     while time.monotonic() - began < 4.0:
-        times.append(answer_s(view, b"k"))
-        times.append(answer_s(view, b"j"))
+        times.append(answer_s(view, b"k", at - 1))
+        times.append(answer_s(view, b"j", at))
     view.keys(b"G")
     view.wait_for("the end of the burst", 60)
     return times, time.monotonic() - began

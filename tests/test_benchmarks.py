@@ -23,5 +23,6 @@ def test_every_benchmark_has_a_small_size():
 def test_a_benchmark_runs(program, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     done = subprocess.run([sys.executable, program, "--smoke"], capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    errors = "\n".join(line for line in done.stderr.splitlines() if "Error" in line)
+    assert done.returncode == 0, errors + done.stdout[-2000:] + done.stderr[-4000:]
     assert done.stdout.strip()
