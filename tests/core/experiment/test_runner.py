@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +32,8 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_launch
 from tui.core.results import store
 from tui.core.server.launch import started
-from tui.core.server.session import HostSession, open_session
-from tui.demo.client import ensure_demo, stop_demo
+from tui.core.server.session import HostSession
+from tui.demo.client import ensure_demo
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -42,22 +42,6 @@ BENCH = BenchProfile(
     "blink", (LoadPoint(1),), dataset="random-ids", input_len=16, output_len=16, duration_s=1.0, runs=1
 )
 A, B = "kimi-k2.5-baseline-bs512", "kimi-k2.5-baseline-bs128"
-
-
-@pytest.fixture
-async def demo(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostSession]:
-    monkeypatch.setenv("EAGLETUI_DEMO_SPEED", "2000")
-    session = await open_session("demo", SilentAsker())
-    await session.open()
-    yield session
-    await session.close()
-    await stop_demo()
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Lab:

@@ -9,24 +9,18 @@ from tui.core.model.profile import Limits, LoadPoint
 from tui.core.verdicts.sentences import amount_words, answer_words
 from tui.panel.bench_view import ArmView, Comparison
 from tui.panel.widgets.bench import chart
-from tui.panel.widgets.paint import Canvas, Painted, Run, cells, words
+from tui.panel.widgets.bench.of_comparison import OfComparison
+from tui.panel.widgets.paint import Canvas, Run, cells, words
 
 _TITLE = "What load does it hold?"
 _GUTTER = 6
 
 
-class CapacityPlot(Painted):
+class CapacityPlot(OfComparison):
     """A line an arm over the loads that its searches measured; the load grows by doubling."""
 
+    ID = "capacity"
     DEFAULT_CSS: ClassVar[str] = "CapacityPlot { height: 1fr; width: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="capacity")
-        self.comparison: Comparison | None = None
-
-    def show(self, comparison: Comparison | None) -> None:
-        """Another state of the arms; drawn with the next `repaint`."""
-        self.comparison = comparison
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from tui import format as fmt
 from tui.core.text import one_line
-from tui.panel.bench_view import ArmEconomics, Comparison
+from tui.panel.bench_view import ArmEconomics
 from tui.panel.widgets.bench import chart
-from tui.panel.widgets.paint import Canvas, Painted, Run, cells, width_of, words
+from tui.panel.widgets.bench.of_comparison import OfComparison
+from tui.panel.widgets.paint import Canvas, Run, cells, width_of, words
 
 _TITLE = "Does speculation pay?"
 _TABLE_FROM = 18  # rows, of which the table takes some
@@ -49,18 +50,11 @@ def frame(y: int, width: int, height: int, found: Sequence[ArmEconomics]) -> Fra
     return Frame(y, width, height, across, (min(0.9, *(e.speedup_at(1.0) for e in known)), max(1.2, *ends)))
 
 
-class EconomicsPlot(Painted):
+class EconomicsPlot(OfComparison):
     """One line an arm with speculation."""
 
+    ID = "economics"
     DEFAULT_CSS: ClassVar[str] = "EconomicsPlot { height: 1fr; width: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="economics")
-        self.comparison: Comparison | None = None
-
-    def show(self, comparison: Comparison | None) -> None:
-        """Another state of the arms; drawn with the next `repaint`."""
-        self.comparison = comparison
 
     def draw(self, canvas: Canvas) -> None:
         found = self.comparison.economics if self.comparison is not None else ()

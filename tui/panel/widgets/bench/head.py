@@ -8,7 +8,8 @@ from tui.core.model.profile import LoadPoint
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words
 from tui.panel.bench_view import Comparison
-from tui.panel.widgets.paint import Canvas, Painted, Run, join, width_of, words
+from tui.panel.widgets.bench.of_comparison import OfComparison
+from tui.panel.widgets.paint import Canvas, Run, join, width_of, words
 
 
 def left(seconds: float | None) -> list[Run]:
@@ -31,18 +32,11 @@ def load_words(point: LoadPoint) -> tuple[str, str]:
     return "concurrency", str(point.concurrency)
 
 
-class BenchHead(Painted):
+class BenchHead(OfComparison):
     """Name and hypothesis against progress; then the load and the order; then what it waits for, where there is a row."""
 
+    ID = "benchhead"
     DEFAULT_CSS: ClassVar[str] = "BenchHead { height: 2; width: 100%; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="benchhead")
-        self.comparison: Comparison | None = None
-
-    def show(self, comparison: Comparison | None) -> None:
-        """Another state; drawn with the next `repaint`."""
-        self.comparison = comparison
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison

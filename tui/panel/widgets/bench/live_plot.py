@@ -3,24 +3,18 @@
 from typing import ClassVar
 
 from tui import format as fmt
-from tui.panel.bench_view import ArmView, Comparison
+from tui.panel.bench_view import ArmView
 from tui.panel.widgets.bench import chart
 from tui.panel.widgets.bench.arm_card import seconds
-from tui.panel.widgets.paint import Canvas, Painted, Run, cells, join
+from tui.panel.widgets.bench.of_comparison import OfComparison
+from tui.panel.widgets.paint import Canvas, Run, cells, join
 
 
-class LivePlot(Painted):
+class LivePlot(OfComparison):
     """Output tokens a second against time, with what the measured runs of the same arm gave as a dashed line."""
 
+    ID = "liveplot"
     DEFAULT_CSS: ClassVar[str] = "LivePlot { height: 1fr; width: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="liveplot")
-        self.comparison: Comparison | None = None
-
-    def show(self, comparison: Comparison | None) -> None:
-        """Another state of the run; drawn with the next `repaint`."""
-        self.comparison = comparison
 
     def draw(self, canvas: Canvas) -> None:
         view = self.comparison.live if self.comparison else None

@@ -11,7 +11,8 @@ from tui.core.verdicts.metric import Metric
 from tui.core.verdicts.pairing import launches as measured_launches
 from tui.panel.bench_view import ArmView, Comparison, Launch, Mark, RunMark, launch_means
 from tui.panel.widgets.bench import chart
-from tui.panel.widgets.paint import Canvas, Painted, Run, words
+from tui.panel.widgets.bench.of_comparison import OfComparison
+from tui.panel.widgets.paint import Canvas, Run, words
 
 _GLYPHS = {Mark.MEASURED: "●", Mark.INVALID: "✗", Mark.LIVE: "◐"}
 _GUTTER = 9  # letter and number of the launch
@@ -28,18 +29,11 @@ def spread(launches: Sequence[Launch], yardstick: Metric) -> tuple[float | None,
     return (math.sqrt(within / freedom) if freedom else None, statistics.stdev(means) if len(means) > 1 else None)
 
 
-class RunDots(Painted):
+class RunDots(OfComparison):
     """The runs of all arms on one axis."""
 
+    ID = "rundots"
     DEFAULT_CSS: ClassVar[str] = "RunDots { height: 1fr; width: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="rundots")
-        self.comparison: Comparison | None = None
-
-    def show(self, comparison: Comparison | None) -> None:
-        """Another state of the runs; drawn with the next `repaint`."""
-        self.comparison = comparison
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison
