@@ -79,7 +79,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or item.nodeid.startswith(REAL_PLACES)):
             item.add_marker("quick")
-    items.sort(key=lambda item: "e2e" not in item.path.parts)  # the longest first, beside all others
+    items.sort(key=_place)
+
+
+# Files that share one thing, each group on one worker: the real SGLang (two at a time would only take each other's
+# cores), and the port that the demo's profiles name.
+GROUPS = {
+    "tests/e2e/test_bench_sglang.py": "the real SGLang",
+    "tests/e2e/test_diagnosis_live.py": "the real SGLang",
+    "tests/e2e/test_panel.py": "the real SGLang",
+    "tests/e2e/test_sglang.py": "the real SGLang",
+    "tests/e2e/test_true_counts.py": "the real SGLang",
+    "tests/e2e/test_verify.py": "the real SGLang",
+    "tests/e2e/test_demo_verdict.py": "port 30000",
+    "tests/e2e/test_readme.py": "port 30000",
+}
+# What takes minutes, in this order, before everything else: else it ends alone, long after all others.
+LONG = ("the real SGLang", "port 30000", "tests/core/experiment/test_runner.py", "tests/test_benchmarks.py")
+
+
+def _group(nodeid: str) -> str:
+    """What runs on one worker, in its order: a file, whose tests share servers, unless it shares more or less."""
+    file = nodeid.partition("::")[0]
+    return nodeid if file == "tests/test_benchmarks.py" else GROUPS.get(file, file)
+
+
+def _place(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    name = GROUPS.get(file, file)
+    return LONG.index(name) if name in LONG else len(LONG)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -87,11 +115,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
-        """A file's tests share servers, and those in e2e also ports and the real SGLang: on one worker each."""
-
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "tests/e2e" if file.startswith("tests/e2e/") else file
+            return _group(nodeid)
 
     return Together(config, log)
 

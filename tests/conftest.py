@@ -30,9 +30,6 @@ def _find_sshd() -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "has_sshd: needs a real sshd (the fixtures that start one skip by themselves)")
     register()
-    register()
-    register()
-    register()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -305,8 +305,10 @@ def sglang_module(_sglang_directory: Path) -> Iterator[SglangCpu]:
 def free_port() -> Callable[[], int]:
     """A port that nothing listens on now, below the range of outgoing connections."""
 
+    worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+
     def find() -> int:
-        for port in range(21_000 + os.getpid() % 5000, 32_000):
+        for port in range(21_000 + 700 * (worker % 12) + os.getpid() % 500, 32_000):
             with socket.socket() as probe:
                 try:
                     probe.bind(("127.0.0.1", port))

@@ -82,7 +82,7 @@ def judge(load: Load) -> None:
     reason = next((x.error for x in reversed(load.all) if x.error is not None), None)
     if reason is None:
         return
-    if load.failed_in_a_row >= GONE and reason.startswith("connect"):
+    if reason.startswith("connect") and (load.failed_in_a_row >= GONE or not load.completed):
         raise Stop("server_lost", reason, "read the end of the server's log")
     if not load.completed:
         raise Stop("refused", reason, "no request got through; read the server's log")
