@@ -1,6 +1,7 @@
 #!/bin/sh
 # eaglerun: starts, watches and stops runs on a host. POSIX sh, /proc, and
-# cat chmod date grep id ln ls mkdir mv printf readlink rm sleep tr (setsid and find where there are any).
+# cat chmod date grep id ln ls mkdir mv printf readlink rm sleep tr (setsid and find where there are any; dd, tail and wc
+# for containers).
 # It is sent on the standard input of "/bin/sh -s"; tui/core/host/runs.py sends it and reads its answers, docs/runs.md
 # describes the files. Answers are lines of tab-separated fields, the first one names the kind of line.
 # Only functions here: what runs is the one call that the sender puts behind them.
@@ -157,7 +158,9 @@ er_scan() { # ER_SNAP: every live process " pid:start:ppid:pgrp:sid"; ER_MARK: t
   done
 }
 
-er_load() { # dir -> R_*: the identity record of a run
+er_load() { # dir -> R_*: the identity record of a run; R_CID: the id of its container where it has one
+  R_CID=
+  [ ! -f "$1/cid" ] || { read -r R_CID < "$1/cid"; } 2>/dev/null || :
   R_PID='' R_START='' R_BOOT='' R_NS='' R_SUP='' R_SUPSTART='' R_AT=''
   { read -r R_PID R_START R_BOOT R_NS R_SUP R_SUPSTART R_AT _ < "$1/pid"; } 2>/dev/null || R_PID=
   [ -n "$R_PID" ] && [ "$R_BOOT" = "$ER_BOOT" ] && [ "$R_NS" = "$ER_NS" ]
@@ -166,6 +169,7 @@ er_load() { # dir -> R_*: the identity record of a run
 er_members() { # id -> M: live processes of the run " pid:start", by session, group, descent or mark. After er_load.
   M=
   [ -n "$ER_SNAP" ] || er_scan
+  er_inside
   # The kernel does not use a number again while a task has it as session or group. So session R_PID is the run's
   # where its leader is ours or gone, and is not where another process has that number now.
   _own=
@@ -174,8 +178,8 @@ er_members() { # id -> M: live processes of the run " pid:start", by session, gr
   fi
   case "$ER_MARK " in
     *":$1 "*) ;;
-    *) [ -n "$_own" ] || return 0
-      case "$ER_SNAP " in *":$R_PID "*|*":$R_PID:"*|*" $R_PID:"*) ;; *) return 0 ;; esac ;;
+    *) [ -n "$_own$_in" ] || return 0
+      case "$ER_SNAP$_in " in *":$R_PID "*|*":$R_PID:"*|*" $R_PID:"*|*' in:'*) ;; *) return 0 ;; esac ;;
   esac
   _id=$1
   _all=
@@ -188,7 +192,7 @@ er_members() { # id -> M: live processes of the run " pid:start", by session, gr
     if [ -n "$_own" ] && { [ "$5" = "$R_PID" ] || [ "$4" = "$R_PID" ] || [ "$1:$2" = "$R_PID:$R_START" ]; }; then
       M="$M $1:$2"
     else
-      case "$ER_MARK " in *" $1:$2:$_id "*) M="$M $1:$2" ;; *) _all="$_all $3:$1:$2" ;; esac
+      case "$ER_MARK$_in " in *" $1:$2:$_id "*|*" in:$1 "*) M="$M $1:$2" ;; *) _all="$_all $3:$1:$2" ;; esac
     fi
   done
   _more=1
@@ -200,6 +204,17 @@ er_members() { # id -> M: live processes of the run " pid:start", by session, gr
     done
     _all=$_rest
   done
+}
+
+er_inside() { # -> _in: processes of the container R_CID " in:pid", by their cgroup, which anybody may read
+  _in=
+  [ -n "$R_CID" ] || return 0
+  set +f
+  for _f in $(grep -lF "$R_CID" /proc/[0-9]*/cgroup 2>/dev/null); do
+    _f=${_f#/proc/}
+    _in="$_in in:${_f%/cgroup}"
+  done
+  set -f
 }
 
 er_signal() { # name : to each of M, looked at again right before
@@ -234,6 +249,7 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
     elif [ "$_b" = "$ER_BOOT" ] && [ "$_n" = "$ER_NS" ]; then
       er_alive "$_sp" "$_ss" && return 0
       er_load "$1" && { er_inspect "$1" "$2"; return; }
+      [ -z "$R_CID" ] || er_taken_up "$1" || return 0
     fi
     S_ST=lost S_WHY=died-before-start
     return 0
@@ -241,15 +257,32 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
   if [ "$R_BOOT" != "$ER_BOOT" ]; then S_ST=lost S_WHY=rebooted; return 0; fi
   if [ "$R_NS" != "$ER_NS" ]; then S_ST=unknown S_WHY=other-pid-namespace; return 0; fi
   er_alive "$R_SUP" "$R_SUPSTART" && S_SUP=1
+  [ -z "$R_CID" ] || [ -n "$S_SUP" ] || er_taken_up "$1" || S_SUP=1
   if er_alive "$R_PID" "$R_START"; then S_ST=running; return 0; fi
   if [ -n "$S_SUP" ] && er_alive "$R_SUP" "$R_SUPSTART"; then S_ST=finishing; return 0; fi
   S_SUP=
-  if er_exit "$1"; then S_ST=exited; else S_ST=lost S_WHY=supervisor-killed; fi
+  if er_exit "$1"; then
+    S_ST=exited
+  elif [ -f "$1/gone" ]; then
+    S_ST=lost S_WHY=container-removed
+  elif [ -n "$R_CID" ]; then
+    S_ST=finishing # the engine knows its exit code, and is being asked
+    return 0
+  else
+    S_ST=lost S_WHY=supervisor-killed
+  fi
   er_left "$2"
 }
 
+er_taken_up() { # dir : a container whose supervisor was killed gets another one. False where it has
+  [ -f "$1/gone" ] && return 0
+  er_lock_top "$1/keeper"
+  if er_lock_free; then er_detach keep "$1"; fi
+  return 1
+}
+
 er_exit() { # dir -> S_RC S_END
-  { read -r S_RC S_END _ < "$1/exit"; } 2>/dev/null && [ -n "$S_RC" ]
+  { read -r S_RC S_END S_WHY < "$1/exit"; } 2>/dev/null && [ -n "$S_RC" ]
 }
 
 er_left() { # id -> M without what has ended since the look at the process table
@@ -397,7 +430,7 @@ er_conflict() { # dir id : a live run that has the port or one of the GPUs of th
   C_LINE="busy${ER_TAB}what=$C_WHAT${ER_TAB}run=$2${ER_TAB}gpus=${K_GPUS#-}${ER_TAB}port=${K_PORT#-}${ER_TAB}stop=$_st${ER_TAB}by=$_w"
 }
 
-er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
+er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_ENGINE ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
   N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6
   if er_find "$N_ID" && [ -d "$D/claim" ]; then
     er_state "$D" "$N_ID"
@@ -446,11 +479,12 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
 
 er_start() { # writes the files and starts the supervisor; C_LINE where it could not
   if er_put "$D/meta" "1 $N_KIND $N_PORT $N_GPUS $N_PROFILE" && er_put "$D/cmd.json" "$ER_CMD" && er_put "$D/spec" "$ER_SPEC" &&
+    { [ -z "$ER_ENGINE" ] || er_put "$D/engine" "$ER_ENGINE"; } &&
     { [ -z "$ER_SECRET" ] || er_put "$D/secret" "$ER_SECRET"; } &&
     { [ -z "$ER_ARGS" ] || er_put "$D/secret.yaml" "$ER_ARGS"; } && er_files && ( : >> "$D/log" ) 2>/dev/null; then
     er_detach sup "$D" "$N_ID"
     _i=0
-    while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ $_i -lt 50 ]; do
+    while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ ! -f "$D/exit" ] && [ $_i -lt 50 ]; do
       er_nap
       _i=$((_i + 1))
     done
@@ -487,6 +521,10 @@ er_sup() { # dir id : the supervisor. Making the directory "claim" is what only 
   er_pstat "$$" || exit 1
   _ss=$P_START
   er_put "$D/claim/who" "$ER_BOOT $ER_NS $$ $_ss"
+  if [ -f "$D/engine" ]; then
+    er_contain "$D" "$2"
+    return
+  fi
   _at=$(er_now)
   ( er_child "$D" "$2" ) >> "$D/log" 2>&1 < /dev/null &
   _c=$!
@@ -510,6 +548,132 @@ er_sup() { # dir id : the supervisor. Making the directory "claim" is what only 
   until er_put "$D/exit" "$_rc $(er_now)"; do sleep 5; done
 }
 
+# A container is the engine's: it is started detached, and what a run needs is asked for: its log, its main process, its exit
+# code. So the end of whoever asks changes nothing in the container, and another goes on asking.
+
+er_contain() { # dir id : the supervisor of a container, up to its start
+  er_lock "$1/keeper" sup 1 || exit 0
+  # The engine prints the id, which is in the file "cid" as well; what it complains about is the log's.
+  ( er_child "$1" "$2" ) 2>> "$1/log" > /dev/null < /dev/null
+  _rc=$?
+  er_load "$1"
+  . "$1/engine"
+  rm -f "$1/secret"
+  if [ "$_rc" = 0 ]; then
+    er_put "$1/log.from" "$(($(wc -c < "$1/log")))"
+    er_prune "${1%/runs/*}"
+    er_load "$1"
+    er_keep "$1"
+  else
+    [ -z "$R_CID" ] || er_engine rm -f -v "$R_CID" >/dev/null 2>&1
+    rm -f "$1/secret.yaml"
+    until er_put "$1/exit" "$_rc $(er_now)"; do sleep 5; done
+  fi
+  er_unlock "$1/keeper"
+}
+
+er_takeup() { # dir : in place of a supervisor that was killed
+  cd /
+  trap '' HUP INT QUIT TERM
+  er_lock "$1/keeper" sup 1 || exit 0
+  . "$1/engine"
+  er_load "$1"
+  [ -f "$1/exit" ] || er_keep "$1"
+  er_unlock "$1/keeper"
+}
+
+er_keep() { # dir : records a container's main process, copies its log, waits for its end, writes its exit code, removes it
+  er_pstat "$$"
+  _ss=$P_START _at=${R_AT:-$(er_now)}
+  er_end_copy "$1" &
+  while :; do
+    _st=$(er_engine inspect -f '{{.State.Running}} {{.State.Pid}} {{.State.OOMKilled}} {{.State.ExitCode}}' "$R_CID" 2>&1)
+    case $_st in
+      true*)
+        _p=${_st#* } _p=${_p%% *}
+        P_START=0
+        er_pstat "$_p"
+        until er_put "$1/pid" "$_p $P_START $ER_BOOT $ER_NS $$ $_ss $_at"; do sleep 5; done
+        er_copy "$1" ;;
+      false*) break ;;
+      *[Nn]o\ such*) # somebody else removed it
+        : > "$1/gone"
+        rm -f "$1/secret.yaml"
+        return ;;
+    esac
+    sleep 1
+  done
+  rm -f "$1/secret.yaml"
+  er_have "$1"
+  er_engine logs "$R_CID" 2>&1 | tail -c "+$((_have + 1))" >> "$1/log" # what a copy that was cut off has missed
+  _why=
+  case $_st in *' true '*) _why=' out-of-memory' ;; esac
+  until er_put "$1/exit" "${_st##* } $(er_now)$_why"; do sleep 5; done
+  er_engine rm -f -v "$R_CID" >/dev/null 2>&1
+}
+
+er_copy() { # dir : copies a container's output into the log until it ends, or the copy does. One process at a time writes
+  _c='' _cs=''
+  { read -r _c _cs < "$1/copier"; } 2>/dev/null || :
+  if [ -z "$_c" ] || ! er_alive "$_c" "$_cs"; then
+    er_have "$1"
+    if [ "$_have" = 0 ]; then
+      er_engine_exec logs -f "$R_CID" >> "$1/log" 2>&1 &
+    else
+      er_engine logs -f "$R_CID" 2>&1 | { er_skip "$_have"; exec cat >> "$1/log"; } &
+    fi
+    _c=$!
+    P_START=0
+    er_pstat "$_c"
+    _cs=$P_START
+    er_put "$1/copier" "$_c $_cs"
+  fi
+  wait "$_c" 2>/dev/null
+  while er_alive "$_c" "$_cs"; do sleep 2; done # of an earlier supervisor: no child of this one
+}
+
+er_end_copy() { # dir : following a log has been seen to hang, so the engine is asked for the end itself
+  until er_engine wait "$R_CID" >/dev/null 2>&1; do
+    case $(er_engine inspect -f '{{.State.Running}}' "$R_CID" 2>&1) in false*|*[Nn]o\ such*) break ;; esac
+    sleep 2
+  done
+  _i=0
+  { read -r _c _cs < "$1/copier"; } 2>/dev/null || return 0
+  while er_alive "$_c" "$_cs" && [ $_i -lt 25 ]; do
+    er_nap
+    _i=$((_i + 1))
+  done
+  er_alive "$_c" "$_cs" && kill "$_c" 2>/dev/null
+}
+
+er_have() { # dir -> _have: bytes of the container's own output that the log holds
+  _from=0
+  { read -r _from < "$1/log.from"; } 2>/dev/null || :
+  _have=$(($(wc -c < "$1/log") - _from))
+}
+
+er_skip() { # bytes : drops so many of the standard input
+  _rest=$1
+  if [ "$_rest" -ge 65536 ] && dd if=/dev/null of=/dev/null iflag=fullblock 2>/dev/null; then
+    dd of=/dev/null bs=65536 count=$((_rest / 65536)) iflag=fullblock 2>/dev/null
+    _rest=$((_rest % 65536))
+  fi
+  [ "$_rest" = 0 ] || dd of=/dev/null bs=1 count="$_rest" 2>/dev/null
+}
+
+er_main_signal() { # name : to the main process, through the engine where it is a container's
+  if [ -n "$R_CID" ]; then
+    er_engine kill -s "$1" "$R_CID" >/dev/null 2>&1 && return 0
+  fi
+  [ -z "$R_PID" ] || kill -s "$1" "$R_PID" 2>/dev/null
+}
+
+er_still() { # dir : something of the run lives. After er_wait_gone; a container that has no process on record is asked for
+  [ -z "$M" ] || return 0
+  [ -n "$R_CID" ] && [ -z "$R_PID" ] && [ ! -f "$1/exit" ] && [ ! -f "$1/gone" ] || return 1
+  case $(er_engine inspect -f '{{.State.Running}}' "$R_CID" 2>&1) in false*|*[Nn]o\ such*) return 1 ;; esac
+}
+
 er_child() { # dir id : becomes the run's main process
   ER_DIR=$1 ER_CWD=
   trap - HUP INT QUIT TERM
@@ -527,21 +691,21 @@ er_child() { # dir id : becomes the run's main process
   cd -- "${ER_CWD:-$_home}" 2>/dev/null || {
     _why='no such directory'
     [ -d "${ER_CWD:-$_home}" ] && _why='permission denied'
-    printf 'eagletui: cannot change to %s: %s\n' "${ER_CWD:-$_home}" "$_why"
+    printf 'eagletui: cannot change to %s: %s\n' "${ER_CWD:-$_home}" "$_why" >&2
     exit 72
   }
   case $1 in
     */*)
       if [ ! -e "$1" ]; then
-        printf 'eagletui: %s: no such file\n' "$1"
+        printf 'eagletui: %s: no such file\n' "$1" >&2
         exit 127
       elif [ ! -f "$1" ] || [ ! -x "$1" ]; then
-        printf 'eagletui: %s: not executable\n' "$1"
+        printf 'eagletui: %s: not executable\n' "$1" >&2
         exit 126
       fi ;;
     *)
       command -v -- "$1" >/dev/null 2>&1 || {
-        printf 'eagletui: %s: command not found in %s\n' "$1" "${PATH-}"
+        printf 'eagletui: %s: command not found in %s\n' "$1" "${PATH-}" >&2
         exit 127
       } ;;
   esac
@@ -609,12 +773,13 @@ er_stopper() { # dir id grace "requested main who"
     _i=$((_i + 1))
     er_load "$D"
   done
+  [ ! -f "$D/engine" ] || . "$D/engine"
   er_load "$D" || R_PID='' R_START=0
   er_step term
   er_up
   _end=$((UP + Q_GRACE))
   # SGLang drains when its main process alone is asked; a signal to all looks like a crash to it.
-  [ -n "$R_PID" ] && er_alive "$R_PID" "$R_START" && kill -s TERM "$R_PID" 2>/dev/null
+  [ -n "$R_PID" ] && er_alive "$R_PID" "$R_START" && er_main_signal TERM
   while [ -n "$R_PID" ] && er_alive "$R_PID" "$R_START"; do
     if { read -r _g < "$D/stop.grace"; } 2>/dev/null; then
       rm -f "$D/stop.grace"
@@ -626,25 +791,26 @@ er_stopper() { # dir id grace "requested main who"
     er_nap
   done
   er_wait_gone 5
-  if [ -n "$M" ]; then
+  if er_still "$D"; then
     er_step term-all
     er_signal TERM
     er_wait_gone 12
   fi
   _i=0
-  while [ -n "$M" ] && [ $_i -lt 40 ]; do
+  while er_still "$D" && [ $_i -lt 40 ]; do
     [ $_i = 0 ] && er_step 'kill'
+    [ -z "$R_CID" ] || er_main_signal KILL
     er_signal KILL
     er_wait_gone 1
     _i=$((_i + 1))
   done
-  if [ -n "$M" ]; then
+  if er_still "$D"; then
     # shellcheck disable=SC2086
     er_step stuck $M
   else
     # The supervisor writes the exit code; whoever reads "done" finds it there.
     _i=0
-    while [ ! -f "$D/exit" ] && [ -n "$R_SUP" ] && er_alive "$R_SUP" "$R_SUPSTART" && [ $_i -lt 25 ]; do
+    while [ ! -f "$D/exit" ] && [ -n "$R_SUP" ] && er_alive "$R_SUP" "$R_SUPSTART" && [ $_i -lt 50 ]; do
       er_nap
       _i=$((_i + 1))
     done
@@ -657,6 +823,7 @@ er_stopper() { # dir id grace "requested main who"
 er_wait_gone() { # naps : waits for the members to end -> M: those that have not
   _n=0
   while :; do
+    er_load "$D" || R_PID='' R_START=0
     er_scan
     er_members "$Q_ID"
     [ -n "$M" ] && [ $_n -lt "$1" ] || return 0
@@ -814,6 +981,7 @@ er_main() { # command args...
     sup) er_sup "$@" ;;
     stop) er_stop "$@" ;;
     stopper) er_stopper "$@" ;;
+    keep) er_takeup "$@" ;;
     status) for _id; do if er_find "$_id"; then er_state "$D" "$_id"; else printf 'absent\t%s\n' "$_id"; fi; done ;;
     list) er_each er_state ;;
     commands) for _id; do er_find "$_id" && er_command "$D" "$_id"; done ;;

@@ -1,5 +1,5 @@
 # What a launch needs to know of a host: one line a fact, a key, a tab, a value. POSIX sh, no tool beyond coreutils.
-# In: PF_CWD (absolute, ~/ or empty), PF_WRAPPER, PF_PROGRAM, PF_MODEL, PF_DRAFT, PF_REVISION, PF_PIDS (words), HF_*.
+# In: PF_CWD (absolute, ~/ or empty), PF_ENGINE (shell words), PF_IMAGE, PF_WRAPPER, PF_PROGRAM, PF_MODEL, PF_DRAFT, PF_REVISION, PF_PIDS (words), HF_*.
 # The simulated host keeps its files below a directory of its own and says so in EAGLETUI_FS_ROOT.
 LC_ALL=C; export LC_ALL
 PF_TAB=$(printf '\t')
@@ -30,6 +30,17 @@ if [ "${PF_WRAPPER##*/}" = sudo ]; then
     "$PF_WRAPPER" -n kill -0 $$ >/dev/null 2>&1 </dev/null && fact sudo_kill yes || fact sudo_kill no
   else
     fact sudo "no: $(printf '%s\n' "$said" | first_line)"
+  fi
+fi
+
+if [ -n "${PF_ENGINE-}" ]; then
+  limit=
+  command -v timeout >/dev/null 2>&1 && limit='timeout 15'
+  if said=$(eval "$limit $PF_ENGINE ps -q" 2>&1 >/dev/null </dev/null); then
+    fact engine yes
+    if eval "$limit $PF_ENGINE image inspect \"\$PF_IMAGE\"" >/dev/null 2>&1 </dev/null; then fact image there; else fact image absent; fi
+  else
+    fact engine "no: $(printf '%s\n' "$said" | first_line)"
   fi
 fi
 

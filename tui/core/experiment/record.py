@@ -135,7 +135,9 @@ def public_profile(profile: ExperimentProfile) -> ExperimentProfile:
 def configuration_sum(launch: LaunchProfile) -> str:
     """A sum over all that makes two launches of a profile the same configuration; of secrets only their names."""
     env = {name: "" if is_secret_env(name, value) else value for name, value in launch.env.items()}
-    parts = [launch.public_args, env, launch.gpus, launch.wrapper, launch.command, launch.cwd]
+    parts: list[object] = [launch.public_args, env, launch.gpus, launch.wrapper, launch.command, launch.cwd]
+    if launch.container is not None:  # not named where there is none: sums of older records hold
+        parts.append(launch.container)
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

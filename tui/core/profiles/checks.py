@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Any
 
 from tui.core.model.profile import ARM_LETTERS
+from tui.core.runs.docker_run import ENGINES, options_end
 from tui.core.sglang.flags import flag_table, normalise, parse_specifier
 from tui.core.text import one_line
 
@@ -50,11 +52,34 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
             yield from requirement(name, value)
     if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
         yield "gpus", "names a GPU twice", None
+    if isinstance(table.get("container"), dict):
+        yield from container(table["container"], table.get("wrapper"))
     cwd = table.get("cwd")
     if isinstance(cwd, str) and not cwd.startswith(("/", "~/")):
         yield "cwd", "must be an absolute path", "begin it with / or ~/"
     if table.get("host") == "":
         yield "host", "must not be empty", None
+
+
+def container(table: Mapping[str, Any], wrapper: object) -> Iterator[Problem]:
+    """What the keys of `[container]` say."""
+    if wrapper:
+        yield "container", "and wrapper exclude each other", "put the engine's own prefix into container.engine"
+    engine = table.get("engine", "docker")
+    words = [engine] if isinstance(engine, str) else engine
+    if _are_texts(words) and PurePosixPath(words[-1] if words else "").name not in ENGINES:
+        yield "container.engine", f"must end with {', '.join(ENGINES[:-1])} or {ENGINES[-1]}", None
+    options = table.get("options", [])
+    if _are_texts(options) and (end := options_end(options)) < len(options):
+        stray = one_line(options[end], 60)
+        yield "container.options", f"{stray!r} belongs to no option", "give each option and its value as words"
+    for mount in table.get("mounts", []) if _are_texts(table.get("mounts", [])) else ():
+        if ":" not in mount:
+            yield "container.mounts", f"{one_line(mount, 80)!r} names no place in the container", "write HOST:INSIDE"
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def bench(table: Mapping[str, Any]) -> Iterator[Problem]:

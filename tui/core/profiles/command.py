@@ -7,13 +7,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from shlex import quote
 
 from tui.core.config import HostEntry
 from tui.core.profiles.checks import is_number
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.runs.docker_run import Container, all_gpus_visible, compose, read_run, with_environment, without_ours
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, map_args, takes_config
 
@@ -22,7 +22,6 @@ METRICS_NOTE = (
     "--enable-metrics is added, so that token counts can be checked against the server's "
     "(enable-metrics = false leaves it out)"
 )
-_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity"})
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,23 @@ def build_command(
     `host_flags` are that version's (`flags_of`, `learn_flags`), None = unknown. `home` is the user's on the host, for an
     interpreter written as `~/...`.
     """
+    container = container_of(profile)
     server = _other_server(profile) if profile.command else _sglang(profile, entry, sglang_version, host_flags, home)
     env = {**server.env, **entry.env, **profile.env}
-    if profile.gpus is not None:
+    if profile.gpus is not None and (container is None or all_gpus_visible(container)):
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, profile.gpus))
         # CUDA's own order is by speed; the numbers of a profile are those of nvidia-smi.
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    argv, port, secrets = [*profile.wrapper, *server.words], server.port, {}
+    notes = list(server.notes)
+    wrapper: tuple[str, ...] = profile.wrapper
+    if container is not None:
+        container, left_out = without_ours(container)
+        if left_out:
+            notes.append(
+                f"{', '.join(left_out)} of {container.program} run is left out: eagletui detaches, follows and removes"
+            )
+        wrapper = with_environment(container, env).words
+    argv, port, secrets = [*wrapper, *server.words], server.port, {}
     for name, value in server.args:
         canonical = flag_table().canonical(name)
         if flag_table().is_secret(name):
@@ -98,13 +107,8 @@ def build_command(
     if port is None and not profile.command:
         argv += ["--port", str(DEFAULT_PORT)]
     argv += server.last
-    notes = list(server.notes)
     if not server.takes_config:
         notes += [f"--{name} will be visible to everyone on the host in the list of processes" for name in secrets]
-    if container := _container(profile):
-        given = set(re.findall(r"[A-Za-z_]\w*", " ".join(profile.wrapper)))
-        if lost := sorted(name for name in env if name not in given):
-            notes.append(f"{container} does not pass on {', '.join(lost)}: name them with -e in wrapper")
     hidden = {name: value for name, value in env.items() if is_secret_env(name, value)}
     return LaunchCommand(
         argv=tuple(argv),
@@ -144,23 +148,25 @@ def _sglang(
     """SGLang's server, with flags as the host's version takes them."""
     mapped = map_args(profile.args, version, host_flags)
     python = f"{home}/{entry.python[2:]}" if home and entry.python.startswith("~/") else entry.python
-    container = _container(profile)
+    inside = container_of(profile) is not None
     asked = any(flag_table().canonical(name) == "enable-metrics" for name in profile.args)
     metrics = not asked and (host_flags is None or "enable-metrics" in host_flags)
     return _Server(
-        words=["python3" if container else python, "-m", SGLANG.launch_module],
+        words=["python3" if inside else python, "-m", SGLANG.launch_module],
         args=mapped.args,
         env=mapped.env,
         last=["--enable-metrics"] if metrics else [],
-        takes_config=takes_config(version, host_flags) and not container and profile.arg("config") is None,
+        takes_config=takes_config(version, host_flags) and profile.arg("config") is None,
         notes=[*mapped.notes, *([METRICS_NOTE] if metrics else [])],
     )
 
 
-def _container(profile: LaunchProfile) -> str | None:
-    """The program that runs the server in a container, where the wrapper is one."""
-    name = PurePosixPath(profile.wrapper[0]).name if profile.wrapper else ""
-    return name if name in _CONTAINERS else None
+def container_of(profile: LaunchProfile) -> Container | None:
+    """The container that a profile's server runs in: of its `[container]`, or of a wrapper that is a `docker run`."""
+    table = profile.container
+    if table is None:
+        return read_run(profile.wrapper)
+    return compose(table.engine, table.image, table.options, table.mounts, profile.gpus, with_gpus=table.gpus)
 
 
 def render_command(command: LaunchCommand, width: int = 100) -> str:

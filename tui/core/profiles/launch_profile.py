@@ -9,6 +9,17 @@ from tui.core.sglang.flags import flag_table
 
 
 @dataclass(frozen=True)
+class ContainerTable:
+    """`[container]`: the image that the server runs in, and how."""
+
+    image: str
+    engine: tuple[str, ...] = ("docker",)
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()  # as -v takes them
+    gpus: bool = True  # pass the profile's GPUs on
+
+
+@dataclass(frozen=True)
 class LaunchProfile:
     """A launch profile after `extends` and `--set`."""
 
@@ -22,6 +33,7 @@ class LaunchProfile:
     cwd: str | None = None
     host: str | None = None
     wrapper: tuple[str, ...] = ()
+    container: ContainerTable | None = None
     command: tuple[str, ...] = ()  # any other server; args are then not mapped
     startup_timeout_s: float = 3600.0
     requires: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 from tui.core.profiles import checks
 from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
-from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
@@ -60,7 +60,11 @@ def resolve(
     merged: dict[str, Any] = {}
     for file in reversed(chain):
         # Of what is broken, the rest is merged, so that overrides are checked all the same.
-        table = {k: v for k, v in file.table.items() if k not in ("args", "env", "requires") or isinstance(v, dict)}
+        table = {
+            k: v
+            for k, v in file.table.items()
+            if k not in ("args", "env", "requires", "container") or isinstance(v, dict)
+        }
         if "gpus" in table and "env" in merged:  # the later word about GPUs holds, in whichever form
             merged["env"] = {k: v for k, v in merged["env"].items() if k != "CUDA_VISIBLE_DEVICES"}
         elif "CUDA_VISIBLE_DEVICES" in table.get("env", {}):
@@ -71,6 +75,8 @@ def resolve(
         errors += [ProfileError(SETS, (where or "").removeprefix("args."), what, how) for where, what, how in problems]
     if errors:
         return None, errors
+    if "container" in merged and not merged["container"].get("image"):
+        return None, [ProfileError(entry.path, "container.image", "is missing", "say which image to run")]
     args = merged.get("args", {})
     if not merged.get("command") and "model-path" not in {
         flag_table().canonical(name) for name, value in args.items() if value is not False
@@ -84,6 +90,15 @@ def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
     given: dict[str, Any] = {key: entry.table.get(key) for key in ("description", "hypothesis", "known", "extends")}
     given |= {key: tuple(merged[key]) for key in ("gpus", "wrapper", "command") if key in merged}
     given |= {key: merged[key] for key in ("cwd", "host") if key in merged}
+    if table := merged.get("container"):
+        engine = table.get("engine", ContainerTable.engine)
+        words = {key: tuple(table[key]) for key in ("options", "mounts") if key in table}
+        given["container"] = ContainerTable(
+            image=table["image"],
+            engine=(engine,) if isinstance(engine, str) else tuple(engine),
+            gpus=table.get("gpus", ContainerTable.gpus),
+            **words,
+        )
     return LaunchProfile(
         name=entry.name,
         path=entry.path,

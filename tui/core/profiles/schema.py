@@ -34,6 +34,16 @@ class _Profile(_Table):
     known: Text | None = None
 
 
+class Container(_Table):
+    """`[container]`; `image` may come from the profile that is extended."""
+
+    image: Text | None = None
+    engine: Text | Annotated[Words, Field(min_length=1)] | None = None
+    options: Words | None = None
+    mounts: Words | None = None
+    gpus: Annotated[bool, Field(strict=True)] | None = None
+
+
 class Launch(_Profile):
     """`kind = "launch"`."""
 
@@ -43,6 +53,7 @@ class Launch(_Profile):
     cwd: Text | None = None
     host: Text | None = None
     wrapper: Words | None = None
+    container: Container | None = None
     command: Words | None = None
     startup_timeout_s: Seconds | None = None
     requires: dict[str, Any] | None = None
@@ -96,7 +107,7 @@ class Experiment(_Profile):
 
 
 KINDS: dict[str, type[_Table]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
-_TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo}  # inside a profile
+_TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo, "container": Container}  # inside a profile
 
 _MESSAGES = {
     "missing": ("is missing", None),

@@ -16,6 +16,7 @@ from typing import Any
 import tui
 from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
+from tui.core.runs.containers import CID_FILE, SECRET_FILE_INSIDE, container_of, engine_script, words_of_run
 from tui.core.text import one_line
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
@@ -45,7 +46,8 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _FILE_PATH = re.compile(f"{_FILE_NAME.pattern}(/{_FILE_NAME.pattern}){{0,5}}")  # in a run's directory
 # Names in a run's directory that are taken: docs/runs.md.
 _FILES_RESERVED = re.compile(
-    r"(cmd\.json|meta|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed)(\.t\d+)?|stop\.grace|(launch|stopper)\..*"
+    r"(cmd\.json|meta|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed|engine|cid|gone|copier|log\.from)(\.t\d+)?|stop\.grace|"
+    r"(launch|stopper|keeper)\..*"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")  # newline and tab are legitimate in a value
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9._@+-]+")
@@ -247,15 +249,32 @@ def launch_variables(request: LaunchRequest, who: str) -> dict[str, str]:
         # JSON strings are YAML strings.
         "ER_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
         "ER_CMD": _command_json(request, who),
+        "ER_ENGINE": _engine(request),
         "ER_FILES": " ".join(request.files),
         **{f"ER_FILE_{at}": data.decode() for at, data in enumerate(request.files.values(), 1)},
     }
 
 
 def _whole_argv(request: LaunchRequest) -> tuple[str | InRunDir, ...]:
-    if request.secret_args and SECRET_ARGS_FILE not in request.argv:
-        return (*request.argv, "--config", SECRET_ARGS_FILE)
-    return request.argv
+    """The command as it starts: with the file of secret flags, and with what a run adds to a container's line."""
+    argv = request.argv
+    container = container_of(argv)
+    secrets = bool(request.secret_args) and SECRET_ARGS_FILE not in argv
+    if secrets:
+        argv = (*argv, "--config", SECRET_FILE_INSIDE if container is not None else SECRET_ARGS_FILE)
+    if container is None:
+        return argv
+    run = len(container.engine) + 1
+    mount: tuple[str | InRunDir, ...] = ()
+    if secrets:
+        source = InRunDir(SECRET_ARGS_FILE.name, f"type=bind,readonly,target={SECRET_FILE_INSIDE},source=")
+        mount = ("--mount", source)
+    return (*argv[:run], *words_of_run(container, request.run_id), InRunDir(CID_FILE), *mount, *argv[run:])
+
+
+def _engine(request: LaunchRequest) -> str:
+    container = container_of(request.argv)
+    return "" if container is None else engine_script(container, request.env)
 
 
 def _spec(request: LaunchRequest) -> str:

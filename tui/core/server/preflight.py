@@ -6,6 +6,7 @@ and says what blocks, what to know and what is fine.
 
 import asyncio
 import re
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +19,9 @@ from tui.core.link.programs import program
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run
-from tui.core.profiles.command import METRICS_NOTE, LaunchCommand
+from tui.core.profiles.command import METRICS_NOTE, LaunchCommand, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.runs.docker_run import Container
 from tui.core.runs.foreign import listener
 from tui.core.server.finding import Finding, Findings, ordered
 from tui.core.server.gpu_claim import GpuClaim
@@ -107,11 +109,13 @@ class _Look:
         profile = self.profile
         flags = () if profile.command else ("model-path", "speculative-draft-model-path")
         model, draft = ["" if self.path(flag).startswith("~") else self.path(flag) for flag in flags] or ("", "")
-        wrapper = profile.wrapper[0] if profile.wrapper else ""
+        container = self.container
         values = {
             "PF_CWD": profile.cwd or "",
-            "PF_WRAPPER": wrapper,
-            "PF_PROGRAM": "" if wrapper else self.command.argv[0],
+            "PF_ENGINE": shlex.join(container.engine) if container else "",
+            "PF_IMAGE": container.image if container else "",
+            "PF_WRAPPER": self.wrapper[0] if self.wrapper else "",
+            "PF_PROGRAM": "" if self.wrapper else self.command.argv[0],
             "PF_MODEL": model,
             "PF_DRAFT": draft,
             "PF_REVISION": str(profile.arg("revision") or ""),
@@ -127,8 +131,19 @@ class _Look:
         return self.seen.get(key, [])
 
     def path(self, flag: str) -> str:
+        """A path or a name of the profile, as the host knows it; "" where a container alone does."""
         value = self.profile.arg(flag)
-        return value if isinstance(value, str) else ""
+        if not isinstance(value, str) or self.container is None:
+            return value if isinstance(value, str) else ""
+        return self.container.on_host(value) or ""
+
+    @cached_property
+    def container(self) -> Container | None:
+        return container_of(self.profile)
+
+    @property
+    def wrapper(self) -> tuple[str, ...]:
+        return self.profile.wrapper if self.container is None else self.container.engine
 
     @property
     def eagle3(self) -> bool:
@@ -239,6 +254,9 @@ class _Look:
             if key == "draft" and self.eagle3:
                 self.found.block("draft", "EAGLE3 needs speculative-draft-model-path")
             return
+        if self.container is not None and path.startswith("/") and self.container.on_host(path) is None:
+            self.found.warn(key, f"{path} is under no mount of the container: only the image can have it")
+            return
         state = self.one(key)
         if path.startswith("~"):
             home = self.one("home") or self.facts.home
@@ -304,16 +322,16 @@ class _Look:
     def python(self) -> None:
         python = self.facts.python or self.command.argv[0]
         program = self.command.argv[0]
-        if not self.profile.wrapper and program.startswith("~"):
+        if not self.wrapper and program.startswith("~"):
             self.found.block("python", f"{program}: write the whole path as python in the host's entry")
-        elif not self.profile.wrapper and self.one("program") == "missing":
+        elif not self.wrapper and self.one("program") == "missing":
             self.found.block("python", f"{program} is not there: name the right python in the host's entry")
         elif self.facts.sglang:
             self.found.ok("python", f"{python} has sglang {self.facts.sglang}")
         elif self.facts.python_error:
             self.found.block("python", f"{python}: {self.facts.python_error}")
-        elif self.profile.wrapper:
-            self.found.warn("python", f"it is not known which sglang {self.profile.wrapper[0]} starts")
+        elif self.wrapper:
+            self.found.warn("python", f"it is not known which sglang {self.wrapper[0]} starts")
         else:
             self.found.block("python", f"{python} has no sglang: name the right python in the host's entry")
 
@@ -390,10 +408,22 @@ class _Look:
         why = {"missing": "is not there", "closed": "cannot be entered"}.get(self.one("cwd") or "")
         if self.profile.cwd and why:
             self.found.block("cwd", f"{self.profile.cwd} {why}")
-        if self.profile.wrapper and self.one("wrapper") == "missing":
-            self.found.block("wrapper", f"{self.profile.wrapper[0]} is not installed there")
-        if self.profile.command and not self.profile.wrapper and self.one("program") == "missing":
+        if self.wrapper and self.one("wrapper") == "missing":
+            self.found.block("wrapper", f"{self.wrapper[0]} is not installed there")
+        elif self.container is not None:
+            self._engine(self.container)
+        if self.profile.command and not self.wrapper and self.one("program") == "missing":
             self.found.block("wrapper", f"{self.command.argv[0]} is not installed there")
+
+    def _engine(self, container: Container) -> None:
+        said = self.one("engine")
+        if said and said != "yes":
+            self.found.block("container", f"{container.program} does not answer: {said.removeprefix('no: ')}")
+        elif self.one("image") == "absent":
+            image = f"{container.image} is not on this host"
+            self.found.warn("container", f"{image}: {container.program} pulls it before the server starts")
+        elif said:
+            self.found.ok("container", f"{container.program} has {container.image}")
 
     def disk(self) -> None:
         found = _disk(self.one("disk"))
@@ -415,7 +445,7 @@ class _Look:
             self.found.block("rights", f"sudo needs a password here ({why}): eagletui never types one")
         elif sudo == "yes" and self.one("sudo_kill") == "no":
             self.found.block("rights", "sudo lets you start the server but not signal it: it could not be stopped")
-        elif sudo == "yes" and "-n" not in self.profile.wrapper:
+        elif sudo == "yes" and "-n" not in self.wrapper:
             self.found.warn("rights", 'write wrapper = ["sudo", "-n", …], so that sudo never waits for a password')
         elif sudo == "yes":
             self.found.ok("rights", "sudo works without a password")

@@ -1,0 +1,45 @@
+"""A server as it looks from outside a container: output of several kinds, a port, a drain on SIGTERM.
+
+In: PORT; IGNORE_TERM (any value); EXIT (seconds, code); WORKERS (child processes).
+"""
+
+import http.server
+import os
+import signal
+import sys
+import time
+
+
+def drain(*_: object) -> None:
+    sys.stderr.write("SIGTERM received. Draining requests and shutting down...\n")
+    sys.exit(0)
+
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN if os.environ.get("IGNORE_TERM") else drain)
+for _ in range(int(os.environ.get("WORKERS", "0"))):
+    if os.fork() == 0:
+        time.sleep(1000)
+print("stdout line", flush=True)
+sys.stderr.write('stderr \x1b[32mline\x1b[0m ä "quoted"\n')
+sys.stderr.write("partial without newline ")
+sys.stderr.flush()
+sys.stderr.write("rest\n" + "x" * 40_000 + "\n")
+if "EXIT" in os.environ:
+    seconds, code = os.environ["EXIT"].split(",")
+    time.sleep(float(seconds))
+    os._exit(int(code))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        sys.stderr.write(f"asked for {self.path}\n")
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
+sys.stderr.write("The server is fired up and ready to roll!\n")
+server.serve_forever()

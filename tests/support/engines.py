@@ -1,0 +1,140 @@
+"""Real container engines for tests: a dockerd on a socket of its own, a podman with storage of its own, one small image.
+
+Both run as root in a sandbox without systemd: no bridge, no cgroups for podman. The image is BusyBox alone; programs of this
+machine run in it through read-only mounts of /usr and /lib.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+IMAGE = "eagletest:1"
+SERVER = Path(__file__).with_name("container_server.py")
+MOUNTS = ("-v", "/usr:/usr:ro", "-v", "/lib:/lib:ro", "-v", "/lib64:/lib64:ro", "-v", f"{SERVER.parent}:/t:ro")
+_APPLETS = "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq".split()
+
+
+class Engine:
+    """One engine: `words` call it, `env` is what they need."""
+
+    def __init__(self, name: str, words: tuple[str, ...], env: dict[str, str]) -> None:
+        self.name, self.words, self.env = name, words, env
+
+    def __call__(self, *args: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [*self.words, *args], env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def run_words(self, *options: str, server: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """A command line that starts the test server in a container."""
+        return (
+            *self.words,
+            "run",
+            "--network",
+            "host",
+            *MOUNTS,
+            *options,
+            IMAGE,
+            "/usr/bin/python3",
+            "/t/container_server.py",
+            *server,
+        )
+
+    def names(self) -> list[str]:
+        return self("ps", "-a", "--format", "{{.Names}}").split()
+
+
+def _need(*programs: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a container engine of its own")
+    for program in programs:
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            pytest.skip(f"no {program}: apt-get install docker.io runc podman crun conmon busybox-static")
+
+
+def _rootfs(directory: Path) -> Path:
+    root = directory / "rootfs"
+    for name in "bin tmp proc sys dev etc usr lib lib64 root".split():
+        (root / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    for name in _APPLETS:
+        (root / "bin" / name).symlink_to("busybox")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    archive = directory / "rootfs.tar"
+    subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
+    return archive
+
+
+class Dockerd:
+    """A dockerd of its own, which can be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.socket = directory / "sock"
+        self.engine = Engine("docker", ("docker", "-H", f"unix://{self.socket}"), {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        where = self.directory
+        with (where / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [shutil.which("dockerd", path="/usr/sbin:/usr/bin:/sbin"), "--data-root", where / "data", "--exec-root", where / "exec",
+                 "--pidfile", where / "pid", "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", "--ip-forward=false",
+                 "--ip-masq=false", "--userland-proxy=false", "--storage-driver=vfs", *options],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while subprocess.run([*self.engine.words, "version"], capture_output=True).returncode:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                pytest.fail((where / "log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def docker_engine(directory: Path) -> Iterator[Dockerd]:
+    """A dockerd with the image; ended with everything in it."""
+    _need("docker", "dockerd", "runc")
+    daemon = Dockerd(directory)
+    daemon.start()
+    daemon.engine("import", str(_rootfs(directory)), IMAGE)
+    yield daemon
+    if names := daemon.engine("ps", "-aq").split():
+        daemon.engine("rm", "-f", *names)
+    daemon.stop()
+    subprocess.run(["umount", directory / "exec/netns/default"], capture_output=True)
+
+
+def podman_engine(directory: Path) -> Iterator[Engine]:
+    """A podman with the image and storage of its own."""
+    _need("podman", "crun", "conmon")
+    limit = 10_000
+    (directory / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\ngraphroot = "{directory}/root"\nrunroot = "{directory}/run"\n'
+    )
+    (directory / "containers.conf").write_text(
+        '[containers]\ncgroups = "disabled"\nlog_driver = "k8s-file"\nnetns = "host"\n'
+        f'default_ulimits = ["nofile={limit}:{limit}", "nproc=20000:20000"]\n'
+        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "crun"\n'
+    )
+    # crun refuses a hybrid cgroup tree, so the program sees none of its second version.
+    program = directory / "podman"
+    program.write_text(
+        f"#!/bin/sh\nexport CONTAINERS_STORAGE_CONF={directory}/storage.conf CONTAINERS_CONF={directory}/containers.conf\n"
+        'exec unshare -m sh -c \'umount /sys/fs/cgroup/unified 2>/dev/null; exec podman "$@"\' podman "$@"\n'
+    )
+    program.chmod(0o755)
+    engine = Engine("podman", (str(program),), {})
+    engine("import", str(_rootfs(directory)), IMAGE)
+    yield engine
+    engine("rm", "-fa", check=False)

@@ -1,0 +1,38 @@
+"""What a run adds to a `docker run` line, so that the host finds, follows and ends what it started.
+
+The engine detaches the container; the run's supervisor (`tui/remote/eaglerun.sh`) copies its log, waits for its end and
+removes it. A run's container is known by the id that the engine writes into the run's `cid`, never by a name.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from tui.core.runs.docker_run import Container, read_run
+
+CID_FILE = "cid"
+SECRET_FILE_INSIDE = "/run/eagletui-secret.yaml"
+_FOR_ENGINE = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_RUNTIME_DIR", "NERDCTL_")
+_BIG_LOG = "1000g"  # a log that the engine rotates would lose its beginning
+
+
+def container_of(argv: Sequence[object]) -> Container | None:
+    """The container that a command line runs its server in, None for a process of the host."""
+    words = [word if isinstance(word, str) else "" for word in argv]
+    return read_run(words)
+
+
+def words_of_run(container: Container, run_id: str) -> tuple[str, ...]:
+    """What stands behind `run` for this run; `--cidfile` comes last, its value is the run's file."""
+    words = ["-d", "--label", f"eagletui.run={run_id}", "-e", "EAGLETUI_RUN", "-e", "SPT_NOENV"]
+    if not container.values("name"):
+        words += ["--name", f"eagletui-{run_id}"]
+    if container.program == "docker" and not container.values("log-driver", "log-opt"):
+        words += ["--log-driver", "json-file", "--log-opt", f"max-size={_BIG_LOG}"]
+    return (*words, "--cidfile")
+
+
+def engine_script(container: Container, env: Mapping[str, str]) -> str:
+    """Shell text that defines `er_engine`, the engine as the launch used it, and `er_engine_exec`, which becomes it."""
+    settings = [f"{name}={value}" for name, value in env.items() if name == "PATH" or name.startswith(_FOR_ENGINE)]
+    words = shlex.join(["env", *settings, *container.engine] if settings else container.engine)
+    return f'er_engine() {{ {words} "$@" </dev/null; }}\ner_engine_exec() {{ exec {words} "$@" </dev/null; }}'
