@@ -28,7 +28,7 @@ from tui.core.text import one_line
 
 
 @click.command()
-@click.argument("what", metavar="[HOST:]FILE|RUN|-")
+@click.argument("what", metavar="[HOST:]FILE|RUN|docker:NAME|-")
 @click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows: again at each change.")
 @host_option
 @json_option

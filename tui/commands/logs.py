@@ -19,7 +19,7 @@ from tui.core.text import sanitize
 
 
 @click.command()
-@click.argument("what", metavar="RUN|[HOST:]FILE")
+@click.argument("what", metavar="RUN|[HOST:]FILE|docker:NAME")
 @click.argument("beside", metavar="[RUN|[HOST:]FILE]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows; the view on a terminal always does.")
 @host_option

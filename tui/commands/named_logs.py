@@ -7,11 +7,13 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from tui.commands.sessions import host_of_run, session
-from tui.core.config import LOCAL_HOST
+from tui.core.config import LOCAL_HOST, default_host
 from tui.core.errors import Slug, UsageError
 from tui.core.logs.follow import Chunk, read_log
 from tui.core.logs.named import NamedLog
 from tui.core.model.run import Run
+from tui.core.runs.adopted import log_of_container
+from tui.core.runs.docker_run import ENGINES
 from tui.core.server.run_end import no_log, until_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
@@ -21,7 +23,13 @@ _SSH_FILE = re.compile(r"((?:[^/:]*@)?(?:\[[^\]/]*\]|(?<=@)[^/:]+)(?::\d+(?=:))?
 
 
 def named_log(what: str, host: str | None) -> NamedLog:
-    """The log that `what` names: RUN, FILE or HOST:FILE; `local` has the files of this machine. Raises UsageError."""
+    """The log that `what` names: RUN, FILE, HOST:FILE or docker:NAME; `local` has the files of this machine.
+
+    Raises UsageError.
+    """
+    engine, _, container = what.partition(":")
+    if engine in ENGINES and container and not os.path.exists(what):
+        return NamedLog(host or default_host(), container=(engine, container))
     if not ("/" in what or ":" in what or os.path.isfile(what)):
         return NamedLog(host_of_run(what, host), run=what)
     where, path = _split_host(what)
@@ -70,7 +78,10 @@ async def opened_log(named: NamedLog) -> AsyncIterator[OpenedLog]:
         if named.path is not None:
             yield OpenedLog(opened, named.path, None)
             return
-        run = await _run(opened, named.run or "")
+        if named.container is not None:
+            yield OpenedLog(opened, await log_of_container(opened.transport, *named.container), None)
+            return
+        run = await opened.with_log(await _run(opened, named.run or ""))
         if run.log_path is None:
             raise no_log(run)
         yield OpenedLog(opened, run.log_path, run)

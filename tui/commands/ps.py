@@ -1,5 +1,7 @@
 """`eagletui ps`: runs on a host, and servers that others started."""
 
+from dataclasses import asdict
+
 import click
 
 from tui.commands.options import json_option
@@ -32,7 +34,8 @@ def command(host: str | None, as_json: bool) -> int:
     else:
         print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row in () if as_json else rows:
-        run = f"{row['profile'] or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        container = row["container"]["log"] if isinstance(row["container"], dict) else None
+        run = f"{row['profile'] or container or row['owner'] or '–'} {str(row['run'])[-6:]}"
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
@@ -59,5 +62,6 @@ async def _row(opened: HostSession, run: Run) -> dict[str, object]:
         "cause": cause,
         "state": run.state,
         "owner": run.owner,
+        "container": None if run.container is None else {"log": str(run.container), **asdict(run.container)},
         "orphans": list(run.orphans),
     }

@@ -12,6 +12,7 @@ from tui.core.logs.blocks import read_block
 from tui.core.logs.log_file import LogFile
 from tui.core.logs.named import NamedLog
 from tui.core.model.run import Run
+from tui.core.runs.adopted import log_of_container
 from tui.core.server.run_end import no_log, until_over
 from tui.core.server.session import HostSession
 from tui.panel.connection import Connection
@@ -83,8 +84,11 @@ class LogApp(HostApp):
                 self.session = session
                 self._connection.follow_link(session)
             await session.open()
+        if target.container is not None:
+            path = await log_of_container(session.transport, *target.container)
+            return LogSource(target.label, LogFile(session.transport, path))
         if target.path is None:
-            run = await session.find_run(target.run or "")
+            run = await session.with_log(await session.find_run(target.run or ""))
             file = session.open_log(run)
             if file is None:
                 raise no_log(run)

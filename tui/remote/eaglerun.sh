@@ -969,7 +969,76 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
   er_listeners
   # shellcheck disable=SC2086
   er_sockets $_pids
+  er_boxes
   er_each er_record
+}
+
+er_boxes() { # the containers of _pids by their cgroups, and the copies of their logs that are kept here
+  _mine=$(grep -oE '[0-9a-f]{64}' /proc/self/cgroup 2>/dev/null | tail -n 1)
+  for _p in $_pids; do
+    _b=$(grep -oE '[0-9a-f]{64}' "/proc/$_p/cgroup" 2>/dev/null | tail -n 1)
+    [ -n "$_b" ] && [ "$_b" != "$_mine" ] && printf 'box\t%s\t%s\n' "$_p" "$_b"
+  done
+  IFS=$ER_NL
+  set +f
+  for _r in $ER_ROOTS; do
+    for _f in "$_r/$ER_HOSTID/boxes"/*/log; do
+      [ -f "$_f" ] || continue
+      _b=${_f%/log}
+      printf 'copy\t%s\t%s\n' "${_b##*/}" "$_f"
+    done
+  done
+  set -f
+  IFS=$ER_IFS
+}
+
+er_ask_engines() { # names or ids... : what the engines of this host know of containers
+  for _e in docker podman nerdctl; do
+    command -v "$_e" >/dev/null 2>&1 || continue
+    for _b; do
+      _o=$("$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}' "$_b" 2>/dev/null </dev/null) &&
+        printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "$_o"
+    done
+  done
+}
+
+er_adopt() { # engine name : the output of a container in a file here, which goes on as long as the container -> its path
+  command -v "$1" >/dev/null 2>&1 || er_die no-engine "$1"
+  er_new_root
+  _o=$("$1" inspect -f '{{.Id}}' "$2" 2>&1 </dev/null) || er_die no-container "$(printf %s "$_o" | tr "\n\t" "  ")"
+  R_CID=${_o##*"$ER_NL"}
+  er_private_dir "$ER_ROOT/boxes" || er_die write-failed "$ER_ROOT/boxes"
+  # Copies that nothing was added to for two days go.
+  find "$ER_ROOT/boxes" -name log -mtime +2 2>/dev/null | while IFS= read -r _f; do rm -rf "${_f%/log}"; done
+  D=$ER_ROOT/boxes/$R_CID
+  er_private_dir "$D" && er_put "$D/cid" "$R_CID" || er_die write-failed "$D"
+  er_put "$D/engine" "er_engine() { $1 \"\$@\" </dev/null; }
+er_engine_exec() { exec $1 \"\$@\" </dev/null; }"
+  er_lock "$D/opener" adopt 150 || er_die write-failed "$D"
+  _c='' _cs=''
+  { read -r _c _cs < "$D/copier"; } 2>/dev/null || :
+  if [ -z "$_c" ] || ! er_alive "$_c" "$_cs"; then
+    : >> "$D/log"
+    "$1" logs "$R_CID" 2>&1 </dev/null | { er_have "$D"; er_skip "$_have"; cat >> "$D/log"; }
+    er_detach copy "$D"
+  fi
+  er_unlock "$D/opener"
+  printf 'path\t%s\n' "$D/log"
+}
+
+er_copy_box() { # dir : the copy of a container that is not ours
+  cd /
+  trap '' HUP INT QUIT TERM
+  er_lock "$1/keeper" copy 1 || exit 0
+  . "$1/engine"
+  read -r R_CID < "$1/cid"
+  er_end_copy "$1" &
+  while :; do
+    er_copy "$1"
+    case $(er_engine inspect -f '{{.State.Status}}' "$R_CID" 2>&1) in exited|dead|stopped|*[Nn]o\ such*) break ;; esac
+    sleep 2
+  done
+  er_unlock "$1/keeper"
 }
 
 er_main() { # command args...
@@ -988,6 +1057,9 @@ er_main() { # command args...
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;
     foreign) er_foreign ;;
+    engines) er_ask_engines "$@" ;;
+    adopt) er_adopt "$@" ;;
+    copy) er_copy_box "$@" ;;
     *) er_die usage "$_cmd" ;;
   esac
   printf 'end\n'

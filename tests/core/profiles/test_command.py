@@ -1,9 +1,13 @@
 """The command of a launch profile on a host."""
 
+import re
 import shlex
+
+import pytest
 
 from tests.support.profiles import BASE, HOST, command
 from tui.core.config import HostEntry
+from tui.core.errors import UsageError
 from tui.core.profiles.command import METRICS_NOTE, build_command, render_command
 from tui.core.profiles.load import load_launch
 from tui.core.sglang.flags import flags_of
@@ -100,11 +104,72 @@ def test_wrapper_and_other_servers(folder):
     assert built.port == 8000
 
 
-def test_a_container_is_told_about_its_environment(folder):
-    text = BASE.replace("description", 'wrapper = ["docker", "run", "-e", "HF_HOME", "img"]\ndescription')
+def test_a_container_is_given_its_environment_and_loses_what_eagletui_does_itself(folder):
+    wrapper = '["docker", "run", "-it", "--rm", "-e", "HF_HOME", "--gpus", "all", "img"]'
+    built = command(load_launch("x", [folder(x=BASE.replace("description", f"wrapper = {wrapper}\ndescription"))]))
+    start = built.argv.index("python3")
+    words = built.argv[:start]
+    assert words[:6] == ("docker", "run", "-e", "HF_HOME", "--gpus", "all")
+    assert {words[at + 1] for at, word in enumerate(words) if word == "-e"} == {"HF_HOME", *built.env}
+    assert words[-1] == "img"
+    assert any("-i, -t, --rm of docker run is left out" in note for note in built.notes)
+
+
+CONTAINER = """
+[container]
+image = "lmsysorg/sglang:v0.5.6"
+mounts = ["/models:/models:ro"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "gpus", "has", "lacks"),
+    [
+        (
+            "",
+            "gpus = [2, 3]",
+            '--network host --ipc host --gpus "device=2,3" -v /models:/models:ro',
+            "CUDA_VISIBLE_DEVICES",
+        ),
+        ("", "", "--gpus all", None),
+        (
+            'engine = ["sudo", "-n", "podman"]',
+            "gpus = [2, 3]",
+            "--device nvidia.com/gpu=2 --device nvidia.com/gpu=3",
+            "--gpus",
+        ),
+        ("gpus = false", "gpus = [2, 3]", "-e CUDA_VISIBLE_DEVICES", "--gpus"),
+        (
+            'options = ["--shm-size", "32g", "--network=none"]',
+            "",
+            "--gpus all -v /models:/models:ro --shm-size 32g",
+            "--ipc",
+        ),
+        ('options = ["--device", "/dev/kfd"]', "", "--device /dev/kfd", "--gpus"),
+    ],
+)
+def test_the_line_of_a_container_table(folder, more, gpus, has, lacks):
+    text = BASE.replace("description", f"{gpus}\ndescription") + CONTAINER + more
     built = command(load_launch("x", [folder(x=text)]))
-    assert built.argv[5] == "python3"
-    assert any("docker does not pass on NCCL_DEBUG" in note for note in built.notes)
+    words = " ".join(built.argv[: built.argv.index("python3")])
+    assert has in words
+    assert lacks is None or lacks not in words
+    assert words.endswith(" lmsysorg/sglang:v0.5.6")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('[container]\nimage = "i"\noptions = ["--ipc", "host", "stray"]', "'stray' belongs to no option"),
+        ('[container]\nimage = "i"\nengine = "kubectl"', "must end with docker, podman or nerdctl"),
+        ('[container]\nimage = "i"\nmounts = ["/m"]', "'/m' names no place in the container"),
+        ("[container]\nmounts = []", "container.image"),
+        ('[container]\nimage = "i"\nimgae = "x"', "did you mean image?"),
+    ],
+)
+def test_what_is_wrong_with_a_container_table(folder, table, says):
+    with pytest.raises(UsageError, match=re.escape(says)):
+        load_launch("x", [folder(x=f"{BASE}\n{table}")])
 
 
 def test_a_home_in_the_interpreters_path_is_the_hosts(folder):

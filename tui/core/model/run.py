@@ -22,8 +22,24 @@ class RunState(StrEnum):
     FOREIGN = "foreign"  # started by somebody else; read-only
 
 
+OUT_OF_MEMORY = "out of memory"  # why a container ended, by its engine
+
 # Its main process lives, or is about to, and is ours.
 LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
+
+
+@dataclass(frozen=True)
+class InContainer:
+    """The container that a foreign server runs in; None = its engine does not say, or may not be asked."""
+
+    container_id: str  # 64 hexadecimal digits
+    engine: str | None = None  # docker, podman, nerdctl
+    name: str | None = None
+    image: str | None = None
+    restarts: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.engine or 'container'}:{self.name or self.container_id[:12]}"
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Run:
     log_path: str | None = None  # on the host; None where a foreign server's output goes nowhere we can read
     argv: tuple[str, ...] = ()
     owner: str | None = None  # user, for foreign servers
+    container: InContainer | None = None  # of a foreign server
     why: str | None = None  # reason of LOST or UNKNOWN
     gpus: tuple[int, ...] = ()  # as declared at the launch
     env: Mapping[str, str] = field(default_factory=dict)  # as set at the launch, without secrets

@@ -23,6 +23,7 @@ _SWITCHES = frozenset(
 _SHORT_SWITCHES = "ditqPT"
 _OURS = frozenset("detach interactive tty rm rmi replace restart cidfile sig-proxy attach help".split())
 _SHORT_NAMES = {"d": "detach", "i": "interactive", "t": "tty", "a": "attach", "e": "env", "v": "volume"}
+_VERSION_TAG = re.compile(r":v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?![\w.])")
 _DEVICES = re.compile(r"\"?device=([^\"]+)\"?")
 
 
@@ -69,6 +70,12 @@ class Container:
             return path if any(place.endswith("huggingface") for place in places) else None
         best = max((p for p in places if path == p or path.startswith(f"{p}/")), key=len, default=None)
         return None if best is None else places[best] + path[len(best) :]
+
+    @property
+    def sglang_version(self) -> str | None:
+        """The version that the image's tag names (lmsysorg/sglang:v0.5.6-cu126); None where it names none."""
+        match = _VERSION_TAG.search(self.image) if "sglang" in self.image else None
+        return match[1] if match else None
 
     @property
     def words(self) -> tuple[str, ...]:

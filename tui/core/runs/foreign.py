@@ -4,11 +4,12 @@ A foreign server is watched only. It is known by its command line (SGLang, vLLM)
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.core.link.transport import Transport
-from tui.core.model.run import PortHolder, Run, RunState
+from tui.core.model.run import InContainer, PortHolder, Run, RunState
+from tui.core.runs.adopted import known_containers
 from tui.core.runs.helper import Answer, call, iso_time, number
 from tui.core.text import one_line, sanitize
 
@@ -55,6 +56,8 @@ class _Facts:
             command = "\t".join(f[7:]).rstrip("\x01").split("\x01")
             pid, start, ppid, _group, session = (int(x) for x in f[1:6])
             self.processes[pid] = _Process(pid, start, ppid, session, f[6], tuple(command))
+        self.box_of = {int(f[1]): f[2] for f in answer.of("box")}
+        self.log_copy = {f[1]: "\t".join(f[2:]) for f in answer.of("copy")}
         self.output = {int(f[1]): "\t".join(f[2:]) for f in answer.of("out")}
         self.parent = {int(f[1]): int(f[2]) for f in answer.of("up")}
         self.listening = []
@@ -148,7 +151,7 @@ def _groups(facts: _Facts) -> dict[int, set[int]]:
     return groups
 
 
-def _foreign_of(facts: _Facts, host: str) -> tuple[Run, ...]:
+def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> tuple[Run, ...]:
     found = []
     for pid, members in _groups(facts).items():
         if any(member in facts.owner for member in members):
@@ -163,6 +166,7 @@ def _foreign_of(facts: _Facts, host: str) -> tuple[Run, ...]:
                 port = usual if not process.argv[0].startswith(_TITLES) else None
             else:
                 port = min(own)
+        box = facts.box_of.get(pid)
         found.append(
             Run(
                 run_id=f"{ID_PREFIX}{pid}",
@@ -173,7 +177,8 @@ def _foreign_of(facts: _Facts, host: str) -> tuple[Run, ...]:
                 pid=pid,
                 port=port,
                 started_at=facts.started_at(process),
-                log_path=facts.output.get(pid),
+                log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
+                container=(boxes.get(box) or InContainer(box)) if box else None,
                 argv=tuple(sanitize(word) for word in process.argv),
                 owner=one_line(process.user, 80),
                 start_ticks=process.start,
@@ -188,7 +193,9 @@ async def foreign_servers(transport: Transport) -> tuple[Run, ...]:
     Each has the id `foreign-<pid>`, with the topmost process of its tree as pid, and a log where its standard output
     is a file that can be read.
     """
-    return _foreign_of(_Facts(await call(transport, "foreign")), transport.host)
+    facts = _Facts(await call(transport, "foreign"))
+    boxes = await known_containers(transport, set(facts.box_of.values()))
+    return _foreign_of(facts, transport.host, boxes)
 
 
 async def listener(transport: Transport, port: int) -> PortHolder | None:

@@ -101,6 +101,16 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
                 "stop it from inside that container",
                 slug=Slug.OTHER_NAMESPACE,
             )
+        case "no-engine":
+            return UsageError(
+                f"{host}: {detail} is not installed there", "name the engine that has it", slug=Slug.UNKNOWN_RUN
+            )
+        case "no-container":
+            return UsageError(
+                f"{host}: the container engine answers: {detail}",
+                "docker ps -a (podman ps -a) there lists what you may see",
+                slug=Slug.UNKNOWN_RUN,
+            )
         case "bad-id":
             return UsageError(f"Bad run id {detail!r}", Hint(Action.LIST_RUNS, host), slug=Slug.UNKNOWN_RUN)
     return EagletuiError(f"{host}: {slug} {detail}".rstrip(), "this is a fault of eagletui")

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.core.host.gpus import Gpu
+from tui.core.profiles.command import container_of
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.runs.docker_run import chosen_gpus
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,10 @@ class GpuClaim:
         attention = profile.arg("enable-dp-attention") or profile.arg("attn-dp-size")
         copies = 1 if attention else number("dp-size")
         count = max(1, number("tp-size") * number("pp-size") * copies // number("nnodes"))
-        listed = env.get("CUDA_VISIBLE_DEVICES")
+        named, listed = _named_gpus(profile), env.get("CUDA_VISIBLE_DEVICES")
         visible = None if listed is None else tuple(part.strip() for part in listed.split(",") if part.strip())
+        if named is not None:
+            visible = tuple(map(str, named))
         return cls(count, visible, number("base-gpu-id", 0), number("gpu-id-step"))
 
     def among(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
@@ -39,14 +43,21 @@ class GpuClaim:
         return tuple(gpus[self.first :: self.stride][: self.count])
 
 
+def _named_gpus(profile: LaunchProfile) -> tuple[int, ...] | None:
+    """The GPUs that the profile, or the container of its wrapper, names one by one."""
+    container = container_of(profile)
+    return profile.gpus if profile.gpus is not None or container is None else chosen_gpus(container)
+
+
 def claimed_gpus(profile: LaunchProfile) -> tuple[int, ...]:
     """GPUs that a launch will take, by nvidia-smi's numbers; () where the profile does not determine them."""
-    if profile.gpus is not None:
-        return profile.gpus
+    named = _named_gpus(profile)
+    if named is not None:
+        return named
     if profile.command:
         return ()
     claim = GpuClaim.of(profile, profile.env)
     if claim.visible is None:
         return tuple(range(claim.first, claim.first + claim.count * claim.stride, claim.stride))
-    named = claim.visible[claim.first :: claim.stride][: claim.count]
-    return tuple(int(name) for name in named if name.isdigit())
+    taken = claim.visible[claim.first :: claim.stride][: claim.count]
+    return tuple(int(name) for name in taken if name.isdigit())

@@ -331,7 +331,8 @@ class _Look:
         elif self.facts.python_error:
             self.found.block("python", f"{python}: {self.facts.python_error}")
         elif self.wrapper:
-            self.found.warn("python", f"it is not known which sglang {self.wrapper[0]} starts")
+            what = self.container.image if self.container is not None else self.wrapper[0]
+            self.found.warn("python", f"it is not known which sglang {what} starts")
         else:
             self.found.block("python", f"{python} has no sglang: name the right python in the host's entry")
 

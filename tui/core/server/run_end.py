@@ -9,7 +9,7 @@ from tui.core.errors import EagletuiError, Slug
 from tui.core.link.retry import until
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome
-from tui.core.model.run import Run, RunState
+from tui.core.model.run import OUT_OF_MEMORY, Run, RunState
 from tui.core.runs.control import refresh
 from tui.core.sglang.diagnosis import ExitEvidence
 from tui.core.text import epoch_of, one_line
@@ -112,7 +112,8 @@ def evidence(run: Run, kernel: KernelWords) -> ExitEvidence:
     return ExitEvidence(
         exit_code=run.exit_code,
         stopped_by_us=run.stopped_by_us,
-        dmesg_oom=kernel.oom,
+        # Of its container the engine knows; the kernel's log may not be ours to read.
+        dmesg_oom=kernel.oom or ("the container engine says: out of memory" if run.why == OUT_OF_MEMORY else None),
         dmesg_xid=kernel.xid,
         kernel_silent=kernel.readable,
     )

@@ -16,9 +16,10 @@ from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
 from tui.core.model.run import Run
-from tui.core.profiles.command import build_command
+from tui.core.profiles.command import build_command, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
+from tui.core.runs.adopted import path_of_log
 from tui.core.runs.foreign import foreign_servers
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
@@ -110,7 +111,13 @@ class HostSession:
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
         facts = await self.facts()
-        flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
+        if container := container_of(profile):  # its Python and SGLang are the image's, of which the tag says most
+            facts = dataclasses.replace(
+                facts, python=container.image, python_error=None, sglang=container.sglang_version, torch=None
+            )
+            flags = sglang.flags_of(facts.sglang)
+        else:
+            flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
         command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
         return await self._check(LaunchPlan(profile, command, (), facts, sets, flags=flags))
@@ -147,6 +154,10 @@ class HostSession:
         from tui.core.logs.log_file import LogFile
 
         return LogFile(self.transport, run.log_path) if run.log_path is not None else None
+
+    async def with_log(self, run: Run) -> Run:
+        """The run with the path of its log: the output of a foreign container is copied on the host to be read there."""
+        return dataclasses.replace(run, log_path=await path_of_log(self.transport, run))
 
     def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link."""

@@ -22,6 +22,7 @@ from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
+from tui.core.runs.adopted import path_of_log
 from tui.core.server import forecast
 from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
@@ -131,6 +132,9 @@ class RunWatcher:
                 with contextlib.suppress(LinkLost, TimedOut):
                     self._clock = await host_clock(self._transport)
                     self._kernel = await kernel_words_of(self._transport, self._run)
+            if self._run.container is not None and self._run.log_path is None:
+                path = await path_of_log(self._transport, self._run)
+                self._run = self._probe.run = replace(self._run, log_path=path)
             if self._run.log_path:
                 pieces = read_log(self._transport, self._run.log_path, self._run_over, self._wake.set)
                 async with contextlib.aclosing(pieces):

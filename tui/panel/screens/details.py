@@ -70,6 +70,8 @@ def run_rows(board: Board, state: "ServerState") -> list[AnyRow]:
         pairs.append(("ended", fmt.day_clock(run.ended_at, board.utc_offset_s)))
     if run.exit_code is not None:
         pairs.append(("exit code", str(run.exit_code)))
+    if run.container is not None:
+        pairs.append(("container", f"{run.container}, {run.container.image or 'image not known'}"))
     if run.log_path:
         pairs.append(("log", run.log_path))
     if run.directory:

@@ -31,6 +31,8 @@ class ServerLines:
         facts: list[list[Run]] = [[("run ", "muted"), (run.short_id, "text")]]
         if run.foreign:
             facts = [[("foreign, read-only", "warn")]]
+            if run.container is not None:
+                facts.append([(str(run.container), "text")])
         place, count = self.board.place()
         if place is None and count:
             facts.insert(0, [(f"{fmt.plural(count, 'server')} alive, ", "text"), ("[ ]", "accent!")])
