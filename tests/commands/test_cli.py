@@ -10,129 +10,31 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.shell import ME, Shell
+
 pytestmark = pytest.mark.timeout(180)
 
-ME = [sys.executable, "-m", "tui"]
 STATE_KEYS = [
     *("run", "host", "profile", "outcome", "phase", "diagnosis", "pid", "port", "started", "ended"),
     *("exit_code", "ready_after_s", "error"),
 ]
 ROW_KEYS = [
     *("run", "kind", "profile", "host", "outcome", "phase", "cause", "pid", "port", "started", "ended"),
-    *("exit_code", "state", "owner", "orphans"),
+    *("exit_code", "state", "owner", "container", "orphans"),
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
     *("last_decode", "ledger"),
 ]
-
-
-@dataclass
-class Done:
-    """A command that has ended."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one document on stdout."""
-        assert self.out.count(b"\n") == 1, self.out
-        return json.loads(self.out)
-
-    def refused(self, code: int, slug: str) -> Any:
-        """The document of an error: exit code, slug, a line and a hint."""
-        document = self.json
-        assert (self.code, document["error"]) == (code, slug), (self.out, self.err)
-        assert document["message"]
-        assert "\n" not in document["message"]
-        assert {"error", "message", "hint"} <= set(document)
-        return document
-
-
-class Shell:
-    """Runs eagletui in an environment of its own."""
-
-    def __init__(self, home: Path, cwd: Path, **extra: str) -> None:
-        self.home = home
-        self.cwd = cwd
-        kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR")}
-        self.env = {**kept, "HOME": str(home), "EAGLETUI_HOME": str(home / "eagletui"), **extra}
-
-    def row(self, run: str, host: str = "local") -> Any:
-        """What `ps` says about a run; other people's servers may be on this machine too."""
-        return next(row for row in self("ps", host, "--json").json if row["run"] == run)
-
-    def start(self, *args: str | bytes, **options: Any) -> subprocess.Popen[bytes]:
-        env = {**self.env, **options.pop("env", {})}
-        piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(
-            [*ME, *args], cwd=self.cwd, env={k: v for k, v in env.items() if v is not None}, **piped | options
-        )
-
-    def __call__(self, *args: str | bytes, input: bytes | None = None, timeout: float = 90, **options: Any) -> Done:
-        if input is not None:
-            options["stdin"] = subprocess.PIPE
-        process = self.start(*args, **options)
-        try:
-            out, err = process.communicate(input, timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            pytest.fail(f"{args} hangs: {out[-500:]!r} {err[-500:]!r}")
-        text = (err or b"").decode("utf-8", "replace")
-        assert "Traceback" not in text, text
-        return Done(process.returncode, out or b"", text)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """A user with an empty home, in an empty directory."""
-    for name in ("home", "work"):
-        (tmp_path / name).mkdir()
-    return Shell(tmp_path / "home", tmp_path / "work")
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A user whose simulated host runs, ended with the module."""
-    shell = Shell(tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"), EAGLETUI_DEMO_SPEED="2000")
-    yield shell
-    code = "import asyncio; from tui.demo.client import stop_demo; asyncio.run(stop_demo())"
-    subprocess.run([sys.executable, "-c", code], env=shell.env, check=True, timeout=60)
-
-
-@pytest.fixture
-def port() -> str:
-    """A port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"port={probe.getsockname()[1]}"
-
-
-@pytest.fixture
-def command(shell: Shell) -> Callable[..., str]:
-    """command(NAME, *ARGV): a profile of that name that runs any program."""
-
-    def make(name: str, *argv: str) -> str:
-        directory = shell.cwd / "profiles"
-        directory.mkdir(exist_ok=True)
-        (directory / f"{name}.toml").write_text(f'kind = "launch"\ncommand = {json.dumps(argv)}\n')
-        return name
-
-    return make
 
 
 # -- without a host ---------------------------------------------------------------------------------------------------

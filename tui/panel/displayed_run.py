@@ -90,9 +90,11 @@ class DisplayedRun:
 
     async def _follow(self, session: "HostSession", run: "Run") -> None:
         board = self._app.board
-        if run.log_path is None and (reachable := await session.with_log(run)).log_path is not None:
-            self.watch(reachable)
-            return
+        if run.container is not None and run.log_path is None:
+            reachable = await session.with_log(run)
+            if reachable.log_path is not None:
+                self.watch(reachable)
+                return
         was_alive = False  # what had happened before we came is no news
         async for update in session.watch(run):
             if board.run is None or board.run.run_id != run.run_id:

@@ -161,7 +161,7 @@ def test_the_line_of_a_container_table(folder, more, gpus, has, lacks):
     ("table", "says"),
     [
         ('[container]\nimage = "i"\noptions = ["--ipc", "host", "stray"]', "'stray' belongs to no option"),
-        ('[container]\nimage = "i"\nengine = "kubectl"', "must end with docker, podman or nerdctl"),
+        ('[container]\nimage = "i"\nengine = "kubectl"', "must name docker, podman or nerdctl"),
         ('[container]\nimage = "i"\nmounts = ["/m"]', "'/m' names no place in the container"),
         ("[container]\nmounts = []", "container.image"),
         ('[container]\nimage = "i"\nimgae = "x"', "did you mean image?"),

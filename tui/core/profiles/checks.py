@@ -67,8 +67,8 @@ def container(table: Mapping[str, Any], wrapper: object) -> Iterator[Problem]:
         yield "container", "and wrapper exclude each other", "put the engine's own prefix into container.engine"
     engine = table.get("engine", "docker")
     words = [engine] if isinstance(engine, str) else engine
-    if _are_texts(words) and PurePosixPath(words[-1] if words else "").name not in ENGINES:
-        yield "container.engine", f"must end with {', '.join(ENGINES[:-1])} or {ENGINES[-1]}", None
+    if _are_texts(words) and not any(PurePosixPath(word).name in ENGINES for word in words):
+        yield "container.engine", f"must name {', '.join(ENGINES[:-1])} or {ENGINES[-1]}", None
     options = table.get("options", [])
     if _are_texts(options) and (end := options_end(options)) < len(options):
         stray = one_line(options[end], 60)
