@@ -414,6 +414,9 @@ class FakeSession:
 
         return LogFile(self.script.files or self.transport, run.log_path)
 
+    async def with_log(self, run: Run) -> Run:
+        return run
+
     async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         while (update := await self.update_queue.get()) is not None:
             yield replace(update, log=update.log or LogStep(update.records))
