@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.shell import Shell
+from tests.commands.test_bench import Shell
 from tests.support.truth_server import truth_server
 
 pytestmark = pytest.mark.timeout(120)
