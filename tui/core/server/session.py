@@ -90,10 +90,11 @@ class HostSession:
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
-        found = list(await control.list_runs(self.transport))
+        looks = [control.list_runs(self.transport)]
         if not self._simulated:  # it shares this machine's process table: what is real does not belong to it
-            found += await foreign_servers(self.transport)
-        named = [dataclasses.replace(run, host=self.entry.name) for run in found]
+            looks.append(foreign_servers(self.transport))
+        found = await asyncio.gather(*looks)  # at once: over a far link each waits for the other side three times
+        named = [dataclasses.replace(run, host=self.entry.name) for runs in found for run in runs]
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
@@ -110,7 +111,7 @@ class HostSession:
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
-        facts = await self.facts()
+        facts, sample, runs = await asyncio.gather(self.facts(), self._sample(), self.runs())
         if container := container_of(profile):  # its Python and SGLang are the image's, of which the tag says most
             facts = dataclasses.replace(
                 facts, python=container.image, python_error=None, sglang=container.sglang_version, torch=None
@@ -120,12 +121,14 @@ class HostSession:
             flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
         command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
-        return await self._check(LaunchPlan(profile, command, (), facts, sets, flags=flags))
+        return await self._checked(LaunchPlan(profile, command, (), facts, sets, flags=flags), sample, runs)
 
     async def _check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now."""
+        return await self._checked(plan, *await asyncio.gather(self._sample(), self.runs()))
+
+    async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...]) -> LaunchPlan:
         profile, command = plan.profile, plan.command
-        sample, found = await asyncio.gather(self._sample(), self.runs())
         findings = await preflight.preflight(
             self.transport, profile, command, facts=plan.facts, sample=sample, runs=found, host_flags=plan.flags
         )
