@@ -50,6 +50,7 @@ REAL_PLACES = (
     "tests/core/bench/test_truth.py",
     "tests/core/bench/test_sglang_driver.py",
     "tests/commands/test_bench.py",
+    "tests/commands/test_containers.py",
     "tests/core/experiment/test_runner.py",
     "tests/core/verdicts/test_false_verdicts.py",
 )

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import IMAGE, Engine, docker_engine, podman_engine
+from tests.support.engines import IMAGE, MOUNTS, Engine, docker_engine, podman_engine
 from tests.support.run_lab import exited, free_port, request, seen, stop_over, until
 from tui.core.errors import UsageError
-from tui.core.model.run import RunState
+from tui.core.model.run import OUT_OF_MEMORY, RunState
 from tui.core.runs import control
 from tui.core.runs.adopted import log_of_container, path_of_log
 from tui.core.runs.control import launch
 from tui.core.runs.foreign import foreign_servers
+from tui.core.server.run_end import KernelWords, evidence
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.tracker import LogTracker
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +193,15 @@ async def test_a_missing_runtime_for_gpus_is_in_the_log(make_host, dockerd):
     assert ended.exit_code == 125
     assert b"could not select device driver" in log_of(ended)
     await until(lambda: dockerd.engine.names() == [], "the container's removal")
+
+
+async def test_out_of_memory_is_the_engines_word(make_host, dockerd):
+    host, engine = make_host(), dockerd.engine
+    eats = "print(len([bytearray(1 << 20) for _ in range(200)]))"
+    words = (*engine.words, "run", "-m", "20m", *MOUNTS, IMAGE, "/usr/bin/python3", "-c", eats)
+    ended = await exited(host, await launch(host, request(words)))
+    assert (ended.exit_code, ended.why) == (137, OUT_OF_MEMORY)
+    assert diagnose(LogTracker().state(), exit=evidence(ended, KernelWords()))[0].cause == "host_oom"
 
 
 async def test_secrets_reach_it_and_are_in_no_argument(make_host, engine):
