@@ -44,7 +44,8 @@ def read(*lines: str, records: bool = True) -> tuple[StartupState, list[str]]:
 
 def _free_in(milestone: Milestone) -> float | None:
     match = milestone.regex.search(milestone.example or "")
-    return float(match["avail"]) if match is not None else None
+    avail = match.groupdict().get("avail") if match is not None else None
+    return float(avail) if avail is not None else None
 
 
 @pytest.mark.parametrize("records", [True, False])
