@@ -168,12 +168,12 @@ def _measured_rows(starts: Sequence[EarlierStart], now: Mapping[str, object]) ->
         measured = (s for s in starts if any(row.draft_gib is not None for row in s.rows))
         drafted = next((start for start in measured if start.same_draft(now)), None)
     if drafted is None:
-        return tuple(replace(row, draft_gib=None) for row in weights.rows), not speculative(now)
-    sizes = {row.rank: row.draft_gib for row in drafted.rows}
+        return tuple(replace(r, draft_gib=None, draft_peak_gib=None) for r in weights.rows), not speculative(now)
+    sizes = {row.rank: row.draft_peak_gib or row.draft_gib for row in drafted.rows}
     largest = max((size for size in sizes.values() if size is not None), default=None)
     late = any(row.draft_after_pools for row in drafted.rows)
-    rows = (replace(r, draft_gib=sizes.get(r.rank) or largest, draft_after_pools=late) for r in weights.rows)
-    return tuple(rows), True
+    held = [(row, sizes.get(row.rank) or largest) for row in weights.rows]
+    return tuple(replace(r, draft_gib=size, draft_peak_gib=None, draft_after_pools=late) for r, size in held), True
 
 
 def _effective_batch(now: Mapping[str, object], same: Iterable[EarlierStart]) -> int | None:

@@ -36,6 +36,9 @@ class Ledger:
         self._loaded = False
         self._drafting = False  # the target has its pools: those that come now are a draft's
         self._draft_after_pools = False
+        self._draft_peak: float | None = None
+        self._draft_ended = False  # this line, and the newest one that said what is free, end the pools of a draft
+        self._draft_ended_then = False
         self._sized = False  # a line named the size of this runner's pool
         self._pools: deque[_Pool] = deque(maxlen=2)  # the newest
         self._tokens: int | None = None
@@ -66,11 +69,9 @@ class Ledger:
     def load_ends(self, used: float | None, avail: float | None, *, draft: bool) -> None:
         """A model is loaded; how much it took is said, or is the difference of what was free."""
         self._loaded = True
-        if used is None and avail is not None and self._stated is not None:
-            used = self._stated - avail
         if used is None:
-            return
-        if self._before is None and avail is not None and not draft:
+            used = self._gone(avail)
+        elif self._before is None and avail is not None and not draft:
             self._before = avail + used  # the log does not begin at the beginning
         self._add("draft_gib" if draft else "weights_gib", used)
 
@@ -84,14 +85,16 @@ class Ledger:
         size = decimal(groups.get("kv"))
         if size is None and "k" in groups and "v" in groups:
             size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
-        if size is not None or "upper" in groups:
-            self._sized = True
-        tokens = whole(groups.get("tokens"))
+        resized, upper = "resized" in groups, "upper" in groups
+        if size is None and resized:  # 0.5.16 says only what is free then
+            size = self._gone(decimal(groups.get("avail")))
+        self._sized = self._sized or upper or size is not None
+        tokens = None if upper else whole(groups.get("tokens"))
         part = self._part_of(groups, tokens)
-        if size is not None and "upper" not in groups:
+        if size is not None and not upper:
             self._add(part, size)
             self._pools.append(_Pool(part, tokens, size))
-            if "resized" in groups:  # what is free was measured before the line was written
+            if resized:  # what is free was measured before the line was written
                 self._explained_then += size
         if self._tokens is None and part == "kv_pool_gib":
             self._tokens = tokens
@@ -102,8 +105,10 @@ class Ledger:
 
     def pools_end(self, avail: float | None) -> None:
         """A runner has its pools; where no line named a size, they took what went since the line before."""
-        if not self._sized and self._loaded and avail is not None:
-            self._add("draft_cache_gib" if self._drafting else "kv_pool_gib", self._gone(avail))
+        gone = self._gone(avail)
+        if not self._sized and self._loaded and gone is not None:
+            self._add("draft_cache_gib" if self._drafting else "kv_pool_gib", max(0.0, gone))
+        self._draft_ended = self._drafting
         self._drafting, self._sized = True, False
 
     def captured(self, used: float | None) -> None:
@@ -112,12 +117,12 @@ class Ledger:
 
     def adapter_loaded(self, avail: float | None) -> None:
         """A LoRA adapter took what went since the line before."""
-        if avail is not None:
-            self._add("lora_gib", self._gone(avail))
+        self._add("lora_gib", self._gone(avail))
 
     def line(self, avail: float | None, number: int, text: str) -> None:
         """Ends a line: its number, its text, and what is free there."""
         if avail is not None:
+            self._share(avail)
             self._later = self._stated is not None or self._before != avail
             self._stated, self._explained_then = avail, self._explained
         if not self._contradicts():
@@ -135,6 +140,7 @@ class Ledger:
         other = None if rest is None or self._contradicts() else max(0.0, rest)
         free = self.free
         figures = {"before_gib": self._before, "free_gib": free and max(0.0, free), "other_gib": other, **self._parts}
+        figures["draft_peak_gib"] = self._draft_peak
         return LedgerRow(
             self.rank,
             kv_tokens=self._tokens,
@@ -143,13 +149,22 @@ class Ledger:
             **{name: None if gib is None else round(gib, 2) for name, gib in figures.items()},
         )
 
+    def _share(self, avail: float) -> None:
+        """Behind its pools a draft gives its embedding and head back, and uses the target's (init_lm_head of the EAGLE workers)."""
+        draft, gone = self._parts.get("draft_gib"), self._gone(avail)
+        if self._draft_ended_then and draft is not None and gone is not None and gone < 0:
+            self._draft_peak = self._draft_peak or draft
+            self._add("draft_gib", -min(draft, -gone))
+        self._draft_ended_then, self._draft_ended = self._draft_ended, False
+
     def _add(self, part: str, gib: float | None) -> None:
         if gib is not None:
             self._parts[part] = self._parts.get(part, 0.0) + gib
             self._explained += gib
 
-    def _gone(self, avail: float) -> float:
-        return (self.free or avail) - avail
+    def _gone(self, avail: float | None) -> float | None:
+        """What went since the newest line that said what is free, less what lines named since."""
+        return None if avail is None or self.free is None else self.free - avail
 
     def _rest(self) -> float | None:
         if self._before is None or self._stated is None:

@@ -36,7 +36,7 @@ def loaded_gib(row: LedgerRow) -> float | None:
     without a line in a start that came to no pool."""
     if row.weights_gib is None:
         return None
-    draft = 0.0 if row.draft_after_pools else row.draft_gib or 0.0
+    draft = 0.0 if row.draft_after_pools else row.draft_peak_gib or row.draft_gib or 0.0
     return row.weights_gib + draft + (0.0 if row.kv_pool_gib is not None else row.other_gib or 0.0)
 
 

@@ -81,6 +81,7 @@ class LedgerRow:
     draft_cache_gib: float | None = None  # the draft model's KV pool
     lora_gib: float | None = None  # adapters loaded while serving
     other_gib: float | None = None  # what no line explains
+    draft_peak_gib: float | None = None  # of the draft before it gave back what it shares with the target
     draft_after_pools: bool = False  # up to 0.5.13 the draft is loaded behind the pools: it lies outside the budget
     contradiction: str | None = None  # the line from which on the parts are more than what is gone: no `other` then
 
