@@ -240,6 +240,19 @@ def test_what_was_named_behind_the_last_figure_of_free_memory_is_taken_off_it() 
     assert (row.kv_pool_gib, row.other_gib, row.free_gib) == (33.5, 0.0, 20.5)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Capture cuda graph end. Time elapsed: 9.00 s. avail mem=18.40 GB. mem usage=1.60 GB.",  # 0.4.6
+        "Capture cuda graph end. Time elapsed: 9.00 s. mem usage=1.60 GB. avail mem=18.40 GB.",
+        "Capture target decode CUDA graph end. bs=[1, 2], elapsed=9.00 s, mem usage=1.60 GB, avail mem=18.40 GB.",
+    ],
+)
+def test_graphs(line: str) -> None:
+    row = ledger(*LOADED, f"{TOKENS}, K size: 16.75 GB, V size: 16.75 GB", END, line, line.replace("18.40", "16.80"))
+    assert (row.graphs_gib, row.other_gib, row.free_gib) == (3.2, 0.5, 16.8)
+
+
 def test_each_rank_has_its_own_rest() -> None:
     """From 0.5.12 on rank 0 alone tells of the draft's graphs; what the others took for theirs is not lost."""
     tracker = LogTracker(records=False)
