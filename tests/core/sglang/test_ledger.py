@@ -214,6 +214,12 @@ def test_what_a_draft_shares_with_the_target_it_gives_back_behind_its_pools() ->
     assert loaded_gib(row) == 44.0  # what was there when the pools were sized
 
 
+def test_what_is_reserved_is_no_part() -> None:
+    row = ledger(*LOADED, "Reserving 1.10 GB of the KV budget for post-sizing multimodal allocations (x).",
+                 f"{TOKENS}, K size: 16.75 GB, V size: 16.75 GB", END)  # fmt: skip
+    assert (row.reserved_gib, row.other_gib) == (1.1, 0.5)
+
+
 def test_weights_that_no_line_measures_are_the_rest() -> None:
     """--startup-weight-load-mode overlap: the load says neither what it took nor what is free."""
     row = ledger(*LOAD, "Prepared capture-safe model in 3.10 s", f"{TOKENS}, K size: 16.75 GB, V size: 16.75 GB", END)

@@ -80,3 +80,10 @@ def test_what_is_gone_without_a_line_before_the_pools_is_needed_too() -> None:
     window = fraction_window([LedgerRow("TP0", 94.0, 40.0, free_gib=50.0, other_gib=4.0)], 0.45)
     assert window is not None
     assert (window.loaded_gib, window.least) == (44.0, 0.47)  # 44 / 94 = 0.468
+
+
+def test_what_is_reserved_for_later_is_no_part_and_still_leaves_the_budget() -> None:
+    """Multimodal models from 0.5.18 on: the pool gets so much less, and at first it is free."""
+    row = replace(DENSE, kv_pool_gib=38.9, free_gib=11.1, reserved_gib=1.1)
+    assert (loaded_gib(row), beside_gib(row)) == (pytest.approx(41.1), pytest.approx(4.0))
+    assert pool_left_gib(row, 80.0 / 94.0, fixed=False) == pytest.approx(38.9)

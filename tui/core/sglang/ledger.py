@@ -37,6 +37,7 @@ class Ledger:
         self._drafting = False  # the target has its pools: those that come now are a draft's
         self._draft_after_pools = False
         self._draft_peak: float | None = None
+        self._reserved: float | None = None
         self._draft_ended = False  # this line, and the newest one that said what is free, end the pools of a draft
         self._draft_ended_then = False
         self._sized = False  # a line named the size of this runner's pool
@@ -80,8 +81,9 @@ class Ledger:
 
         `kv`, or `k` and `v`, is the size of a pool, with its `label` and its `tokens`; `upper`: only its address space; `resized`:
         it got its memory behind the graphs. `state` holds the sizes of state caches. `full` and `window` say how many tokens the
-        two pools of a sliding-window model hold.
+        two pools of a sliding-window model hold; `reserved` is left of the budget for later.
         """
+        self._reserved = decimal(groups.get("reserved")) or self._reserved
         size = decimal(groups.get("kv"))
         if size is None and "k" in groups and "v" in groups:
             size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
@@ -140,7 +142,7 @@ class Ledger:
         other = None if rest is None or self._contradicts() else max(0.0, rest)
         free = self.free
         figures = {"before_gib": self._before, "free_gib": free and max(0.0, free), "other_gib": other, **self._parts}
-        figures["draft_peak_gib"] = self._draft_peak
+        figures |= {"draft_peak_gib": self._draft_peak, "reserved_gib": self._reserved}
         return LedgerRow(
             self.rank,
             kv_tokens=self._tokens,

@@ -5,7 +5,7 @@ SGLang takes as budget `fraction x memory free before the load`. What is loaded 
 outside, and so do a draft model and its cache up to 0.5.13. From `_profile_available_bytes` and `_handle_max_mamba_cache` of
 0.5.23 (mem_cache/kv_cache_configurator.py; model_runner.py and model_runner_kv_cache_mixin.py before):
 
-    rest = available - before x (1 - fraction); the least fraction that leaves any = 1 - available / before
+    rest = available - before x (1 - fraction) - reserved for multimodal models; the least fraction that leaves any = 1 - available / before
     state caches = rest x ratio / (1 + ratio), ratio being --mamba-full-memory-ratio, or what --max-mamba-cache-size takes
 """
 
@@ -32,12 +32,13 @@ class FractionWindow:
 
 
 def loaded_gib(row: LedgerRow) -> float | None:
-    """What a rank takes of its budget before any pool: weights, the draft model where it is loaded by then, and what was gone
-    without a line in a start that came to no pool."""
+    """What a rank takes of its budget before any pool: weights, the draft model where it is loaded by then, what is reserved, and
+    what was gone without a line in a start that came to no pool."""
     if row.weights_gib is None:
         return None
     draft = 0.0 if row.draft_after_pools else row.draft_peak_gib or row.draft_gib or 0.0
-    return row.weights_gib + draft + (0.0 if row.kv_pool_gib is not None else row.other_gib or 0.0)
+    unexplained = 0.0 if row.kv_pool_gib is not None else row.other_gib or 0.0
+    return row.weights_gib + draft + (row.reserved_gib or 0.0) + unexplained
 
 
 def pools_gib(row: LedgerRow) -> float | None:
@@ -53,7 +54,8 @@ def beside_gib(row: LedgerRow) -> float | None:
     loaded, pools = loaded_gib(row), pools_gib(row)
     if row.before_gib is None or loaded is None or pools is None or row.free_gib is None:
         return None
-    return max(0.0, row.before_gib - loaded - pools - (row.state_cache_gib or 0.0) - row.free_gib)
+    taken = loaded - (row.reserved_gib or 0.0) + pools + (row.state_cache_gib or 0.0)
+    return max(0.0, row.before_gib - taken - row.free_gib)
 
 
 def fixed_states(args: Mapping[str, object]) -> bool:

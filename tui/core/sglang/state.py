@@ -82,6 +82,7 @@ class LedgerRow:
     lora_gib: float | None = None  # adapters loaded while serving
     other_gib: float | None = None  # what no line explains
     draft_peak_gib: float | None = None  # of the draft before it gave back what it shares with the target
+    reserved_gib: float | None = None  # of the budget, for what a multimodal model allocates behind its pools
     draft_after_pools: bool = False  # up to 0.5.13 the draft is loaded behind the pools: it lies outside the budget
     contradiction: str | None = None  # the line from which on the parts are more than what is gone: no `other` then
 
