@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.ledger import assert_adds_up
+from tui.core.sglang.tracker import LogTracker
 from tui.demo import gpus, model
 
 READY = "The server is fired up and ready to roll!"
@@ -57,9 +59,15 @@ def test_a_dead_end_dies_for_its_own_reason(launch: Any, profile: str, said: str
         "qwen3-0.6b-one-gpu",
     ],
 )
-def test_the_others_start(launch: Any, profile: str) -> None:
+def test_the_others_start_and_their_memory_adds_up(launch: Any, profile: str) -> None:
     server = launch.profile(profile)
     server.wait_ready()
+    tracker = LogTracker(records=False)
+    tracker.feed(server.log_path.read_bytes())
+    for row in tracker.state().ledger:
+        assert_adds_up(row)
+        assert row.other_gib is not None
+        assert row.other_gib < 1.5  # the graphs of a draft: rank 0 alone has lines for them
     assert server.call("GET", "/ready")[0] == 200
     server.process.send_signal(signal.SIGTERM)
     assert server.wait_exit() == 0

@@ -23,7 +23,7 @@ from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.state import Progress
+from tui.core.sglang.state import LedgerRow, Progress
 from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
@@ -599,3 +599,38 @@ async def test_a_ready_server_says_which_memory_fractions_fit():
         line = next(row for row in text.split("\n") if "SGLang advises" in row)
         least, most = line.split("fraction ")[1].split(" fits")[0].split(" to ")
         assert 0 < float(least) <= 0.88 <= float(most) < 1  # the fraction in force is inside
+
+
+HYBRID = LedgerRow("", 94.5, 60.0, 1.6, 14.0, 2.4, 3.3, 327310, state_cache_gib=10.0, swa_pool_gib=2.0, draft_cache_gib=0.7, other_gib=0.5)  # fmt: skip
+
+
+async def test_every_part_of_the_memory_is_named():
+    state = replace(fakes.ready(), startup=replace(fakes.ready().startup, ledger=(HYBRID,)))
+    script = replace(fakes.scene("ready"), updates=(RunUpdate(state, ()),))
+    async with panel(script).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "Memory per rank", "fits")
+        text = " ".join(screen_text(pilot.app).split())
+        for part in ("weights 60.0", "draft 1.6", "state 10.0", "KV 14.0", "window 2.0", "draft KV 0.7", "graphs 2.4", "other 0.5",
+                     "free 3.3"):  # fmt: skip
+            assert part in text
+
+
+async def test_a_server_on_a_cpu_gets_no_advice_for_gpus():
+    startup = replace(fakes.ready().startup, host_memory=True)
+    script = replace(fakes.scene("ready"), updates=(RunUpdate(replace(fakes.ready(), startup=startup), ()),))
+    async with panel(script).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "Memory per rank", "Start-up")
+        assert not any(words in screen_text(pilot.app) for words in ("SGLang advises", "fits"))
+
+
+async def test_a_crash_takes_every_pool_out_of_the_budget():
+    """A server that served, at 0.95 x 94.5 GiB: 60 of weights, 1.6 of draft, 10 of states and 16.7 of pools leave 1.5."""
+    diagnosis = replace(fakes.crashed().diagnosis, cause="oom_serving", rank=None)
+    args = {**fakes.SERVER_ARGS, "mem_fraction_static": 0.95}
+    startup = replace(fakes.crashed().startup, ledger=(HYBRID,), server_args=args)
+    state = fakes.crashed(startup=startup, diagnosis=diagnosis)
+    script = replace(fakes.scene("crashed"), updates=(RunUpdate(state, ()),))
+    async with panel(script).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "Memory ledger")
+        row = next(line for line in screen_text(pilot.app).split("\n") if "server" in line and "60.0" in line)
+        assert row.split()[:5] == ["server", "60.0", "1.6", "89.8", "1.5"]

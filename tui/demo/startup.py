@@ -185,7 +185,7 @@ class Startup:
         length = model.DIST_INIT_S if tp > 1 else 2.0
 
         def context() -> None:
-            self.used = [model.RUNTIME_GIB + bias for bias in self.bias]
+            self.used = [model.RUNTIME_GIB] * self.config.tp
             self.publish(0.0, 0.0)
 
         events.append((length * 0.5, context))
@@ -223,14 +223,14 @@ class Startup:
             def act() -> None:
                 for rank in range(c.tp):
                     share = min(1.0, at / (length * factor[rank]))
-                    self.used[rank] = start[rank] + c.weights_gib * share
+                    self.used[rank] = start[rank] + (c.weights_gib + self.bias[rank]) * share
                 self.publish(0.04, 0.06)
 
             return act
 
         def end(rank: int) -> Action:
             def act() -> None:
-                self.used[rank] = start[rank] + c.weights_gib
+                self.used[rank] = start[rank] + c.weights_gib + self.bias[rank]
                 quant = "quant=compressed-tensors, " if c.kimi else ""
                 out.record(
                     f"Load weight end. elapsed={time.monotonic() - begun:.2f} s, type={self.launch.architecture}, {quant}"

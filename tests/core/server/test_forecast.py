@@ -183,6 +183,46 @@ def test_old_and_new_flag_names_are_one() -> None:
     assert found.difference == ()
 
 
+HYBRID = {"model-path": "/data/models/Qwen3.5-9B", "tp": 2, "cuda-graph-max-bs": 24, "mem-fraction-static": 0.8}
+
+
+def hybrid(number: int, args: dict[str, object], **changes: object) -> LaunchRecord:
+    """A posted start of a model with linear attention at 0.80, which chose 5.00 GiB of KV pool and 4.48 of state caches."""
+    row = LedgerRow("TP0", 22.93, 8.85, None, 5.0, 0.26, 3.79, state_cache_gib=4.48, other_gib=0.55)
+    changes = {"ledger": (asdict(row),), "model": args["model-path"], "graph_batch": 24, **changes}
+    return launch(number, args, **changes)
+
+
+def test_state_caches_share_the_budget_with_the_pool() -> None:
+    made = forecast("gpu1", at(0.6, HYBRID), [hybrid(3, HYBRID)])
+    assert made is not None
+    assert made.text == "mem-fraction-static 0.6 leaves about 2.6 GiB for the KV pool; 0.39 to 0.90 fits"
+    assert made.fits is True
+    fixed = {**HYBRID, "max-mamba-cache-size": 186}
+    made = forecast("gpu1", at(0.55, fixed), [hybrid(3, fixed)])
+    assert made is not None
+    # 8.85 + 4.48 - 0.55 x 22.93
+    assert made.text == "mem-fraction-static 0.55 will fail by 0.7 GiB; 0.59 to 0.90 fits"
+
+
+def test_a_draft_of_an_old_release_is_measured_beside_the_budget() -> None:
+    rows = [replace(rank(n, 0.80), draft_after_pools=True) for n in range(8)]
+    rows = [
+        replace(row, kv_pool_gib=3.9, free_gib=8.3) for row in rows
+    ]  # 0.80 x 94.5 - 71.7 and 94.5 - 71.7 - 7.4 - 3.2
+    made = forecast("gpu1", at(0.78), [launch(3, at(0.80), ledger=tuple(asdict(row) for row in rows))])
+    assert made is not None
+    assert made.short_gib == pytest.approx(71.7 - 0.78 * 94.5, abs=0.01)  # negative: what the pool gets
+    assert made.workable.fraction_least == 0.76  # 71.7 / 94.5
+    # Graphs, the draft and 6 % of the memory stay outside: 1 - (3.2 + 7.4 + 5.67) / 94.5
+    assert made.workable.fraction_most == 0.82
+
+
+def test_a_server_on_a_cpu_leaves_nothing_to_compare() -> None:
+    state = StartupState(ledger=(LedgerRow("", 20.0, 0.0, None, 0.1, None, 19.0),), host_memory=True)
+    assert workable_now(state, ready=True) == workable_now(StartupState(), ready=True)
+
+
 # ---- bounds of one start ------------------------------------------------------------------------------------------------
 
 

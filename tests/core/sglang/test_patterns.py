@@ -42,11 +42,19 @@ def read(*lines: str, records: bool = True) -> tuple[StartupState, list[str]]:
     return tracker.state(), kinds
 
 
+def _free_in(milestone: Milestone) -> float | None:
+    match = milestone.regex.search(milestone.example or "")
+    avail = match.groupdict().get("avail") if match is not None else None
+    return float(avail) if avail is not None else None
+
+
 @pytest.mark.parametrize("records", [True, False])
 @pytest.mark.parametrize("milestone", patterns().milestones, ids=lambda item: item.id)
 def test_each_milestone_is_found(milestone: Milestone, records: bool) -> None:
-    state, _ = read(STAMP + (milestone.example or ""), records=records)
+    before = LOADED if milestone.event == "memory" else []  # of a rank that no other line names there is no ledger
+    state, _ = read(*(STAMP + line for line in (*before, milestone.example or "")), records=records)
     expected = {
+        "memory": [row.free_gib for row in state.ledger] == [_free_in(milestone)],
         "dist_begin": state.phase == Phase.DISTRIBUTED_INIT,
         "dist_mark": state.phase == Phase.DISTRIBUTED_INIT,
         "dist_end": state.phase == Phase.DISTRIBUTED_INIT,

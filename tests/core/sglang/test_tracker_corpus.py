@@ -39,6 +39,8 @@ def test_corpus(case: dict[str, Any]) -> None:
         assert found["last_decode"] == truth["last_decode"]
     else:
         assert found["last_decode"] is None
+    if truth.get("ledger"):
+        assert all(row.items() >= truth["ledger"].items() for row in found["ledger"])
     advice = (" ".join(found["advice"]) + json.dumps(found["set"])).lower()
     if truth["outcome"] == "crashed" and truth["cause"] != "unknown":
         wanted = [text.lower().replace("increase ", "").strip("-") for text in truth["advice"]]

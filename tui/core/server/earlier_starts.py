@@ -36,6 +36,7 @@ _DRAFT = [
 ]
 _PLACE = frozenset(["port", "host", "api-key", "admin-api-key", "log-level", "log-level-http", "nccl-port"])
 _SHOWN_FLAGS = 3
+_FIGURES = {item.name for item in fields(LedgerRow)} - {"rank", "draft_after_pools", "contradiction"}
 
 Args = Mapping[str, object]  # flags under any of their names, with their values
 
@@ -60,12 +61,12 @@ def difference(then: Args, now: Args) -> tuple[tuple[str, object, object], ...]:
 
 def ledger_of(record: LaunchRecord) -> tuple[LedgerRow, ...]:
     """The rows of a record; what does not look like one is left out."""
-    known = {item.name for item in fields(LedgerRow)}
     rows = []
     for raw in record.ledger:
-        values = {name: value for name, value in raw.items() if name in known and name != "rank"}
-        if isinstance(raw.get("rank"), str) and all(v is None or as_number(v) is not None for v in values.values()):
-            rows.append(LedgerRow(rank=str(raw["rank"]), **values))  # type: ignore[arg-type]
+        values = {name: value for name, value in raw.items() if name in _FIGURES and value is not None}
+        if isinstance(raw.get("rank"), str) and all(as_number(value) is not None for value in values.values()):
+            late = raw.get("draft_after_pools") is True
+            rows.append(LedgerRow(rank=str(raw["rank"]), draft_after_pools=late, **values))  # type: ignore[arg-type]
     return tuple(rows)
 
 

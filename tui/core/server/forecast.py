@@ -1,8 +1,8 @@
 """Memory before a launch, from earlier starts of the same model on the same host; and what worked there before.
 
-SGLang's budget is `fraction x memory free before the load`; weights, draft model and KV pool come out of it, CUDA graphs
-and activations live beside it (`core/sglang/memory.py`). What a rank needs is measured by each start, a crashed one included,
-and kept in this machine's record of launches. Nothing here asks a host.
+SGLang's budget is `fraction x memory free before the load`; what comes out of it and what lives beside it is told in
+`core/sglang/memory.py`. What a rank needs is measured by each start, a crashed one included, and kept in this machine's record
+of launches. Nothing here asks a host.
 """
 
 import math
@@ -28,7 +28,7 @@ from tui.core.server.earlier_starts import (
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.diagnosis import Diagnosis
-from tui.core.sglang.memory import fraction_window
+from tui.core.sglang.memory import beside_gib, fixed_states, fraction_window, pool_left_gib
 from tui.core.sglang.state import LedgerRow, StartupState
 from tui.core.text import as_number, one_line
 
@@ -66,18 +66,6 @@ class Forecast:
     last_ready: LastReady | None = None
 
 
-def _loaded(row: LedgerRow) -> float | None:
-    return None if row.weights_gib is None else row.weights_gib + (row.draft_gib or 0.0)
-
-
-def _beside(row: LedgerRow) -> float | None:
-    """What a start took beside weights, draft and pool (graphs, workspaces), of a rank that went all the way."""
-    loaded = _loaded(row)
-    if row.before_gib is None or loaded is None or row.kv_pool_gib is None or row.free_gib is None:
-        return None
-    return max(0.0, row.before_gib - loaded - row.kv_pool_gib - row.free_gib)
-
-
 def graph_batches(largest: int, speculative: bool) -> list[int]:
     """The batch sizes that SGLang captures up to `largest` (server_args.py, 0.5.10 to 0.5.23)."""
     if speculative:
@@ -103,6 +91,7 @@ def workable(
     *,
     ready: bool,
     batch_measured: int | None = None,
+    fixed: bool = False,
 ) -> Workable:
     """Bounds from the ledger of one start.
 
@@ -111,16 +100,17 @@ def workable(
         batch: the largest graph batch wanted, None = as measured.
         ready: that start went all the way, so that what is free counts for the graphs.
         batch_measured: the largest graph batch of that start, None = the same.
+        fixed: flags say what state caches take (`memory.fixed_states`).
     """
     rows = tuple(ledger)
-    window = fraction_window(rows)
+    window = fraction_window(rows, fixed=fixed)
     if window is None:
         return Workable()
     measured = batch_measured or batch
     most: list[float] = []  # of each rank
     batches: list[int] = []
     for row in rows if ready else ():
-        beside, before = _beside(row), row.before_gib
+        beside, before = beside_gib(row), row.before_gib
         if beside is None or before is None:
             continue
         taken = partial(_scaled, beside, row.graphs_gib, measured, speculative=speculative)
@@ -138,11 +128,11 @@ def _down(value: float) -> float:
 
 
 def workable_now(state: StartupState, ready: bool) -> Workable:
-    """Bounds from what the log of a running or failed start says."""
-    args = state.server_args or {}
-    return workable(
-        state.ledger, mem_fraction(state), graph_batch(state), bool(args.get("speculative_algorithm")), ready=ready
-    )
+    """Bounds from what the log of a running or failed start says; none for a CPU, whose memory others share."""
+    args = canonical(state.server_args or {})
+    ledger = () if state.host_memory else state.ledger
+    batch, drafts = graph_batch(state), speculative(args)
+    return workable(ledger, mem_fraction(state), batch, drafts, ready=ready, fixed=fixed_states(args))
 
 
 def mem_fraction(state: StartupState) -> float | None:
@@ -178,10 +168,12 @@ def _measured_rows(starts: Sequence[EarlierStart], now: Mapping[str, object]) ->
         measured = (s for s in starts if any(row.draft_gib is not None for row in s.rows))
         drafted = next((start for start in measured if start.same_draft(now)), None)
     if drafted is None:
-        return tuple(replace(row, draft_gib=None) for row in weights.rows), not speculative(now)
-    sizes = {row.rank: row.draft_gib for row in drafted.rows}
+        return tuple(replace(r, draft_gib=None, draft_peak_gib=None) for r in weights.rows), not speculative(now)
+    sizes = {row.rank: row.draft_peak_gib or row.draft_gib for row in drafted.rows}
     largest = max((size for size in sizes.values() if size is not None), default=None)
-    return tuple(replace(row, draft_gib=sizes.get(row.rank) or largest) for row in weights.rows), True
+    late = any(row.draft_after_pools for row in drafted.rows)
+    held = [(row, sizes.get(row.rank) or largest) for row in weights.rows]
+    return tuple(replace(r, draft_gib=size, draft_peak_gib=None, draft_after_pools=late) for r, size in held), True
 
 
 def _effective_batch(now: Mapping[str, object], same: Iterable[EarlierStart]) -> int | None:
@@ -219,11 +211,11 @@ def forecast(host: str, args: Args, records: Iterable[LaunchRecord]) -> Forecast
     batch = _effective_batch(now, same)
     tried = tried_fractions(same, batch)
     rows, whole = _measured_rows(past, now)
-    bounds = _bounds(rows, same, fraction, batch, speculative(now), tried)
+    bounds = _bounds(rows, same, fraction, batch, now, tried)
     made = Forecast(None, "", fraction, bounds, last_ready=ready)
-    made = _shortage(made, rows) if fraction is not None else made
+    made = _shortage(made, rows, fixed_states(now)) if fraction is not None else made
     fits, text = _outlook(made, tried, rows, whole, given)
-    return replace(made, fits=fits, text=text, suggestion=_suggest(made, tried, rows, whole))
+    return replace(made, fits=fits, text=text, suggestion=_suggest(made, tried, rows, whole, fixed_states(now)))
 
 
 def _bounds(
@@ -231,14 +223,20 @@ def _bounds(
     same: Sequence[EarlierStart],
     fraction: float | None,
     batch: int | None,
-    speculative: bool,
+    now: Mapping[str, object],
     tried: TriedFractions,
 ) -> Workable:
-    complete = next((item for item in same if item.ready and any(_beside(r) is not None for r in item.rows)), None)
-    if complete is not None:
-        bounds = workable(complete.rows, fraction, batch, speculative, ready=True, batch_measured=complete.batch)
-    else:
-        bounds = workable(rows, fraction, batch, speculative, ready=False)
+    complete = next((item for item in same if item.ready and any(beside_gib(r) is not None for r in item.rows)), None)
+    measured = complete.batch if complete is not None else None
+    bounds = workable(
+        complete.rows if complete is not None else rows,
+        fraction,
+        batch,
+        speculative(now),
+        ready=complete is not None,
+        batch_measured=measured,
+        fixed=fixed_states(now),
+    )
     least, most = bounds.fraction_least, bounds.fraction_most
     if tried.pool_failed is not None and least is not None:
         least = max(least, _down(tried.pool_failed + 0.01))
@@ -250,13 +248,9 @@ def _bounds(
     return replace(bounds, fraction_least=least, fraction_most=most)
 
 
-def _shortage(made: Forecast, rows: Sequence[LedgerRow]) -> Forecast:
-    fraction = made.fraction or 0.0
-    lacks = {
-        row.rank: loaded - fraction * row.before_gib
-        for row in rows
-        if row.before_gib and (loaded := _loaded(row)) is not None
-    }
+def _shortage(made: Forecast, rows: Sequence[LedgerRow], fixed: bool) -> Forecast:
+    left = {row.rank: pool_left_gib(row, made.fraction or 0.0, fixed) for row in rows}
+    lacks = {rank: -gib for rank, gib in left.items() if gib is not None}
     if not lacks:
         return made
     return replace(
@@ -266,10 +260,12 @@ def _shortage(made: Forecast, rows: Sequence[LedgerRow]) -> Forecast:
     )
 
 
-def _suggest(made: Forecast, tried: TriedFractions, rows: Sequence[LedgerRow], whole: bool) -> float | None:
+def _suggest(
+    made: Forecast, tried: TriedFractions, rows: Sequence[LedgerRow], whole: bool, fixed: bool
+) -> float | None:
     if tried.worked:
         return tried.worked[0][0]
-    window = fraction_window(rows)
+    window = fraction_window(rows, fixed=fixed)
     if window is None or window.suggested is None or not whole or made.workable.impossible:
         return None
     most = made.workable.fraction_most

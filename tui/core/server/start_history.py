@@ -68,7 +68,7 @@ def record_start(state: ServerState) -> None:
                 phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
                 exit_code=state.run.exit_code,
                 ended_at=state.run.ended_at,
-                ledger=tuple(asdict(row) for row in startup.ledger) or known.ledger,
+                ledger=() if startup.host_memory else tuple(asdict(row) for row in startup.ledger) or known.ledger,
                 mem_fraction=forecast.mem_fraction(startup) or known.mem_fraction,
                 graph_batch=forecast.graph_batch(startup) or known.graph_batch,
             )

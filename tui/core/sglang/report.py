@@ -7,7 +7,7 @@ from typing import Any
 from tui.core.model.phases import Outcome
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
-from tui.core.sglang.state import StartupState
+from tui.core.sglang.state import PARTS, StartupState
 from tui.core.sglang.tracker import LogTracker
 
 
@@ -75,8 +75,10 @@ def report_text(found: Mapping[str, Any]) -> str:
         lines.append("  decode    " + ", ".join(parts))
     if found.get("ranks_seen"):
         lines.append(f"  ranks     {found['ranks_seen']} seen")
+    names = {"before_gib": "before", **PARTS, "free_gib": "free"}
     for row in found.get("ledger", ()):
-        known = {key.removesuffix("_gib"): gib for key, gib in row.items() if key.endswith("_gib") and gib is not None}
-        figures = [f"{'KV pool' if name == 'kv_pool' else name} {gib:.2f}" for name, gib in known.items()]
+        figures = [f"{name} {row[key]:.2f}" for key, name in names.items() if row.get(key) is not None]
         lines.append(f"  memory    {row['rank'] or 'GPU'}: {', '.join(figures)} GiB")
+        if row.get("contradiction"):
+            lines.append(f"            its parts are more than what is gone from {row['contradiction']}")
     return "\n".join(lines)

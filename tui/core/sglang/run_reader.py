@@ -109,7 +109,7 @@ class RunReader:
         for milestone in self._tables.milestones_for.of(body.encode("utf-8", "replace")):
             match = milestone.regex.search(body)
             if match is not None:
-                begins = self.start.milestone(milestone, match, segment)
+                begins = self.start.milestone(milestone, match, segment, number)
                 self._went_on()
                 return "phase" if begins else None
         if self.trouble.over and _NEW_RUN.search(body):
@@ -167,13 +167,15 @@ class RunReader:
         unhandled = ended and any(clue.traceback and not clue.marked for clue in clues)
         of_start = {name: getattr(start, name) for name in ("phase", "fired_up", "capturing", "working")}
         of_lines = ("slow_tokenizer", "slow_tokenizer_line", "decode_lines", "batch_line")
+        on_cpu = start.host_memory or (self._args or {}).get("device") == "cpu"
         return StartupState(
             outcome=self._outcome(unhandled),
             progress=start.progress(newest),
             ranks=start.rank_states(),
             spans=start.spans(launched=self._args is not None),
             last_decode=figures.decode(),
-            ledger=start.ledger(),
+            ledger=start.ledger(on_cpu),
+            host_memory=on_cpu,
             lines=lines,
             uvicorn_port=start.port,
             server_args=self._args,

@@ -7,13 +7,14 @@ nothing here is a linear machine. Formats: docs/diagnosis.md.
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from tui.core.model.log import rank_order
 from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import decimal, whole
+from tui.core.sglang.ledger import Ledger
 from tui.core.sglang.lineshape import BarFrame, Segment, stamp_seconds
 from tui.core.sglang.patterns import Milestone
 from tui.core.sglang.state import LedgerRow, PhaseSpan, Progress, RankState
@@ -80,7 +81,7 @@ class Rank:
     """One scheduler process; figures in GiB."""
 
     tag: str
-    memory: LedgerRow
+    memory: Ledger
     position: Position = BEGIN
     since: str | None = None
     loads: int = 0  # runners whose load began
@@ -90,10 +91,6 @@ class Rank:
     @property
     def phase(self) -> Phase:
         return self.position.phase
-
-    def remember(self, **figures: float | None) -> None:
-        """Figures of its memory."""
-        self.memory = replace(self.memory, **figures)  # type: ignore[arg-type]
 
     def at(self, step: Step) -> Position:
         """The step in the round that the rank is in."""
@@ -154,6 +151,7 @@ class Start:
         self.tokens: int | None = None
         self.capturing: str | None = None
         self.working: str | None = None
+        self.host_memory = False  # free memory is the host's: a server on a CPU
         self._answered = 0  # generation requests answered before "fired up"; the warm-up makes one
         self._bars = Bars()
         self._bar: tuple[Bar, Position] | None = None  # what measures, and where the start was then
@@ -163,7 +161,7 @@ class Start:
     def rank(self, tag: str | None) -> Rank:
         """The rank with this tag, made where it is new."""
         tag = tag or ""
-        return self.ranks.setdefault(tag, Rank(tag, LedgerRow(tag)))
+        return self.ranks.setdefault(tag, Rank(tag, Ledger(tag)))
 
     # ---- moving -----------------------------------------------------------------------------------------------------
 
@@ -218,14 +216,17 @@ class Start:
 
     # ---- milestones -------------------------------------------------------------------------------------------------
 
-    def milestone(self, milestone: Milestone, match: re.Match[str], segment: Segment) -> bool:
+    def milestone(self, milestone: Milestone, match: re.Match[str], segment: Segment, number: int) -> bool:
         """Takes a milestone in; True where the line begins a phase."""
-        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        groups = {name.rstrip("2"): value for name, value in match.groupdict().items() if value is not None}
         rank = self.rank(segment.rank)
         avail = decimal(groups.get("avail"))
-        if avail is not None:
-            rank.remember(free_gib=avail)
-        match milestone.event:
+        began = self._take(milestone.event, groups, rank, avail, segment)
+        rank.memory.line(avail, number, segment.body)
+        return began
+
+    def _take(self, event: str, groups: Mapping[str, str], rank: Rank, avail: float | None, segment: Segment) -> bool:
+        match event:
             case "dist_begin" if rank.position >= _POOL:  # up to 0.5.13 a draft runner initialises again
                 return self.advance(rank, Position(max(1, rank.loads), Step.DISTRIBUTED_INIT))
             case "dist_begin":
@@ -239,27 +240,32 @@ class Start:
             case "load_end":
                 self._load_ends(rank, groups, avail)
             case "pool" | "pool_mark" | "pool_end":
-                _take_pool(rank, groups)
+                rank.memory.sizes(groups)
+                if event == "pool_end":
+                    rank.memory.pools_end(avail)
                 return self.advance(rank, rank.at(Step.MEMORY_POOL))
             case "capture_begin" | "capture_list":
                 self._capture(groups.get("what"))
                 return self.advance(rank, rank.at(Step.CUDA_GRAPH))
             case "capture_end":
-                used = decimal(groups.get("used"))
-                if used is not None:
-                    rank.remember(graphs_gib=(rank.memory.graphs_gib or 0.0) + used)
+                rank.memory.captured(decimal(groups.get("used")))
                 return self.advance(rank, rank.at(Step.CUDA_GRAPH))
             case "sched_ready":
                 self.tokens = whole(groups.get("tokens")) or self.tokens
+                self.host_memory = "host" in groups
             case "http" | "http_up":
                 if self.port is None:
-                    self.port = whole(groups.get("port") or groups.get("port2"))
+                    self.port = whole(groups.get("port"))
                 self.advance(None, WARMUP)
                 return self.begins(Phase.WARMUP)
             case "fired_up":
                 self.fired_up = True
                 self.advance(None, READY)
                 return self.begins(Phase.READY)
+            case "memory" if "lora" in groups:
+                rank.memory.adapter_loaded(avail)
+            case "memory":
+                rank.memory.sizes(groups)
             case "working":
                 self.working = segment.body[:300]
         return False
@@ -269,8 +275,8 @@ class Start:
         rank.loads += 1
         rank.loading = True
         self._bars.clear()
+        rank.memory.load_begins(avail, draft=runner > 0, after_pools=rank.position >= _POOL)
         if runner == 0:
-            rank.remember(before_gib=avail)
             return self.advance(rank, LOAD)
         if rank.position >= _POOL:
             rank.round = runner
@@ -278,22 +284,12 @@ class Start:
         return self.advance(rank, Position(0, Step.DRAFT_MODEL, runner))
 
     def _load_ends(self, rank: Rank, groups: Mapping[str, str], avail: float | None) -> None:
-        used = decimal(groups.get("used"))
         if not rank.loading:  # the log does not begin at the beginning
             if rank.loads == 0 and _DRAFT_TYPE.search(groups.get("type", "")):
                 rank.loads = 1
             self._load_begins(rank, None)
         rank.loading = False
-        before = rank.memory.before_gib
-        if rank.loads > 1:
-            if used is not None:
-                rank.remember(draft_gib=(rank.memory.draft_gib or 0.0) + used)
-            return
-        if avail is not None and used is None and before is not None:
-            used = round(before - avail, 2)
-        elif avail is not None and used is not None and before is None:
-            before = round(avail + used, 2)
-        rank.remember(before_gib=before, weights_gib=used)
+        rank.memory.load_ends(decimal(groups.get("used")), avail, draft=rank.loads > 1)
 
     def _capture(self, what: str | None) -> None:
         if what is not None and what.lower() != self.capturing:
@@ -369,21 +365,15 @@ class Start:
         """How far each rank is."""
         served = self.phase if self.position >= WARMUP else None
         return tuple(
-            RankState(rank.tag, served or rank.phase, rank.since, rank.memory.weights_gib, rank.memory.free_gib)
+            RankState(rank.tag, served or rank.phase, rank.since, rank.memory.weights, rank.memory.free)
             for rank in self._known_ranks()
         )
 
-    def ledger(self) -> tuple[LedgerRow, ...]:
-        """Memory of the ranks that named any."""
-        rows = [rank.memory for rank in self._known_ranks()]
+    def ledger(self, host_memory: bool) -> tuple[LedgerRow, ...]:
+        """Memory of the ranks that named any.
+
+        Args:
+            host_memory: the server runs on a CPU.
+        """
+        rows = [rank.memory.row(host_memory) for rank in self._known_ranks()]
         return tuple(row for row in rows if (row.weights_gib, row.before_gib, row.kv_pool_gib) != (None, None, None))
-
-
-def _take_pool(rank: Rank, groups: Mapping[str, str]) -> None:
-    size = decimal(groups.get("kv"))
-    if size is None and "k" in groups and "v" in groups:
-        size = (decimal(groups["k"]) or 0.0) + (decimal(groups["v"]) or 0.0)
-    if size is not None:
-        rank.remember(kv_pool_gib=round((rank.memory.kv_pool_gib or 0.0) + size, 2))
-    if "tokens" in groups and rank.memory.kv_tokens is None:
-        rank.remember(kv_tokens=whole(groups["tokens"]))

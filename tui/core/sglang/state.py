@@ -46,18 +46,45 @@ class PhaseSpan:
     ended_s: float | None
 
 
+# The parts that memory goes to, in the order of a start; each is a field of LedgerRow.
+PARTS = {
+    "weights_gib": "weights",
+    "draft_gib": "draft",
+    "state_cache_gib": "state cache",
+    "kv_pool_gib": "KV pool",
+    "swa_pool_gib": "sliding-window pool",
+    "indexer_cache_gib": "indexer cache",
+    "draft_cache_gib": "draft cache",
+    "lora_gib": "LoRA",
+    "graphs_gib": "graphs",
+    "other_gib": "other",
+}
+
+
 @dataclass(frozen=True)
 class LedgerRow:
-    """Memory of one rank in GiB, from its own log lines; None = not in the log."""
+    """Memory of one rank in GiB, from its own log lines; None = not in the log. `before` is the sum of PARTS and `free`."""
 
     rank: str
     before_gib: float | None = None  # free before the load
     weights_gib: float | None = None
     draft_gib: float | None = None
-    kv_pool_gib: float | None = None
+    kv_pool_gib: float | None = (
+        None  # of the target's full attention; of all layers where the log does not tell them apart
+    )
     graphs_gib: float | None = None
     free_gib: float | None = None
     kv_tokens: int | None = None
+    state_cache_gib: float | None = None  # Mamba, GDN, KDA
+    swa_pool_gib: float | None = None  # sliding-window layers
+    indexer_cache_gib: float | None = None  # of sparse attention, where it has a line of its own
+    draft_cache_gib: float | None = None  # the draft model's KV pool
+    lora_gib: float | None = None  # adapters loaded while serving
+    other_gib: float | None = None  # what no line explains
+    draft_peak_gib: float | None = None  # of the draft before it gave back what it shares with the target
+    reserved_gib: float | None = None  # of the budget, for what a multimodal model allocates behind its pools
+    draft_after_pools: bool = False  # up to 0.5.13 the draft is loaded behind the pools: it lies outside the budget
+    contradiction: str | None = None  # the line from which on the parts are more than what is gone: no `other` then
 
 
 @dataclass(frozen=True)
@@ -89,6 +116,7 @@ class StartupState:
     spans: tuple[PhaseSpan, ...] = ()  # in this log's own order, begun phases only
     last_decode: DecodeFigures | None = None
     ledger: tuple[LedgerRow, ...] = ()
+    host_memory: bool = False  # a server on a CPU: the ledger is of the host's memory
     lines: int = 0
     fired_up: bool = False
     uvicorn_port: int | None = None

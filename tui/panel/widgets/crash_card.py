@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
+from tui.core.sglang.memory import loaded_gib, pools_gib
 from tui.panel.host_view import Board, run_name
 from tui.panel.server_view import LONG, phase_rows
 from tui.panel.widgets.log.lines import line_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
+from tui.panel.widgets.ranks import LEDGER, ledger_parts
 from tui.panel.widgets.reasons import reasons, written
 
 if TYPE_CHECKING:
@@ -153,8 +155,9 @@ class CrashCard(Painted):
             if first:
                 canvas.put(x + len(row.rank) + 1, line, "✗", "err!")
             budget = fraction * row.before_gib if fraction is not None and row.before_gib is not None else None
-            spent = (row.weights_gib or 0.0) + (row.draft_gib or 0.0)
-            left = budget - spent - (row.kv_pool_gib or 0.0) if budget is not None else None
+            spent = loaded_gib(row) or 0.0
+            pools = (pools_gib(row) or 0.0) + (row.state_cache_gib or 0.0)
+            left = budget - spent - pools if budget is not None else None
             canvas.right(ends[0], line, fmt.gib_of(row.weights_gib), "text")
             canvas.right(ends[1], line, fmt.gib_of(row.draft_gib), "text")
             canvas.right(ends[2], line, fmt.gib_of(budget), "text")
@@ -333,18 +336,14 @@ def _ledger_bar(
     canvas.put(x, y, "▆" * width, "track")
     used = 0.0
     end = 0
-    parts = (
-        (row.weights_gib, "data", "▆"),
-        (row.draft_gib, "violet/track", "▄"),
-        (row.kv_pool_gib, "teal", "▆"),
-        (row.graphs_gib, "muted/track", "▄"),
-    )
-    for value, spec, glyph in parts:
-        if value:
-            used += value
-            begin, place = end, column(used)
-            end = max(begin + 1, place) if place else begin
-            canvas.put(x + begin, y, glyph * (end - begin), spec)
+    for name, value in ledger_parts(row, None):
+        if name == "free":
+            break
+        spec, glyph = LEDGER[name]
+        used += value
+        begin, place = end, column(used)
+        end = max(begin + 1, place) if place else begin
+        canvas.put(x + begin, y, glyph * (end - begin), spec if glyph == "▆" else f"{spec}/track")
     if over is not None:
         first = column(over)
         canvas.put(x + first, y, "▞" * max(1, end - first), "err")

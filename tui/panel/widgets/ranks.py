@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.state import PARTS
 from tui.panel.host_view import Board
 from tui.panel.server_view import LONG, SHORT, phase_rows
 from tui.panel.widgets.paint import Canvas, Painted, Run
@@ -83,23 +84,22 @@ class RanksPanel(Painted):
         parts = ledger_parts(row, total or None)
         canvas.title(0, y, canvas.width, "Memory per rank", [(f"GiB · largest rank {row.rank or 'server'}", "muted")])
         draw_ledger(canvas, 0, y + 2, canvas.width, parts, total or sum(value for _, value in parts))
-        x = 0
+        x, line = 0, y + 3
         for name, value in parts:
             spec, glyph = LEDGER[name]
+            figure = fmt.gib_of(value)
+            if x + len(name) + len(figure) + 3 > canvas.width:
+                x, line = 0, line + 1
             if name != "free":
-                canvas.put(x, y + 3, glyph, spec)
+                canvas.put(x, line, glyph, spec)
                 x += 2
-            x = canvas.put(x, y + 3, f"{name} ", "muted")
-            x = canvas.put(x, y + 3, fmt.gib_of(value), "strong!" if name == "free" else "text") + 2
-        if row.free_gib is not None:
-            canvas.put(
-                0,
-                y + 5,
-                f"{fmt.gib_of(row.free_gib)} GiB free after start; SGLang advises 5 to 8{workable_text(state)}",
-                "muted",
-                canvas.width,
-            )
-        return y + 7
+            x = canvas.put(x, line, f"{name} ", "muted")
+            x = canvas.put(x, line, figure, "strong!" if name == "free" else "text") + 2
+        if row.free_gib is None or state.startup.host_memory:
+            return line + 2
+        free = f"{fmt.gib_of(row.free_gib)} GiB free after start; SGLang advises 5 to 8{workable_text(state)}"
+        canvas.put(0, line + 2, free, "muted", canvas.width)
+        return line + 4
 
     def _startup(self, canvas: Canvas, y: int) -> None:
         state = self.board.state
@@ -132,24 +132,29 @@ def _order(phase: Phase) -> int:
     return list(Phase).index(phase)
 
 
-LEDGER = {
+LEDGER = {  # names of PARTS in their order, then what a ledger does not hold
     "weights": ("data", "▆"),
     "draft": ("violet", "▄"),
+    "state": ("teal", "▄"),
     "KV": ("teal", "▆"),
+    "window": ("teal", "▆"),
+    "index": ("teal", "▄"),
+    "draft KV": ("violet", "▄"),
+    "LoRA": ("muted", "▆"),
     "graphs": ("muted", "▄"),
+    "other": ("faint", "▄"),
     "runtime": ("faint", "▂"),
     "free": ("track", "▆"),
 }
 
 
 def ledger_parts(row: "LedgerRow", total_gib: float | None) -> list[tuple[str, float]]:
-    """Weights, draft, KV pool, graphs, runtime, free of one rank in GiB, in this order; what is not known is left out."""
-    known = [
-        ("weights", row.weights_gib),
-        ("draft", row.draft_gib),
-        ("KV", row.kv_pool_gib),
-        ("graphs", row.graphs_gib),
-    ]
+    """Where the memory of one rank went, in GiB by the names of LEDGER; what is not known is left out.
+
+    Args:
+        total_gib: of the GPU; what was taken before the load is called runtime.
+    """
+    known = [(name, getattr(row, field)) for name, field in zip(LEDGER, PARTS, strict=False)]
     parts = [(name, value) for name, value in known if value is not None and value > 0]
     if total_gib is not None and row.free_gib is not None:
         rest = total_gib - row.free_gib - sum(value for _, value in parts)
