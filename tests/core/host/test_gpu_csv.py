@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tui.core.host.gpu_csv import parse_smi, smi_text, throttle_words
+from tui.core.host.gpu_cells import throttle_words
+from tui.core.host.gpu_csv import parse_smi, smi_text
 from tui.core.host.gpus import FIGURES, gpu_table, gpus_json, sample_error
 
 DATA = Path(__file__).parents[2] / "data" / "smi"

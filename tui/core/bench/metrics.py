@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from tui.core.bench.steadiness import Backlog, Change, backlog, change
-from tui.core.host.gpu_csv import throttle_words
+from tui.core.host.gpu_cells import throttle_words
 from tui.core.model.profile import Limits
 from tui.core.model.result import (
     ClientLoad,

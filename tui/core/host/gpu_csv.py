@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
+from tui.core.host.gpu_cells import TIMESTAMP, Cells, figure_of, is_missing
 from tui.core.host.gpus import FIGURES, Gpu, GpuSample
 from tui.core.text import one_line
 
@@ -22,29 +22,9 @@ _NUMBERS = {name: figure.name for figure in FIGURES if not figure.word for name 
 _NUMBERS |= {"count": "count", "memory.free": "memory_free_mib"}
 _WORDS = {name: figure.name for figure in FIGURES if figure.word for name in figure.smi}
 _WORDS |= {"timestamp": "timestamp", "reset_status.reset_required": "reset_required"}
-_NOT_VITAL = {figure.name for figure in FIGURES if not figure.vital}
 _IDENTITY = ("uuid", "bus_id", "index")
 
 _HEADER_CELL = re.compile(r"([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?:\s*\[([^\]]*)\])?$")
-_FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/]{0,5})$")
-_MARKER = re.compile(r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unknown Error|GPU is lost|GPU requires reset", re.I)
-_TIMESTAMP = re.compile(r"([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?$")
-_BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$")
-_SHAPES = {"timestamp": _TIMESTAMP, "bus_id": _BUS_ID}
-_IN_MIB = {"B": 1 / (1 << 20), "KIB": 1 / 1024, "KB": 1 / 1024, "MIB": 1.0, "MB": 1.0, "GIB": 1024.0, "GB": 1024.0}
-
-# Bits of the mask of active clock event reasons (nvml.h); bit 0, idle, is no throttling and is left out.
-_THROTTLE = {
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "thermal, by software",
-    0x40: "thermal, by hardware",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
-
 # Sentences instead of rows, most telling first.
 _SENTENCES = tuple(
     (slug, re.compile(pattern, re.I))
@@ -87,23 +67,6 @@ def query_columns(query: str) -> tuple[str, ...]:
     """Field names of a `--query` text: `index,name`, also with `--query-gpu=` in front or `(nounits)` behind."""
     bare = re.sub(r"\([^)]*\)", "", query).strip().removeprefix("--query-gpu=").removeprefix("query-gpu=")
     return tuple(name.strip().strip("\"'") for name in bare.split(",") if name.strip())
-
-
-def throttle_words(mask: int) -> tuple[str, ...]:
-    """The active reasons of NVML's bit mask as words; a bit of a newer driver as its number."""
-    unknown = mask & ~sum(_THROTTLE) & ~1
-    words = [word for bit, word in _THROTTLE.items() if mask & bit]
-    return (*words, f"reason {unknown:#x}") if unknown else tuple(words)
-
-
-def health_word(marker: str) -> str | None:
-    """The health that a marker such as `[GPU requires reset]` or `ERR!` tells, None for a plain "not reported"."""
-    low = marker.lower()
-    if "reset" in low:
-        return "requires_reset"
-    if "lost" in low or "fallen off" in low:
-        return "lost"
-    return "error" if re.search(r"\berr|error", low) else None
 
 
 def sentence_slug(line: str) -> str | None:
@@ -175,58 +138,16 @@ class SmiColumns:
             return None
         if len(cells) != len(self.names) or (len(cells) == 1 and sentence_slug(line)):
             return None
-        numbers: dict[str, float] = {}
-        words: dict[str, str] = {}
-        health: set[str] = set()
-        unsupported = False
-        for name, field, unit, cell in zip(self.names, self._fields, self._units, cells, strict=True):
-            missing = not cell or _MARKER.fullmatch(cell) is not None
-            if missing:
-                word = health_word(cell)
-                # A fan or an encoder that errs says nothing about the GPU; a reset or a loss does, wherever it stands.
-                if word and (word != "error" or (field and field not in _NOT_VITAL)):
-                    health.add(word)
-                if field == "memory_total_mib" and re.search("N/?A|not supported", cell, re.I):
-                    unsupported = True
-            elif name in _NUMBERS and field:
-                match = _FIGURE.match(cell)
-                if not match:
-                    return None
-                value = float(match.group(1))
-                if field.startswith("memory_") and field.endswith("_mib"):
-                    value *= _IN_MIB.get((match.group(2) or unit or "MiB").upper(), 1.0)
-                numbers.setdefault(field, value)
-            elif field in _SHAPES and not _SHAPES[field].match(cell):
-                return None
-            elif field:
-                words.setdefault(field, cell)
-        return self._build(numbers, words, health, unsupported)
-
-    @staticmethod
-    def _build(numbers: dict[str, float], words: dict[str, str], health: set[str], unsupported: bool) -> SmiRow:
-        if words.get("reset_required", "").lower() == "yes":
-            health.add("requires_reset")
-        figures: dict[str, Any] = {
-            figure.name: int(numbers[figure.name]) if figure.whole else numbers[figure.name]
-            for figure in FIGURES
-            if figure.name in numbers
-        }
-        figures |= {name: one_line(words[name], 100) for name in ("uuid", "name", "bus_id") if name in words}
-        if "memory_used_mib" not in figures and {"memory_total_mib", "memory_free_mib"} <= numbers.keys():
-            figures["memory_used_mib"] = numbers["memory_total_mib"] - numbers["memory_free_mib"]
-        mask = words.get("throttle_reasons", "")
-        if re.fullmatch("0x[0-9A-Fa-f]{1,16}", mask):
-            figures["throttle_reasons"] = throttle_words(int(mask, 16))
-        mig = {"enabled": True, "disabled": False}.get(words.get("mig_mode", "").lower())
-        worst = next((word for word in ("lost", "requires_reset", "error") if word in health), None)
-        gpu = Gpu(**figures, mig_mode=mig, health=worst)
-        unsupported = unsupported and not mig and gpu.health is None
-        count = int(numbers["count"]) if "count" in numbers else None
-        return SmiRow(gpu, _seconds(words.get("timestamp")), count, unsupported)
+        read = Cells()
+        if not all(map(read.add, self._fields, cells, self._units)):
+            return None
+        gpu = read.gpu()
+        count = int(read.numbers["count"]) if "count" in read.numbers else None
+        return SmiRow(gpu, _seconds(read.words.get("timestamp")), count, read.memory_unsupported(gpu))
 
 
 def _seconds(timestamp: str | None) -> float | None:
-    match = _TIMESTAMP.match(timestamp or "")
+    match = TIMESTAMP.match(timestamp or "")
     if not match:
         return None
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
@@ -328,7 +249,7 @@ def _is_cut(columns: SmiColumns, line: str) -> bool:
         return False
     first = columns.names[0]
     if first in _NUMBERS:
-        return bool(_FIGURE.match(cells[0])) or bool(_MARKER.fullmatch(cells[0]))
+        return figure_of(cells[0]) is not None or is_missing(cells[0])
     if first == "timestamp":
         return cells[0][:4].isdigit()
     return len(cells) > 1

@@ -6,7 +6,8 @@ import shlex
 import time
 from typing import Any
 
-from tui.core.host.gpu_csv import shared_memory, throttle_words
+from tui.core.host.gpu_cells import throttle_words
+from tui.core.host.gpu_csv import shared_memory
 from tui.core.host.gpus import FIGURES, MIB, PROCESS_PERIOD_S, Gpu, GpuProcess, GpuSample
 from tui.core.link.programs import program
 from tui.core.link.scripts import shell_path

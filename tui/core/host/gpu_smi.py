@@ -5,12 +5,12 @@ import re
 import time
 from dataclasses import replace
 
+from tui.core.host.gpu_cells import health_word
 from tui.core.host.gpu_csv import (
     SmiColumns,
     SmiRow,
     error_of,
     handle_bus_id,
-    health_word,
     same_bus,
     sentence_slug,
     shared_memory,
