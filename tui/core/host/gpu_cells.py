@@ -14,14 +14,17 @@ _NOT_VITAL = {figure.name for figure in FIGURES if not figure.vital}
 
 _FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/']{0,5})$")
 _MARKER = re.compile(
-    r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unsupported|Unknown Error|GPU is lost|GPU requires reset|None|-|\?+", re.I
+    r"\[.*\]|\(.*\)|N/?A|ERR!?|ERROR|Not Supported|Unsupported|Unknown Error|GPU is lost|GPU requires reset|None|-|\?+",
+    re.I,
 )
 TIMESTAMP = re.compile(r"([0-9]{4})/([0-9]{2})/([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?$")
 _BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$")
 _SHAPES = {"timestamp": TIMESTAMP, "bus_id": _BUS_ID}
 # KB and MB are what drivers count in powers of 1024.
 _IN_MIB = {"B": 1 / (1 << 20)} | {
-    prefix + rest: factor for prefix, factor in (("K", 1 / 1024), ("M", 1.0), ("G", 1024.0)) for rest in ("B", "I", "IB")
+    prefix + rest: factor
+    for prefix, factor in (("K", 1 / 1024), ("M", 1.0), ("G", 1024.0))
+    for rest in ("B", "I", "IB")
 }
 
 # Bits of the mask of active clock event reasons (nvml.h); bit 0, idle, is no throttling and is left out.

@@ -42,7 +42,7 @@ _SENTENCES = tuple(
             "unreadable",
             r"nvidia-smi\S*: .*(?:permission denied|input/output error|cannot execute|exec format|shared librar)|"
             r"failed to initialize nvml|nvidia-smi has failed|couldn.t (?:find|communicate)|insufficient permissions$|"
-            r"NVIDIA-SMI \d|driver not loaded",
+            r"driver not loaded",
         ),
         (
             "nvidia_smi_missing",
@@ -185,7 +185,6 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
     """
     columns = SmiColumns(query_columns(query)) if query else None
     groups: list[list[SmiRow]] = []
-    lost: dict[str, str] = {}
     current: list[SmiRow] = []
     cut_in: set[int] = set()  # numbers of samples that lack half a row
     sentences: list[str] = []
@@ -206,10 +205,7 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
         row = columns.row(line) if columns and columns.readable else None
         if row is None:
             sentences.append(line)
-            bus_id = handle_bus_id(line)
-            if bus_id:
-                lost[bus_id] = "lost" if sentence_slug(line) == "gpu_lost" else "error"
-            elif columns and current and sentence_slug(line) is None and _is_cut(columns, line):
+            if columns and current and sentence_slug(line) is None and _is_cut(columns, line):
                 cut_in.add(len(groups))
             continue
         if current and _begins(columns, current, row):
@@ -226,9 +222,18 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
         if slug == "unreadable" and not any(map(sentence_slug, sentences)):
             detail = _why(columns, query is not None, headers, sentences)
         return GpuSample(time.time(), (), "file", slug, detail), 0
-    gpus = [row.gpu for row in whole[-1]]
-    gpus += [Gpu(bus_id=b, health=h) for b, h in lost.items() if not any(same_bus(b, gpu.bus_id) for gpu in gpus)]
-    return GpuSample(whole[-1][-1].timestamp or time.time(), tuple(gpus), "file"), len(whole)
+    gpus = tuple(replace(row.gpu, unified_memory=row.memory_unsupported) for row in whole[-1])
+    return GpuSample(whole[-1][-1].timestamp or time.time(), gpus + lost_gpus(sentences, gpus), "file"), len(whole)
+
+
+def lost_gpus(lines: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Those that the driver could not open, as its sentences name them, where they are not among `gpus`."""
+    lost = {
+        bus_id: "lost" if sentence_slug(line) == "gpu_lost" else "error"
+        for line in lines
+        if (bus_id := handle_bus_id(line)) is not None
+    }
+    return tuple(Gpu(bus_id=b, health=h) for b, h in lost.items() if not any(same_bus(b, g.bus_id) for g in gpus))
 
 
 def _begins(columns: SmiColumns | None, current: list[SmiRow], row: SmiRow) -> bool:

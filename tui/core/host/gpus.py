@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, UsageError
 
 MIB = 1 << 20
 MEMORY_IDLE_MIB = 1500.0  # a context or a desktop may hold that much; a model never holds so little
@@ -149,6 +149,11 @@ class Gpu:
     health: str | None = _figure("health", word=True)  # requires_reset, lost, error; None = nothing wrong seen
     processes: tuple[GpuProcess, ...] | None = _figure("processes", word=True)
 
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a part of a divided GPU, which a file may name without its parent."""
+        return self.parent_uuid is not None or bool(self.mig_mode and (self.name or "").startswith(("MIG ", "XCP ")))
+
 
 FIGURES = tuple(Figure(each.name, **each.metadata["figure"]) for each in fields(Gpu))
 
@@ -158,7 +163,8 @@ class GpuSample:
     """All GPUs of a host at one moment.
 
     `error` is one of driver_mismatch, no_devices, nvidia_smi_missing, bad_query, gpu_lost, device_handle, unreadable;
-    then `gpus` is empty and `detail` holds the host's own (sanitised) words.
+    then `gpus` is empty and `detail` holds the host's own (sanitised) words. `no_figures` is that of a file whose form has
+    none: `detail` names it, and `instead` says what to run.
     """
 
     taken_at: float  # time.time() of the host's clock where it gives one
@@ -167,6 +173,9 @@ class GpuSample:
     error: str | None = None
     detail: str | None = None
     stalled_s: float | None = None  # the driver has not answered for so long; `gpus` is the last known
+    kind: str | None = None  # of a file: the command that printed what was read
+    also: tuple[str, ...] = ()  # of a file: what else it holds, which was not read
+    instead: str | None = None
 
 
 @dataclass(frozen=True)
@@ -223,6 +232,7 @@ ERRORS = {
         "check `dmesg | grep -i -e xid -e nvrm`; a GPU reset or a reboot usually fixes it",
         "the driver cannot open a GPU",
     ),
+    "no_figures": ("no GPU figures", "run `nvidia-smi` and save what it prints", "no GPU figures"),
     "unreadable": (
         "the GPU figures cannot be read",
         "run `nvidia-smi` on the host and see what it says",
@@ -232,24 +242,31 @@ ERRORS = {
 
 
 def sample_error(sample: GpuSample, where: str) -> EagletuiError | None:
-    """The error of a sample as one line for a user (exit code 1), or None. `where` is a host or a file."""
+    """The error of a sample as one line for a user, or None. `where` is a host or a file.
+
+    Its exit code is 1, for a file without figures 2.
+    """
     if sample.error is None:
         return None
     message, hint, _ = ERRORS.get(sample.error, ERRORS["unreadable"])
     words = f" ({sample.detail})" if sample.detail else ""
-    return EagletuiError(f"{where}: {message}{words}", hint, slug=sample.error)
+    kind = UsageError if sample.error == "no_figures" else EagletuiError
+    return kind(f"{where}: {message}{words}", sample.instead or hint, slug=sample.error)
 
 
 def gpus_json(sample: GpuSample, samples: int) -> dict[str, object]:
-    """The document of `eagletui gpus --json`: `{"gpus": [...], "samples": n, "error": slug or null}`.
+    """The document of `eagletui gpus --json`: `{"gpus": [...], "samples": n, "error": slug or null, "kind": ..., "also": []}`.
 
     Memory in MiB, power in W, temperature in °C, clocks in MHz, traffic in MiB/s; null = not reported. With an error,
-    `message` and `hint` say it in words; while the driver is silent, `stalled_s` says for how long.
+    `message` and `hint` say it in words; while the driver is silent, `stalled_s` says for how long. `kind` is the command
+    that printed what a file holds (null for a host), `also` names what else it holds, which was not read.
     """
     document: dict[str, object] = {
         "gpus": [_gpu_json(gpu) for gpu in sample.gpus],
         "samples": samples,
         "error": sample.error,
+        "kind": sample.kind,
+        "also": list(sample.also),
     }
     error = sample_error(sample, "gpus")
     if error:
@@ -273,7 +290,7 @@ def _gpu_json(gpu: Gpu) -> dict[str, object]:
 def gpu_table(sample: GpuSample) -> str:
     """A sample as aligned text for a terminal: one line a GPU, then one a process; "–" where nothing is reported."""
     columns: list[tuple[str, Callable[[Gpu], str]]] = [
-        ("gpu", lambda gpu: f"{_or_dash(gpu.index)}/mig" if gpu.parent_uuid else _or_dash(gpu.index)),
+        ("gpu", lambda gpu: f"{_or_dash(gpu.index)}/mig" if gpu.is_instance else _or_dash(gpu.index)),
         ("name", lambda gpu: gpu.name or "–"),
         *((figure.column.title, figure_cell(figure)) for figure in FIGURES if figure.column),
         ("state", _state),
@@ -293,6 +310,8 @@ def gpu_table(sample: GpuSample) -> str:
             lines.append(
                 f"gpu {_or_dash(gpu.index)}: {process.user or '–'}  pid {process.pid}  {memory}  {process.name or '–'}"
             )
+    if sample.also:
+        lines.append(f"not read, but in it too: {', '.join(sample.also)}")
     if sample.stalled_s is not None:
         lines.append(f"the driver has not answered for {sample.stalled_s:.0f} s; these are the last known figures")
     return "\n".join(line.rstrip() for line in lines)
@@ -320,7 +339,7 @@ def figure_cell(figure: Figure) -> Callable[[Gpu], str]:
 
 def _state(gpu: Gpu) -> str:
     words = [gpu.health.replace("_", " ")] if gpu.health else []
-    if gpu.mig_mode and not gpu.parent_uuid:
+    if gpu.mig_mode and not gpu.is_instance:
         words.append("MIG on")
     if gpu.unified_memory:
         words.append("unified memory: the host's")

@@ -1,0 +1,133 @@
+"""Reads saved or pasted output of a GPU tool: finds which form it is, wherever it stands in the text, and what it says.
+
+`FORMS` has a recogniser and a reader for each form. Where a text holds several, the one with the most figures counts, and
+the others are named. Whatever the text, nothing is raised, and time and memory are linear in its length.
+"""
+
+import html
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tui.core.host.gpu_csv import lost_gpus, parse_smi, sentence_slug
+from tui.core.host.gpus import FIGURES, Gpu, GpuSample
+from tui.core.host.saved import columns, grids, trees
+from tui.core.host.saved.frames import Frames, Paste
+from tui.core.host.saved.named import Named, named
+from tui.core.text import sanitize
+
+CSV_KIND = "nvidia-smi --query-gpu"
+_LINE = 2000  # characters; no line of a table is longer
+_BARS = str.maketrans("│┃║\xa0", "||| ", "\u200b\ufeff")
+_ESCAPED = re.compile(r"&(?:nbsp|lt|gt|amp|quot|#\d{1,5});")
+_QUOTED = re.compile(r"^[^\S\n]*>[> \t]*", re.M)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of output.
+
+    Attributes:
+        kind: the command that prints it, as it is typed.
+        mark: what it is recognised by; without it in a text the reader is not asked.
+        read: its reader.
+    """
+
+    kind: str
+    mark: re.Pattern[str]
+    read: Callable[[Paste], Frames]
+
+
+# Of those that find the same figures, the first is what it is called.
+FORMS = (
+    Form("nvidia-smi -q -x", trees.XML, trees.nvidia_xml),
+    Form("nvidia-smi -q", trees.NVIDIA_GPU, trees.nvidia_text),
+    Form("nvitop", re.compile(r"\bNVITOP \d"), grids.nvidia),
+    Form("hl-smi", re.compile(r"\bHL-SMI Version"), grids.nvidia),
+    Form("nvidia-smi", grids.NVIDIA_GPU, grids.nvidia),
+    Form("nvidia-smi dmon", columns.DMON, columns.dmon),
+    Form("nvidia-smi pmon", columns.PMON, columns.pmon),
+    Form("nvtop", grids.NVTOP, grids.nvtop),
+    Form("gpustat", grids.GPUSTAT, grids.gpustat),
+    Form("amd-smi", grids.AMD_GPU, grids.amd),
+    Form("amd-smi monitor", columns.AMD_MONITOR, columns.amd_monitor),
+    Form("amd-smi metric", trees.AMD_GPU, trees.amd_text),
+    Form("rocm-smi", columns.ROCM, columns.rocm),
+    Form("rocm-smi", trees.ROCM_LINE, trees.rocm_lines),
+    Form("rocm-smi --json", re.compile(r'"card\d{1,3}"\s*:'), trees.of_json),
+    Form("gpustat --json", re.compile(r'"memory\.used"\s*:'), trees.of_json),
+    Form("nvtop --snapshot", re.compile(r'"device_name"\s*:'), trees.of_json),
+    Form("eagletui gpus --json", re.compile(r'"mem_used_mib"\s*:'), trees.of_json),
+    Form("amd-smi --json", trees.JSON, trees.of_json),
+    Form("rocm-smi --csv", re.compile(r"^[^\n]{0,60}?\bdevice,[^\n]*\([%BWC]\)", re.M), columns.separated),
+    Form("xpu-smi dump", re.compile(r"\bDeviceId, ?GPU ", re.I), columns.separated),
+    Form("amd-smi --csv", columns.CSV, columns.separated),
+    Form("npu-smi info", re.compile(r"Hugepages-Usage|\bnpu-smi\b"), grids.npu),
+    Form("tpu-info", re.compile(r"TPU Runtime Utilization|Duty cycle"), grids.tpu),
+    Form("nvidia-smi -L", grids.LISTED, grids.listed),
+)
+
+_OF_TEXT = {trees.nvidia_xml, trees.of_json}  # a document may be one line
+
+
+def unpasted(text: str) -> str:
+    """A text without what pasting did to it: colours, quotation marks, HTML, bars drawn with boxes."""
+    if _ESCAPED.search(text):
+        text = html.unescape(text)
+    text = sanitize(text.replace("\r\n", "\n").replace("\r", "\n")).translate(_BARS)
+    lines = [line for line in text.split("\n") if line.strip()]
+    if lines and sum(line.lstrip().startswith(">") for line in lines) >= 0.8 * len(lines):
+        text = _QUOTED.sub("", text)
+    return text
+
+
+def read_saved(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:
+    """The last whole sample that a text holds, and how many samples it holds.
+
+    Args:
+        text: what a tool (or the shell in its place) printed, with whatever stands around it.
+        query: the columns of nvidia-smi's CSV, where it has no header row.
+        exit_code: of the tool, where it is known.
+
+    Never raises: what cannot be read is `sample.error`, then there are 0 samples. `sample.kind` says which form it is.
+    """
+    text = unpasted(text)
+    lines = [line for line in text.split("\n") if len(line) <= _LINE]
+    paste, short = Paste(text, lines), "\n".join(lines)
+    sample, samples = parse_smi(short, query, exit_code)
+    found = [(replace(sample, kind=CSV_KIND), samples)] if sample.error is None else []
+    asked: set[Callable[[Paste], Frames]] = set()
+    for form in FORMS:
+        if form.read in asked or not form.mark.search(text if form.read in _OF_TEXT else short):
+            continue
+        asked.add(form.read)
+        frames = form.read(paste)
+        if gpus := frames.gpus():
+            found.append(
+                (GpuSample(time.time(), gpus + lost_gpus(lines, gpus), "file", kind=form.kind), frames.count())
+            )
+    others = named(short)
+    if found:
+        return _most_told(found, others, csv_is_sure=query is None or "," in query)
+    if others and sample.error == "unreadable" and not any(map(sentence_slug, lines)):
+        it = others[0]
+        words = f"it is `{it.kind}`: {it.what}"
+        return GpuSample(time.time(), (), "file", "no_figures", words, kind=it.kind, instead=it.instead), 0
+    return sample, 0
+
+
+def _most_told(
+    found: Sequence[tuple[GpuSample, int]], others: Sequence[Named], csv_is_sure: bool
+) -> tuple[GpuSample, int]:
+    """The sample with the most figures; the rest, and what has none, is named in it. Any line is a row of one column."""
+    best = max(found, key=lambda each: (csv_is_sure or each[0].kind != CSV_KIND, _told(each[0].gpus)))
+    kinds = [sample.kind or "" for sample, _ in found]
+    tools = {kind.partition(" ")[0] for kind in kinds}
+    also = (*kinds, *(other.kind for other in others if other.kind not in tools))
+    return replace(best[0], also=tuple(kind for kind in dict.fromkeys(also) if kind != best[0].kind)), best[1]
+
+
+def _told(gpus: Sequence[Gpu]) -> int:
+    """How many figures are reported."""
+    return sum(getattr(gpu, figure.name) not in (None, False) for gpu in gpus for figure in FIGURES)
