@@ -52,6 +52,7 @@ _SENTENCES = tuple(
         ),
     )
 )
+_COMMAND = re.compile(r"--query-gpu[= ][\"']?([a-z][a-z_.]*(?:,[a-z_.]+)+)")  # its list of one column fits any line
 _EXIT_CODES = {2: "bad_query", 6: "no_devices", 15: "gpu_lost", 18: "driver_mismatch", 127: "nvidia_smi_missing"}
 _HANDLE = re.compile(r"device handle for GPU ?\S*?((?:[0-9A-Fa-f]{3,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
 
@@ -168,7 +169,8 @@ def _header(line: str) -> SmiColumns | None:
             return None
         names.append(match.group(1))
         units.append(match.group(2))
-    return SmiColumns(names, units) if any(name in _NUMBERS or name in _WORDS for name in names) else None
+    known = any(name in _NUMBERS or name in _WORDS for name in names)
+    return SmiColumns(names, units) if known and "pid" not in names else None  # else a row is a process
 
 
 def parse_smi(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:
@@ -176,7 +178,8 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
 
     Args:
         text: what nvidia-smi (or the shell in its place) printed, decoded (`smi_text`).
-        query: the columns, where there is no header row; a header row outranks it.
+        query: the columns, where there is no header row; a header row outranks it. Else a command with `--query-gpu`
+            that stands in the text says them.
         exit_code: of nvidia-smi, where it is known; it decides only where the text says nothing.
 
     Rows that name their GPU (index, uuid or bus id) begin a new sample where one comes again. Rows with a name and a
@@ -202,6 +205,8 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
             close()
             columns, headers = found, headers + 1
             continue
+        if columns is None and (command := _COMMAND.search(line)):
+            columns = SmiColumns(query_columns(command[1]))
         row = columns.row(line) if columns and columns.readable else None
         if row is None:
             sentences.append(line)
@@ -280,7 +285,7 @@ def _why(columns: SmiColumns | None, asked: bool, headers: int, lines: list[str]
     if not lines:
         return "no rows" if headers else "empty"
     if columns is None:
-        return f"no header row names the columns: {one_line(lines[0], 80)}"
+        return f"no header row names the columns, and no --query: {one_line(lines[0], 80)}"
     cells = len(lines[0].split(","))
     if asked and not headers and cells != len(columns.names):
         return f"the rows have {cells} cells, the query names {len(columns.names)}"

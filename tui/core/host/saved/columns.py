@@ -5,7 +5,7 @@ and Intel's tools. Columns are found by the head, because versions have differen
 import csv
 import re
 
-from tui.core.host.saved.frames import KNOWN, Frames, Paste, path_of, process
+from tui.core.host.saved.frames import KNOWN, Frames, Paste, Seen, path_of, process
 
 DMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++(?!pid\b)[^\n]+", re.I)
 PMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++pid\b[^\n]+", re.I)
@@ -18,6 +18,7 @@ CSV = re.compile(
     r"GPU Utilization|GPU Memory Used|GPU Power|Temperature \(|Power \(W\)|socket_power)[^\n]*)",
     re.I | re.M,
 )
+APPS = re.compile(r"^(?=[^\n]*\bgpu_(?:uuid|bus_id|name)\b)(?=[^\n]*\bpid\b)[^\S\n]*([a-z_]++(?:,[^\n,]++)+)$", re.M)
 
 # A figure may stand apart from its unit.
 _AMD_CELL = re.compile(r"(?:N/A|-?[\d.]+(?:/[\d.]+)?)(?:\s(?:W|°C|C|%|MHz|[KMG]?B|[KMG]b/s|ns)(?!\S))?|\S+")
@@ -37,7 +38,7 @@ def dmon(paste: Paste) -> Frames:
             continue
         cells = line[left:].lstrip("#").split()
         at = names.index("gpu") if "gpu" in names else 0
-        if len(cells) != len(names) or not re.fullmatch(r"\d{1,3}", cells[at]):
+        if not names or len(cells) != len(names) or not re.fullmatch(r"\d{1,3}", cells[at]):
             continue
         seen = frames.open(cells[at])
         seen.values["index"] = cells[at]
@@ -70,6 +71,35 @@ def pmon(paste: Paste) -> Frames:
         seen = frames.current().get((cells[0], "")) or frames.open(cells[0])
         seen.values["index"] = cells[0]
         seen.processes = [*(seen.processes or ()), *([listed] if listed else [])]
+    return frames
+
+
+def apps(paste: Paste) -> Frames:
+    """`nvidia-smi --query-compute-apps`: a process a row, with its GPU's UUID, bus id or name."""
+    frames = Frames()
+    names: list[str] = []
+    for line in paste.lines:
+        if found := APPS.match(line):
+            names = [cell.partition("[")[0].strip() for cell in found[1].split(",")]
+            frames.begin()
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        at = names.index("process_name") if "process_name" in names else -1
+        if at >= 0 and len(cells) > len(names):  # commas of its arguments
+            cells[at : at + 1 + len(cells) - len(names)] = [" ".join(cells[at : at + 1 + len(cells) - len(names)])]
+        if not names or len(cells) != len(names):
+            continue
+        row = dict(zip(names, cells, strict=True))
+        listed = process(
+            row["pid"],
+            row.get("process_name", row.get("name", "")),
+            row.get("used_gpu_memory", row.get("used_memory", "")),
+        )
+        if listed:
+            words = {ours: row[name] for ours in ("uuid", "bus_id", "name") if (name := f"gpu_{ours}") in row}
+            seen = frames.current().setdefault((next(iter(words.values())), ""), Seen())
+            seen.values |= words
+            seen.processes = [*(seen.processes or ()), listed]
     return frames
 
 
@@ -107,7 +137,7 @@ def amd_monitor(paste: Paste) -> Frames:
             left, names = found.start(), [path_of(name) for name in found[0].split()]
             continue
         cells = _AMD_CELL.findall(line[left:]) if names else []
-        if len(cells) != len(names) or not re.fullmatch(r"\d{1,3}", cells[0]):
+        if not cells or len(cells) != len(names) or not re.fullmatch(r"\d{1,3}", cells[0]):
             continue
         row = dict(zip(names, cells, strict=True))
         partition = row.get("xcp", "0")

@@ -123,11 +123,10 @@ def process(pid: str, name: str, memory: str, user: str | None = None) -> GpuPro
     """A process as a tool prints it; its program without path and arguments, None for a line that names none."""
     if not re.fullmatch("[0-9]{1,10}", pid):
         return None
-    name = name.strip()
-    words = name.split()
-    if words and "\\" not in name:  # a path of Windows has spaces
-        name = words[0]
-    name = re.split(r"[/\\]", name)[-1] if not is_missing(name) else ""
+    name = "" if is_missing(name.strip()) else name.strip()
+    if "\\" not in name:  # a path of Windows has spaces
+        name = name.partition(" ")[0]
+    name = re.split(r"[/\\]", name)[-1]
     return GpuProcess(int(pid), one_line(user or "", 40) or None, one_line(name, 80) or None, in_mib(memory.strip()))
 
 
@@ -174,11 +173,9 @@ class Frames:
         if len(self.samples) > 1 and not self._closed and _cut(last, self.samples[-2]):
             last = self.samples[-2]
         order = {key: at for at, key in enumerate(dict.fromkeys(key for key, _ in last))}
-        uuids = {key: seen.values.get("uuid") for (key, instance), seen in last.items() if not instance}
-        return tuple(
-            replace(seen.gpu(), parent_uuid=uuids.get(key) if instance else None)
-            for (key, instance), seen in sorted(last.items(), key=lambda item: order[item[0][0]])
-        )
+        gpus = [(key, seen.gpu()) for key, seen in sorted(last.items(), key=lambda item: order[item[0][0]])]
+        uuids = {key: gpu.uuid for (key, instance), gpu in gpus if not instance}
+        return tuple(replace(gpu, parent_uuid=uuids.get(key)) if instance else gpu for (key, instance), gpu in gpus)
 
     def count(self) -> int:
         """How many samples there are, one that was cut off left out."""

@@ -20,6 +20,7 @@ _NVIDIA_INSTANCE = re.compile(r"\|\s*+(\d{1,3})\s++(\d{1,3})\s++(\d{1,3})\s++(\d
 _NVIDIA_PROCESS = re.compile(
     r"\|\s*+(\d{1,3})\s++(?:(\d{1,3}|N/A)\s++(\d{1,3}|N/A)\s++)?(\d{1,10})\s++[CGM+]{1,5}\s++([^|]++)\|"
 )
+_NVIDIA_UNTOLD = re.compile(r"\|\s*+(\d{1,3})\s++(?:N/A\s++N/A\s++)?Not Supported\s*+\|")
 _NVITOP_LINE = re.compile(
     r"\|\s*+(\d{1,3})\s++[^|\s]++\s++(\d+C|N/A)\s++[^|\s]++\s++(\d+W|N/A)\s*+/\s*+(\d+W|N/A)\s*+\|([^|]++)"
     r"\|\s*+(N/A|[\d.]+\s?%)"
@@ -53,18 +54,19 @@ GPUSTAT = re.compile(
 )
 _GPUSTAT_PROCESS = re.compile(r"(?:\b([\w.-]{1,40}):)?([\w.-]{1,60})/(\d{1,10})\((\d{1,9}|\?)M\)")
 
+# Each matches once a GPU, with nothing where it has no figure, so that those of GPUs beside each other stay apart.
 NVTOP = re.compile(r"\bDevice (\d{1,3}) \[([^\[\]]{1,100})\]")
 _NVTOP_FIGURES = {
-    "pcie_gen": re.compile(r"PCIe GEN (\d)@ {0,3}\d+x"),
-    "pcie_width": re.compile(r"PCIe GEN \d@ {0,3}(\d+)x"),
+    "pcie_gen": re.compile(r"\bDevice \d{1,3} \[[^\[\]]{1,100}\](?: PCIe GEN (\d)@)?"),
+    "pcie_width": re.compile(r"\bDevice \d{1,3} \[[^\[\]]{1,100}\](?: PCIe GEN \d@ {0,3}(\d{1,3})x)?"),
     "gpu_clock": re.compile(r"\bGPU (\d+MHz|N/A)\b"),
     "mem_clock": re.compile(r"\bMEM (\d+MHz|N/A)\b"),
     "temp": re.compile(r"\bTEMP {1,4}(\d+°?C|N/A)"),
     "power_w": re.compile(r"\bPOW {1,4}(\d+|N/A)\b"),
-    "power_limit_w": re.compile(r"\bPOW {1,4}(?:\d+|N/A) {1,4}/ {1,4}(\d+) W"),
-    "utilization_pct": re.compile(r"\bGPU\[[^\[\]]{0,300}?(\d{1,3}%)\]"),
-    "memory_used_mib": re.compile(r"\bMEM\[[^\[\]]{0,300}?([\d.]{1,9}[KMG]i)/"),
-    "memory_total_mib": re.compile(r"\bMEM\[[^\[\]]{0,300}/([\d.]{1,9}[KMG]i)\]"),
+    "power_limit_w": re.compile(r"\bPOW {1,4}(?:\d+|N/A)(?: {1,4}/ {1,4}(\d+))? W"),
+    "utilization_pct": re.compile(r"\bGPU\[(?:[^\[\]]{0,300}?(\d{1,3}%)|[^\[\]]{0,300})\]"),
+    "memory_used_mib": re.compile(r"\bMEM\[(?:[^\[\]/]{0,300}?([\d.]{1,9}[KMG]i)/[^\[\]]{1,12}|[^\[\]]{0,300})\]"),
+    "memory_total_mib": re.compile(r"\bMEM\[(?:[^\[\]/]{0,300}[KMG]i/([\d.]{1,9}[KMG]i)|[^\[\]]{0,300})\]"),
 }
 
 LISTED = re.compile(r"\bGPU (\d{1,3}): ([^()]{1,100}) \(UUID: (GPU-[0-9A-Za-z-]{1,40})")
@@ -114,6 +116,9 @@ def nvidia(paste: Paste) -> Frames:
                 gpu.processes = []
         elif found := _NVIDIA_PROCESS.search(line):
             _add_process(frames, found)
+        elif found := _NVIDIA_UNTOLD.search(line):
+            for (index, _), gpu in frames.current().items():
+                gpu.processes = None if index == found[1] else gpu.processes
         elif found := _NVITOP_LINE.search(line):
             whole = frames.open(found[1])
             whole.values |= {
@@ -220,7 +225,8 @@ def nvtop(paste: Paste) -> Frames:
                 seen.values |= {"index": index, "name": name}
         for path, pattern in _NVTOP_FIGURES.items() if beside else ():
             for seen, cell in zip(beside, pattern.findall(line), strict=False):
-                seen.values.setdefault(path, cell)
+                if cell:
+                    seen.values.setdefault(path, cell)
     return frames
 
 

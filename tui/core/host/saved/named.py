@@ -43,7 +43,7 @@ NAMED = tuple(
         ),
         (
             "nvidia-smi topo -p2p",
-            r"\bGPU0\s+(?:X|OK|CNS|GNS|TNS|NS)\s",
+            r"\bGPU0\s+(?:X\s+)?(?:OK|CNS|GNS|TNS|NS)\s",
             "which GPUs reach each other directly",
             _NVIDIA,
         ),
@@ -58,6 +58,12 @@ NAMED = tuple(
         ("nvidia-smi --version", r"^[^\n]{0,20}NVIDIA-SMI version\s+:", "the driver's version", _NVIDIA),
         ("nvidia-smi dmon", r"# {0,2}gpu\s+(?:pwr|sm|fb)\b", "the head of its columns only", _NVIDIA),
         ("nvidia-smi pmon", r"# {0,2}gpu\s+pid\s", "the head of its columns only", _NVIDIA),
+        (
+            "nvidia-smi --query-compute-apps",
+            r"^[^\n]{0,80}?\bpid, ?(?:process_name|used_(?:gpu_)?memory|name)\b",
+            "processes, but not on which GPU each is",
+            "run `nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv`",
+        ),
         ("nvcc --version", r"Cuda compilation tools", "the version of the CUDA compiler", _NVIDIA),
         ("dcgmi", r"^[^\n]{0,20}#\s?Entity\s|\bdcgmi\b|DCGM_FI_DEV_", "figures of DCGM by field", _NVIDIA),
         (

@@ -7,6 +7,7 @@ the others are named. Whatever the text, nothing is raised, and time and memory 
 import html
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,13 @@ CSV_KIND = "nvidia-smi --query-gpu"
 _LINE = 2000  # characters; no line of a table is longer
 _BARS = str.maketrans("│┃║\xa0", "||| ", "\u200b\ufeff")
 _ESCAPED = re.compile(r"&(?:nbsp|lt|gt|amp|quot|#\d{1,5});")
-_QUOTED = re.compile(r"^[^\S\n]*>[> \t]*", re.M)
+_QUOTED = re.compile(r"^[^\S\n]{0,8}(?:>[^\S\n]?)+", re.M)
+# What containers, ranks, CI, schedulers and grep put before a line; one blank behind it is theirs.
+_PREFIX = re.compile(
+    r"^[^\S\n]{0,8}(?:(?P<name>\[[^\[\]\n]{1,60}\]:|[\w.-]{1,60}[^\S\n]{0,8}\|)|"
+    r"\d{4}-\d\d-\d\d[T ][\d:.]{5,20}(?:,\d{3})?(?:Z|[+-]\d\d:?\d\d)?(?=[^\S\n])|\d{1,6}:(?=[\s|+<]))[^\S\n]?",
+    re.M,
+)
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,12 @@ FORMS = (
     Form("nvidia-smi", grids.NVIDIA_GPU, grids.nvidia),
     Form("nvidia-smi dmon", columns.DMON, columns.dmon),
     Form("nvidia-smi pmon", columns.PMON, columns.pmon),
+    Form("nvidia-smi --query-compute-apps", columns.APPS, columns.apps),
     Form("nvtop", grids.NVTOP, grids.nvtop),
     Form("gpustat", grids.GPUSTAT, grids.gpustat),
     Form("amd-smi", grids.AMD_GPU, grids.amd),
     Form("amd-smi monitor", columns.AMD_MONITOR, columns.amd_monitor),
-    Form("amd-smi metric", trees.AMD_GPU, trees.amd_text),
+    Form("amd-smi", trees.AMD_GPU, trees.amd_text),
     Form("rocm-smi", columns.ROCM, columns.rocm),
     Form("rocm-smi", trees.ROCM_LINE, trees.rocm_lines),
     Form("rocm-smi --json", re.compile(r'"card\d{1,3}"\s*:'), trees.of_json),
@@ -72,14 +80,13 @@ _OF_TEXT = {trees.nvidia_xml, trees.of_json}  # a document may be one line
 
 
 def unpasted(text: str) -> str:
-    """A text without what pasting did to it: colours, quotation marks, HTML, bars drawn with boxes."""
-    if _ESCAPED.search(text):
-        text = html.unescape(text)
+    """A text without what pasting did to it: colours, quotation marks, HTML, boxes, and prefixes that several lines have."""
+    for _ in range(2):  # a page's source that was escaped again
+        text = html.unescape(text) if _ESCAPED.search(text) else text
     text = sanitize(text.replace("\r\n", "\n").replace("\r", "\n")).translate(_BARS)
-    lines = [line for line in text.split("\n") if line.strip()]
-    if lines and sum(line.lstrip().startswith(">") for line in lines) >= 0.8 * len(lines):
-        text = _QUOTED.sub("", text)
-    return text
+    text = _QUOTED.sub("", text)
+    often = Counter(found["name"] for found in _PREFIX.finditer(text))
+    return _PREFIX.sub(lambda found: "" if often[found["name"]] > 1 else found[0], text)
 
 
 def read_saved(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:

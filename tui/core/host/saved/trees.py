@@ -101,9 +101,9 @@ class _Tree:
             if path.endswith("mig_device"):
                 self._instance = Seen(values={"index": self._gpu.values.get("index", "")} if self._gpu else {})
         elif self._instance is not None:
-            self._instance.values.setdefault(rest, value)
+            self._instance.values.setdefault(rest.replace("index", "device"), value)  # its index is its GPU's
             if rest == "compute_instance_id":
-                ids = [self._instance.values.get(f"{name}", "") for name in ("index", "gpu_instance_id", rest)]
+                ids = [self._instance.values.get(name, "") for name in ("device", "gpu_instance_id", rest)]
                 self._instance.instance = "MIG device {} (GI {}, CI {})".format(*ids)
                 self.frames.current()[self._key, self._instance.instance] = self._instance
 
