@@ -107,6 +107,21 @@ def test_gpus_of_a_saved_file(shell: Shell) -> None:
     assert shell("gpus", "--file", "nosuch.csv", "--json").refused(2, "unknown_file")["gpus"] == []
 
 
+def test_gpus_of_what_was_pasted(shell: Shell) -> None:
+    row = b"> GPU 0: NVIDIA H200 (UUID: GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c)\n"
+    for args in (("--file", "-"), ("-",)):
+        found = shell("gpus", *args, "--json", input=row).json
+        assert (found["kind"], found["also"], found["gpus"][0]["name"]) == ("nvidia-smi -L", [], "NVIDIA H200")
+        assert found["gpus"][0]["mem_used_mib"] is None
+    topology = b"        GPU0    GPU1\nGPU0     X      NV18\nGPU1    NV18     X\n"
+    refused = shell("gpus", "-", "--json", input=topology)
+    assert refused.refused(2, "no_figures")["kind"] == "nvidia-smi topo -m"
+    said = shell("gpus", "-", input=topology)
+    assert said.code == 2
+    assert "standard input: no GPU figures (it is `nvidia-smi topo -m`: how GPUs" in said.err
+    assert "run `nvidia-smi`" in said.err
+
+
 @pytest.mark.parametrize(
     ("args", "code", "slug"),
     [

@@ -52,6 +52,34 @@ _SENTENCES = tuple(
         ),
     )
 )
+# What a line that is one of them holds: looked for first, because a saved log has many lines and few sentences.
+_TELLING = (
+    *(
+        "mismatch",
+        "found",
+        "lost",
+        "fallen",
+        "handle",
+        "valid",
+        "recognized",
+        "option",
+        "combination",
+        "missing",
+        "denied",
+    ),
+    *(
+        "input/output",
+        "cannot",
+        "exec format",
+        "shared librar",
+        "fail",
+        "couldn",
+        "insufficient",
+        "not loaded",
+        "unknown",
+    ),
+    *("no such", "nvidia-smi: "),
+)
 _COMMAND = re.compile(r"--query-gpu[= ][\"']?([a-z][a-z_.]*(?:,[a-z_.]+)+)")  # its list of one column fits any line
 _EXIT_CODES = {2: "bad_query", 6: "no_devices", 15: "gpu_lost", 18: "driver_mismatch", 127: "nvidia_smi_missing"}
 _HANDLE = re.compile(r"device handle for GPU ?\S*?((?:[0-9A-Fa-f]{3,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
@@ -72,7 +100,10 @@ def query_columns(query: str) -> tuple[str, ...]:
 
 def sentence_slug(line: str) -> str | None:
     """The named error that a line is, or None."""
-    return next((slug for slug, pattern in _SENTENCES if pattern.search(line)), None)
+    low = line[:500].lower()
+    if not any(word in low for word in _TELLING):
+        return None
+    return next((slug for slug, pattern in _SENTENCES if pattern.search(line[:500])), None)
 
 
 def handle_bus_id(line: str) -> str | None:
@@ -88,10 +119,12 @@ def same_bus(left: str | None, right: str | None) -> bool:
 
 def error_of(lines: Sequence[str], exit_code: int | None) -> tuple[str, str | None]:
     """Slug and words of output without a row: its first telling sentence, else its exit code, else unreadable."""
+    said: dict[str | None, str] = {}
+    for line in lines:
+        said.setdefault(sentence_slug(line), line)
     for slug, _ in _SENTENCES:
-        for line in lines:
-            if sentence_slug(line) == slug:
-                return slug, one_line(line)
+        if slug in said:
+            return slug, one_line(said[slug])
     words = next((one_line(line) for line in lines if line.strip()), None)
     return _EXIT_CODES.get(exit_code or 0, "unreadable"), words
 

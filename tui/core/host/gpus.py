@@ -2,7 +2,7 @@
 
 A figure is declared once, as a field of `Gpu`: where nvidia-smi and NVML have it, its JSON key, its column. Readers,
 queries, the document and the table are made from that. Where figures come from: `gpu_sampler` (a live host), `gpu_csv`
-(saved or streamed output of nvidia-smi), `host_facts` (what is asked once per host).
+(CSV of nvidia-smi, saved or streamed), `saved` (every form that people paste), `host_facts` (what is asked once per host).
 """
 
 from collections.abc import Callable

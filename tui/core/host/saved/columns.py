@@ -14,7 +14,7 @@ AMD_MONITOR = re.compile(
     r"\bGPU\s++[A-Z_%]+\s[^\n]{0,40}\b(?:GFX%|GFX_CLK|GFX_CLOCK|GFX_UTIL|VRAM_USED|VRAM_USAGE)[^\n]*"
 )
 CSV = re.compile(
-    r"^[^\n]{0,60}?((?:\btimestamp, ?)?\b(?:device|DeviceId|gpu), ?[^\n]*(?:GPU use \(%\)|VRAM Total|gfx_activity|used_vram|"
+    r"^[^\n,]{0,60}?((?:\btimestamp, ?)?\b(?:device|DeviceId|gpu), ?[^\n]*(?:GPU use \(%\)|VRAM Total|gfx_activity|used_vram|"
     r"GPU Utilization|GPU Memory Used|GPU Power|Temperature \(|Power \(W\)|socket_power)[^\n]*)",
     re.I | re.M,
 )

@@ -14,104 +14,114 @@ class Named:
 
     Attributes:
         kind: the command that prints it.
+        words: without one of them in a text it cannot be this; they are enough where there is no mark.
         mark: what it is recognised by.
         what: what it says.
         instead: what to run for figures.
     """
 
     kind: str
-    mark: re.Pattern[str]
+    words: tuple[str, ...]
+    mark: re.Pattern[str] | None
     what: str
     instead: str
 
+    def fits(self, text: str) -> bool:
+        """Whether a text holds it."""
+        return any(word in text for word in self.words) and (self.mark is None or self.mark.search(text) is not None)
 
-# Each first that fits is what it is called, so what holds another form stands before that.
+
+# What holds another form stands before that: the first that fits is what a text is called.
 NAMED = tuple(
-    Named(kind, re.compile(mark, re.M), what, instead)
-    for kind, mark, what, instead in (
+    Named(kind, tuple(words.split("|")), re.compile(mark, re.M) if mark else None, what, instead)
+    for kind, words, mark, what, instead in (
         (
             "python -m sglang.check_env",
+            "CUDA available: |sgl_kernel: |GPU models and configuration:",
             r"^[^\S\n]*(?:CUDA available: |sgl_kernel: |GPU models and configuration:)",
             "versions of software and names of GPUs",
             _NVIDIA,
         ),
         (
             "nvidia-smi topo -m",
+            "GPU0|Legend:",
             r"^[^\n]{0,60}?\bGPU0\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS)\s|^[^\n]{0,60}?\bLegend:\s+X\s+= Self",
             "how GPUs, network cards and CPUs are linked, good for placing ranks and NICs",
             _NVIDIA,
         ),
         (
             "nvidia-smi topo -p2p",
+            "GPU0",
             r"\bGPU0\s+(?:X\s+)?(?:OK|CNS|GNS|TNS|NS)\s",
             "which GPUs reach each other directly",
             _NVIDIA,
         ),
-        ("nvidia-smi nvlink", r"\bLink \d{1,2}: (?:[\d.]+ GB/s|<inactive>|Link is)", "the state of NVLink", _NVIDIA),
+        (
+            "nvidia-smi nvlink",
+            "Link ",
+            r"\bLink \d{1,2}: (?:[\d.]+ GB/s|<inactive>|Link is)",
+            "the state of NVLink",
+            _NVIDIA,
+        ),
         (
             "nvidia-smi mig",
-            r"\bGPU instance(?: profile)?s:|\bCompute instance(?: profile)?s:",
+            "GPU instances:|GPU instance profiles:|Compute instances:|Compute instance profiles:",
+            "",
             "how GPUs are divided",
             _NVIDIA,
         ),
-        ("nvidia-smi -h", r"NVIDIA System Management Interface -- v|--help-query-gpu ", "its options", _NVIDIA),
-        ("nvidia-smi --version", r"^[^\n]{0,20}NVIDIA-SMI version\s+:", "the driver's version", _NVIDIA),
-        ("nvidia-smi dmon", r"# {0,2}gpu\s+(?:pwr|sm|fb)\b", "the head of its columns only", _NVIDIA),
-        ("nvidia-smi pmon", r"# {0,2}gpu\s+pid\s", "the head of its columns only", _NVIDIA),
+        ("nvidia-smi -h", "NVIDIA System Management Interface -- v|--help-query-gpu ", "", "its options", _NVIDIA),
+        ("nvidia-smi --version", "NVIDIA-SMI version", "", "the driver's version", _NVIDIA),
+        ("nvidia-smi dmon", "# gpu", r"# gpu\s+(?!pid)", "the head of its columns only", _NVIDIA),
+        ("nvidia-smi pmon", "# gpu", r"# gpu\s+pid\s", "the head of its columns only", _NVIDIA),
         (
             "nvidia-smi --query-compute-apps",
+            "pid,",
             r"^[^\n]{0,80}?\bpid, ?(?:process_name|used_(?:gpu_)?memory|name)\b",
             "processes, but not on which GPU each is",
             "run `nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv`",
         ),
-        ("nvcc --version", r"Cuda compilation tools", "the version of the CUDA compiler", _NVIDIA),
-        ("dcgmi", r"^[^\n]{0,20}#\s?Entity\s|\bdcgmi\b|DCGM_FI_DEV_", "figures of DCGM by field", _NVIDIA),
-        (
-            "tegrastats",
-            r"\bRAM \d+/\d+MB [^\n]{0,200}GR3D_FREQ",
-            "a Jetson's figures, whose memory is the host's",
-            _OTHER,
-        ),
+        ("nvcc --version", "Cuda compilation tools", "", "the version of the CUDA compiler", _NVIDIA),
+        ("dcgmi", "#Entity|# Entity|dcgmi|DCGM_FI_DEV_", "", "figures of DCGM by field", _NVIDIA),
+        ("tegrastats", "GR3D_FREQ", "", "a Jetson's figures, whose memory is the host's", _OTHER),
         (
             "lspci",
+            "3D controller|VGA compatible|Display controller|Processing accelerators",
             r"\b[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f] (?:3D|VGA|Display|Processing)",
             "which cards are plugged in",
             _NVIDIA,
         ),
-        (
-            "rocminfo",
-            r"^[^\n]{0,20}(?:HSA Agents|ROCk module is loaded|HSA System Attributes)",
-            "what ROCm knows of agents",
-            _AMD,
-        ),
-        ("rocm-smi", r"ROCm System Management Interface", "none of the figures that are shown here", _AMD),
-        ("amd-smi", r"\bAMDSMI Tool:|\bAMD-SMI \d|\bamd-smi\b", "none of the figures that are shown here", _AMD),
+        ("rocminfo", "HSA Agents|ROCk module is loaded|HSA System Attributes", "", "what ROCm knows of agents", _AMD),
+        ("rocm-smi", "ROCm System Management Interface", "", "none of the figures that are shown here", _AMD),
+        ("amd-smi", "AMDSMI Tool:|AMD-SMI |amd-smi", "", "none of the figures that are shown here", _AMD),
         (
             "xpu-smi",
-            r"\bxpu-?smi\b|\bxpumcli\b|Intel XPU System Management|Device Name: Intel",
+            "xpu-smi|xpumcli|Intel XPU System Management|Device Name: Intel",
+            "",
             "Intel GPUs, without figures by device",
             "run `xpu-smi dump -d -1 -m 0,1,2,3,18 -n 1`",
         ),
-        ("npu-smi", r"\bnpu-smi\b|Hugepages-Usage", "Ascend NPUs, without figures by chip", "run `npu-smi info`"),
+        ("npu-smi", "npu-smi|Hugepages-Usage", "", "Ascend NPUs, without figures by chip", "run `npu-smi info`"),
         (
             "tpu-info",
-            r"\btpu-info\b|\bTPU Chips\b|Libtpu",
+            "tpu-info|TPU Chips|Libtpu",
+            "",
             "TPUs, without figures in use",
             "run `tpu-info` while the server runs",
         ),
-        ("hl-smi", r"\bHL-SMI\b|\bhl-smi\b", "Gaudi cards, without figures", "run `hl-smi`"),
-        ("mx-smi", r"\bmx-smi\b", "MetaX GPUs", _OTHER),
-        ("mthreads-gmi", r"\bmthreads-gmi\b", "Moore Threads GPUs", _OTHER),
-        ("cnmon", r"\bcnmon\b|\bCNMON\b", "Cambricon MLUs", _OTHER),
-        ("ixsmi", r"\bixsmi\b|\bIX-ML\b", "Iluvatar GPUs", _OTHER),
-        ("hy-smi", r"\bhy-smi\b|HCU System Management Interface|DCU System Management", "Hygon DCUs", _OTHER),
-        ("radeontop", r"\bradeontop\b|Graphics pipe [\d.]+%", "an AMD card's engines", _AMD),
-        ("intel_gpu_top", r"\bintel[_-]gpu[_-]top\b|\bIMC reads\b", "an Intel GPU's engines", _OTHER),
-        ("nvidia-smi", r"NVIDIA-SMI \d", "the head of its table only", _NVIDIA),
+        ("hl-smi", "HL-SMI|hl-smi", "", "Gaudi cards, without figures", "run `hl-smi`"),
+        ("mx-smi", "mx-smi", "", "MetaX GPUs", _OTHER),
+        ("mthreads-gmi", "mthreads-gmi", "", "Moore Threads GPUs", _OTHER),
+        ("cnmon", "cnmon|CNMON", "", "Cambricon MLUs", _OTHER),
+        ("ixsmi", "ixsmi|IX-ML", "", "Iluvatar GPUs", _OTHER),
+        ("hy-smi", "hy-smi|HCU System Management Interface|DCU System Management", "", "Hygon DCUs", _OTHER),
+        ("radeontop", "radeontop|Graphics pipe ", "", "an AMD card's engines", _AMD),
+        ("intel_gpu_top", "intel_gpu_top|intel-gpu-top|IMC reads", "", "an Intel GPU's engines", _OTHER),
+        ("nvidia-smi", "NVIDIA-SMI ", r"NVIDIA-SMI \d", "the head of its table only", _NVIDIA),
     )
 )
 
 
 def named(text: str) -> list[Named]:
     """The forms without figures that a text holds."""
-    return [form for form in NAMED if form.mark.search(text)]
+    return [form for form in NAMED if form.fits(text)]

@@ -37,45 +37,50 @@ class Form:
 
     Attributes:
         kind: the command that prints it, as it is typed.
-        mark: what it is recognised by; without it in a text the reader is not asked.
+        words: without one of them in a text it cannot be this, which is told quickly.
+        mark: what it is recognised by where the words are too common.
         read: its reader.
     """
 
     kind: str
-    mark: re.Pattern[str]
+    words: tuple[str, ...]
+    mark: re.Pattern[str] | None
     read: Callable[[Paste], Frames]
 
 
 # Of those that find the same figures, the first is what it is called.
 FORMS = (
-    Form("nvidia-smi -q -x", trees.XML, trees.nvidia_xml),
-    Form("nvidia-smi -q", trees.NVIDIA_GPU, trees.nvidia_text),
-    Form("nvitop", re.compile(r"\bNVITOP \d"), grids.nvidia),
-    Form("hl-smi", re.compile(r"\bHL-SMI Version"), grids.nvidia),
-    Form("nvidia-smi", grids.NVIDIA_GPU, grids.nvidia),
-    Form("nvidia-smi dmon", columns.DMON, columns.dmon),
-    Form("nvidia-smi pmon", columns.PMON, columns.pmon),
-    Form("nvidia-smi --query-compute-apps", columns.APPS, columns.apps),
-    Form("nvtop", grids.NVTOP, grids.nvtop),
-    Form("gpustat", grids.GPUSTAT, grids.gpustat),
-    Form("amd-smi", grids.AMD_GPU, grids.amd),
-    Form("amd-smi monitor", columns.AMD_MONITOR, columns.amd_monitor),
-    Form("amd-smi", trees.AMD_GPU, trees.amd_text),
-    Form("rocm-smi", columns.ROCM, columns.rocm),
-    Form("rocm-smi", trees.ROCM_LINE, trees.rocm_lines),
-    Form("rocm-smi --json", re.compile(r'"card\d{1,3}"\s*:'), trees.of_json),
-    Form("gpustat --json", re.compile(r'"memory\.used"\s*:'), trees.of_json),
-    Form("nvtop --snapshot", re.compile(r'"device_name"\s*:'), trees.of_json),
-    Form("eagletui gpus --json", re.compile(r'"mem_used_mib"\s*:'), trees.of_json),
-    Form("amd-smi --json", trees.JSON, trees.of_json),
-    Form("rocm-smi --csv", re.compile(r"^[^\n]{0,60}?\bdevice,[^\n]*\([%BWC]\)", re.M), columns.separated),
-    Form("xpu-smi dump", re.compile(r"\bDeviceId, ?GPU ", re.I), columns.separated),
-    Form("amd-smi --csv", columns.CSV, columns.separated),
-    Form("npu-smi info", re.compile(r"Hugepages-Usage|\bnpu-smi\b"), grids.npu),
-    Form("tpu-info", re.compile(r"TPU Runtime Utilization|Duty cycle"), grids.tpu),
-    Form("nvidia-smi -L", grids.LISTED, grids.listed),
+    Form("nvidia-smi -q -x", ("<nvidia_smi_log", "<gpu id=", "<fb_memory_usage>"), None, trees.nvidia_xml),
+    Form("nvidia-smi -q", ("GPU 0",), trees.NVIDIA_GPU, trees.nvidia_text),
+    Form("nvitop", ("NVITOP ",), None, grids.nvidia),
+    Form("hl-smi", ("HL-SMI Version",), None, grids.nvidia),
+    Form("nvidia-smi", ("|",), grids.NVIDIA_GPU, grids.nvidia),
+    Form("nvidia-smi dmon", ("# ", "#Date"), columns.DMON, columns.dmon),
+    Form("nvidia-smi pmon", ("# ", "#Date"), columns.PMON, columns.pmon),
+    Form("nvidia-smi --query-compute-apps", ("gpu_uuid", "gpu_bus_id", "gpu_name"), columns.APPS, columns.apps),
+    Form("nvtop", ("Device ",), grids.NVTOP, grids.nvtop),
+    Form("gpustat", ("'C",), grids.GPUSTAT, grids.gpustat),
+    Form("amd-smi", ("AMD-SMI", "GPU-Name", " W |"), grids.AMD_GPU, grids.amd),
+    Form("amd-smi monitor", ("VRAM_US", "GFX_", "GFX%"), columns.AMD_MONITOR, columns.amd_monitor),
+    Form("amd-smi", ("GPU: ",), trees.AMD_GPU, trees.amd_text),
+    Form("rocm-smi", ("VRAM%",), columns.ROCM, columns.rocm),
+    Form("rocm-smi", ("GPU[",), trees.ROCM_LINE, trees.rocm_lines),
+    Form("rocm-smi --json", ('"card',), re.compile(r'"card\d{1,3}"\s*:'), trees.of_json),
+    Form("gpustat --json", ('"memory.used"',), None, trees.of_json),
+    Form("nvtop --snapshot", ('"device_name"',), None, trees.of_json),
+    Form("eagletui gpus --json", ('"mem_used_mib"',), None, trees.of_json),
+    Form("amd-smi --json", ('"gpu"', '"gpu_data"'), None, trees.of_json),
+    Form("rocm-smi --csv", ("device,",), columns.CSV, columns.separated),
+    Form("xpu-smi dump", ("DeviceId,",), columns.CSV, columns.separated),
+    Form("amd-smi --csv", ("gpu,",), columns.CSV, columns.separated),
+    Form("npu-smi info", ("Hugepages-Usage", "npu-smi"), None, grids.npu),
+    Form("tpu-info", ("TPU Runtime Utilization", "Duty cycle"), None, grids.tpu),
+    Form("nvidia-smi -L", ("(UUID: ",), grids.LISTED, grids.listed),
 )
-
+_READABLE = (
+    "give what `nvidia-smi`, `rocm-smi` or `amd-smi` printed, in any form; --query LIST names the columns of CSV that has no "
+    "header"
+)
 _OF_TEXT = {trees.nvidia_xml, trees.of_json}  # a document may be one line
 
 
@@ -106,7 +111,10 @@ def read_saved(text: str, query: str | None = None, exit_code: int | None = None
     found = [(replace(sample, kind=CSV_KIND), samples)] if sample.error is None else []
     asked: set[Callable[[Paste], Frames]] = set()
     for form in FORMS:
-        if form.read in asked or not form.mark.search(text if form.read in _OF_TEXT else short):
+        whole = text if form.read in _OF_TEXT else short
+        if form.read in asked or not any(word in whole for word in form.words):
+            continue
+        if form.mark is not None and not form.mark.search(whole):
             continue
         asked.add(form.read)
         frames = form.read(paste)
@@ -117,11 +125,13 @@ def read_saved(text: str, query: str | None = None, exit_code: int | None = None
     others = named(short)
     if found:
         return _most_told(found, others, csv_is_sure=query is None or "," in query)
-    if others and sample.error == "unreadable" and not any(map(sentence_slug, lines)):
-        it = others[0]
-        words = f"it is `{it.kind}`: {it.what}"
-        return GpuSample(time.time(), (), "file", "no_figures", words, kind=it.kind, instead=it.instead), 0
-    return sample, 0
+    if sample.error != "unreadable" or any(map(sentence_slug, lines)):
+        return sample, 0
+    if not others:
+        return replace(sample, instead=_READABLE), 0
+    it = others[0]
+    words = f"it is `{it.kind}`: {it.what}"
+    return GpuSample(time.time(), (), "file", "no_figures", words, kind=it.kind, instead=it.instead), 0
 
 
 def _most_told(

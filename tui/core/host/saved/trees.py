@@ -13,8 +13,6 @@ from tui.core.host.saved.frames import KNOWN, Frames, Paste, Seen, path_of, proc
 
 NVIDIA_GPU = re.compile(r"(?<!\S)GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[^\S\n]*+$", re.M)
 AMD_GPU = re.compile(r"(?<!\S)GPU: {1,4}(\d{1,3})[^\S\n]*+$", re.M)
-XML = re.compile(r"<nvidia_smi_log\b|<gpu id=|<fb_memory_usage>")
-JSON = re.compile(r'"(?:card\d+|gpu|gpus|gpu_data|device_name|memory\.used|mem_used_mib)"\s*:')
 ROCM_LINE = re.compile(r"\bGPU\[(\d{1,3})\]\s*+: ([^:\n]{2,80}):\s*+([^\n]*)")
 
 _ATTACHED = re.compile(r"Attached GPUs\s*+: {1,4}(\d{1,3})\b|<attached_gpus>(\d{1,3})<")
