@@ -120,6 +120,9 @@ def test_gpus_of_what_was_pasted(shell: Shell) -> None:
     assert said.code == 2
     assert "standard input: no GPU figures (it is `nvidia-smi topo -m`: how GPUs" in said.err
     assert "run `nvidia-smi`" in said.err
+    with (shell.cwd / "large.txt").open("wb") as large:
+        large.truncate((16 << 20) + 1)
+    assert shell("gpus", "--file", "large.txt", "--json").refused(2, "too_large")["gpus"] == []
 
 
 @pytest.mark.parametrize(

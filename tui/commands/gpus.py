@@ -16,7 +16,7 @@ from tui.core.host.gpus import GpuSample, gpu_table, gpus_json, sample_error
 from tui.core.host.saved.reading import read_saved
 from tui.core.text import one_line
 
-_LARGEST_FILE = 64 << 20  # bytes
+_LARGEST_FILE = 16 << 20  # bytes
 
 
 @click.command()
@@ -78,7 +78,7 @@ def _named(file: Path) -> str:
 
 
 def _bytes_of(file: Path) -> bytes:
-    """A file, or standard input. Raises UsageError where it cannot be read or has more than 64 MiB."""
+    """A file, or standard input. Raises UsageError where it cannot be read or has more than 16 MiB."""
     try:
         with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
             data = source.read(_LARGEST_FILE + 1)

@@ -114,7 +114,11 @@ def handle_bus_id(line: str) -> str | None:
 
 def same_bus(left: str | None, right: str | None) -> bool:
     """Whether two bus ids name one slot; the domain has four digits in some drivers and eight in others."""
-    return left is not None and right is not None and left.lower().lstrip("0") == right.lower().lstrip("0")
+    return left is not None and right is not None and _bus(left) == _bus(right)
+
+
+def _bus(bus_id: str) -> str:
+    return bus_id.lower().lstrip("0")
 
 
 def error_of(lines: Sequence[str], exit_code: int | None) -> tuple[str, str | None]:
@@ -271,7 +275,8 @@ def lost_gpus(lines: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         for line in lines
         if (bus_id := handle_bus_id(line)) is not None
     }
-    return tuple(Gpu(bus_id=b, health=h) for b, h in lost.items() if not any(same_bus(b, g.bus_id) for g in gpus))
+    known = {_bus(gpu.bus_id) for gpu in gpus if gpu.bus_id}
+    return tuple(Gpu(bus_id=bus_id, health=health) for bus_id, health in lost.items() if _bus(bus_id) not in known)
 
 
 def _begins(columns: SmiColumns | None, current: list[SmiRow], row: SmiRow) -> bool:

@@ -146,6 +146,17 @@ def test_every_form_is_read_in_a_case_and_every_name_can_be_told_apart():
     assert len({form.kind for form in NAMED}) == len(NAMED)
 
 
+def test_pmon_with_dates():
+    text = """#Date       Time        gpu        pid  type    sm   mem   enc   dec   command
+#YYYYMMDD   HH:MM:SS    Idx          #   C/G     %     %     %     %   name
+ 20251103   10:02:11      0      51230     C    97    41     -     -   python3 -m x --api-key hidden
+ 20251103   10:02:11      1          -     -     -     -     -     -   -
+"""
+    sample, samples = read_saved(text)
+    assert (sample.kind, samples) == ("nvidia-smi pmon", 1)
+    assert [[process.name for process in gpu.processes or ()] for gpu in sample.gpus] == [["python3"], []]
+
+
 def test_our_own_document_is_read_again():
     first = document((DATA / "inputs" / "smi-q-full-580.txt").read_text(encoding="utf-8"))
     again = document("$ eagletui gpus --json\n" + json.dumps(first))

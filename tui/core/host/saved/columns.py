@@ -5,7 +5,7 @@ and Intel's tools. Columns are found by the head, because versions have differen
 import csv
 import re
 
-from tui.core.host.saved.frames import KNOWN, Frames, Paste, Seen, path_of, process
+from tui.core.host.saved.frames import KNOWN, Frames, Paste, path_of, process
 
 DMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++(?!pid\b)[^\n]+", re.I)
 PMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++pid\b[^\n]+", re.I)
@@ -52,25 +52,28 @@ def pmon(paste: Paste) -> Frames:
     frames = Frames()
     names: list[str] = []
     left, last = 0, -1
+    told: set[tuple[str, int]] = set()  # GPUs and processes of this tick
     for line in paste.lines:
         if found := PMON.search(line):
             left = found.start()
             names = [name.lower() for name in found[0].lstrip("# ").split()]
             continue
         cells = line[left:].split(None, len(names) - 1) if names else []
-        if len(cells) < 3 or not re.fullmatch(r"\d{1,3}", cells[0]):
-            continue
         row = dict(zip(names, cells, strict=False))
-        index = int(cells[0])
-        held = frames.current().get((cells[0], ""))
+        if "pid" not in row or not re.fullmatch(r"\d{1,3}", gpu := row["gpu"]):
+            continue
         listed = process(row["pid"], row.get("command", row.get("name", "")), row.get("fb", ""))
-        again = held is not None and (listed is None or listed.pid in {each.pid for each in held.processes or ()})
-        if index < last or again:
+        one = (gpu, listed.pid if listed else -1)
+        if int(gpu) < last or one in told:
             frames.begin()
-        last = index
-        seen = frames.current().get((cells[0], "")) or frames.open(cells[0])
-        seen.values["index"] = cells[0]
-        seen.processes = [*(seen.processes or ()), *([listed] if listed else [])]
+            told = set()
+        told.add(one)
+        last = int(gpu)
+        seen = frames.at(gpu)
+        seen.values["index"] = gpu
+        seen.processes = seen.processes or []
+        if listed:
+            seen.add(listed)
     return frames
 
 
@@ -97,9 +100,9 @@ def apps(paste: Paste) -> Frames:
         )
         if listed:
             words = {ours: row[name] for ours in ("uuid", "bus_id", "name") if (name := f"gpu_{ours}") in row}
-            seen = frames.current().setdefault((next(iter(words.values())), ""), Seen())
+            seen = frames.at(next(iter(words.values())))
             seen.values |= words
-            seen.processes = [*(seen.processes or ()), listed]
+            seen.add(listed)
     return frames
 
 

@@ -4,7 +4,8 @@ Each reader names cells as its tool does; `FIELDS` says which figure of ours eac
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tui.core.host.gpu_cells import Cells, in_mib, is_missing
@@ -41,9 +42,9 @@ FIELDS: Mapping[str, Sequence[str]] = {
         "gpu_core_temperature_celsius_degree gpu_core_temperature_c hotspot_temp gpu_temp gpu_t temp temp_c dmon.gtemp "
         "dmon.temp",
         "sm_clock_mhz": "sm_clock_mhz clocks.sm clocks.sm_clock clock.gfx_0.clk clock.gfx.clk gfx_0_clk gfx_clock gfx_clk "
-        "sclk_clock_speed gpu_frequency_mhz gpu_clock dmon.pclk",
+        "sclk_clock_speed sclk_clock_level gpu_frequency_mhz gpu_clock dmon.pclk",
         "memory_clock_mhz": "memory_clock_mhz clocks.memory clocks.mem_clock clock.mem_0.clk mem_0_clk mem_clock mem_clk "
-        "mclk_clock_speed mem_clock_mhz dmon.mclk",
+        "mclk_clock_speed mclk_clock_level mem_clock_mhz dmon.mclk",
         "pcie_link_gen": "pci.gpu_link_info.pcie_generation.current pci.pci_gpu_link_info.pcie_gen.current_link_gen "
         "pcie_gen",
         "pcie_link_width": "pci.gpu_link_info.link_width.current "
@@ -82,7 +83,7 @@ class Seen:
 
     Attributes:
         values: cells by the names of `FIELDS`.
-        instance: what an instance of a divided GPU is called, "" for the GPU itself.
+        instance: what a part of a divided GPU is called, "" for the GPU itself.
         throttle: the active reasons, None where nothing is said of them.
         processes: None where nothing is said of them.
         health: what the tool's own words say.
@@ -93,6 +94,12 @@ class Seen:
     throttle: list[str] | None = None
     processes: list[GpuProcess] | None = None
     health: str | None = None
+
+    def add(self, listed: GpuProcess) -> None:
+        """A process holds memory of it."""
+        if self.processes is None:
+            self.processes = []
+        self.processes.append(listed)
 
     def gpu(self) -> Gpu:
         """The GPU that was read."""
@@ -131,10 +138,11 @@ def process(pid: str, name: str, memory: str, user: str | None = None) -> GpuPro
 
 
 class Frames:
-    """The samples of a text, in its order."""
+    """The samples of a text, in its order; the last two are kept, for the last may be cut off."""
 
     def __init__(self) -> None:
-        self.samples: list[dict[tuple[str, str], Seen]] = []
+        self.samples: deque[dict[tuple[str, str], Seen]] = deque(maxlen=2)
+        self._count = 0
         self._begun = False
         self._closed = False
 
@@ -142,36 +150,42 @@ class Frames:
         """The next GPU begins a sample."""
         self._begun = False
 
-    def close(self) -> None:
-        """The GPUs of the sample have all been told."""
+    def close(self) -> Iterable[Seen]:
+        """The GPUs of the sample have all been told: these, where that was not known before."""
+        told = self.samples[-1].values() if self._begun and not self._closed else ()
         self._closed = True
+        return told
 
-    def current(self) -> dict[tuple[str, str], Seen]:
-        """The GPUs of the sample that is being read, by their key and what their instance is called."""
-        if not self._begun:
-            self.samples.append({})
-            self._begun, self._closed = True, False
-        return self.samples[-1]
+    def get(self, key: str, instance: str = "") -> Seen | None:
+        """A GPU of the sample that is being read."""
+        return self.samples[-1].get((key, instance)) if self._begun else None
 
     def open(self, key: str, instance: str = "") -> Seen:
         """A GPU is named; one that comes again begins a sample."""
-        if self._begun and (key, instance) in self.current():
+        if self.get(key, instance) is not None:
             self.begin()
-        return self.current().setdefault((key, instance), Seen(instance=instance))
+        return self.at(key, instance)
+
+    def at(self, key: str, instance: str = "") -> Seen:
+        """A GPU of the sample that is being read, or that begins here."""
+        if not self._begun:
+            self.samples.append({})
+            self._count += 1
+            self._begun, self._closed = True, False
+        return self.samples[-1].setdefault((key, instance), Seen(instance=instance))
 
     def put(self, key: str, path: str, value: str) -> None:
         """A cell that names its GPU; one that comes again begins a sample."""
-        if self._begun and path in self.current().get((key, ""), Seen()).values:
+        held = self.get(key)
+        if held is not None and path in held.values:
             self.begin()
-        self.current().setdefault((key, ""), Seen()).values[path] = value
+        self.at(key).values[path] = value
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Those of the last whole sample; an instance stands behind its GPU."""
         if not self.samples:
             return ()
-        last = self.samples[-1]
-        if len(self.samples) > 1 and not self._closed and _cut(last, self.samples[-2]):
-            last = self.samples[-2]
+        last = self.samples[-2 if self._is_cut() else -1]
         order = {key: at for at, key in enumerate(dict.fromkeys(key for key, _ in last))}
         gpus = [(key, seen.gpu()) for key, seen in sorted(last.items(), key=lambda item: order[item[0][0]])]
         uuids = {key: gpu.uuid for (key, instance), gpu in gpus if not instance}
@@ -179,13 +193,14 @@ class Frames:
 
     def count(self) -> int:
         """How many samples there are, one that was cut off left out."""
-        cut = len(self.samples) > 1 and not self._closed and _cut(self.samples[-1], self.samples[-2])
-        return len(self.samples) - cut
+        return self._count - self._is_cut()
 
-
-def _cut(last: dict[tuple[str, str], Seen], before: dict[tuple[str, str], Seen]) -> bool:
-    """Whether the text ends within its last sample."""
-    if len(last) < len(before):
-        return True
-    key, seen = next(reversed(last.items()))
-    return key in before and len(seen.values) < len(before[key].values)
+    def _is_cut(self) -> bool:
+        """Whether the text ends within its last sample."""
+        if len(self.samples) < 2 or self._closed:
+            return False
+        before, last = self.samples
+        if len(last) < len(before):
+            return True
+        key, seen = next(reversed(last.items()))
+        return key in before and len(seen.values) < len(before[key].values)

@@ -106,19 +106,19 @@ def nvidia(paste: Paste) -> Frames:
         elif seen and "mig_mode" not in seen.values and (found := _NVIDIA_MIG.search(line)):
             seen.values["mig_mode"] = found[1]
         elif found := _NVIDIA_INSTANCE.search(line):
-            seen = frames.open(found[1], f"MIG device {found[4]} (GI {found[2]}, CI {found[3]})")
+            seen = frames.open(found[1], f"GI {found[2]}, CI {found[3]}")
+            seen.instance = f"MIG device {found[4]} (GI {found[2]}, CI {found[3]})"
             seen.values["index"] = found[1]
             _memory(seen, found[5])
         elif "Processes:" in line:
             seen = None
-            frames.close()
-            for gpu in frames.current().values():
+            for gpu in frames.close():
                 gpu.processes = []
         elif found := _NVIDIA_PROCESS.search(line):
             _add_process(frames, found)
         elif found := _NVIDIA_UNTOLD.search(line):
-            for (index, _), gpu in frames.current().items():
-                gpu.processes = None if index == found[1] else gpu.processes
+            if holder := frames.get(found[1]):
+                holder.processes = None
         elif found := _NVITOP_LINE.search(line):
             whole = frames.open(found[1])
             whole.values |= {
@@ -136,11 +136,9 @@ def _add_process(frames: Frames, found: re.Match[str]) -> None:
     index, gpu_instance, compute_instance, pid, rest = found.groups()
     amount = _LAST_WORD.search(rest)
     listed = process(pid, rest[: amount.start()] if amount else rest, amount[1] if amount else "")
-    of = f"(GI {gpu_instance}, CI {compute_instance})"
-    holders = [seen for (key, name), seen in frames.current().items() if key == index and name.endswith(of)]
-    holder = holders[0] if holders else frames.current().get((index, ""))
+    holder = frames.get(index, f"GI {gpu_instance}, CI {compute_instance}") or frames.get(index)
     if holder and listed:
-        holder.processes = [*(holder.processes or ()), listed]
+        holder.add(listed)
 
 
 def amd(paste: Paste) -> Frames:
@@ -157,13 +155,12 @@ def amd(paste: Paste) -> Frames:
             seen.values |= {"memory_used_mib": found[3] + found[5], "memory_total_mib": found[4] + found[5]}
             first = None
         elif "Processes:" in line:
-            frames.close()
-            for gpu in frames.current().values():
+            for gpu in frames.close():
                 gpu.processes = []
         elif found := _AMD_PROCESS.search(line):
-            holder = frames.current().get((found[1], ""))
+            holder = frames.get(found[1])
             if holder and (listed := process(found[2], found[3], found[4])):
-                holder.processes = [*(holder.processes or ()), listed]
+                holder.add(listed)
     return frames
 
 

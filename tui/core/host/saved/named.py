@@ -37,9 +37,16 @@ NAMED = tuple(
     for kind, words, mark, what, instead in (
         (
             "python -m sglang.check_env",
-            "CUDA available: |sgl_kernel: |GPU models and configuration:",
-            r"^[^\S\n]*(?:CUDA available: |sgl_kernel: |GPU models and configuration:)",
-            "versions of software and names of GPUs",
+            "sgl_kernel: |\nCUDA available: ",
+            "",
+            "versions of software, names of GPUs",
+            _NVIDIA,
+        ),
+        (
+            "python -m torch.utils.collect_env",
+            "GPU models and configuration|Is CUDA available",
+            "",
+            "versions of software, names of GPUs",
             _NVIDIA,
         ),
         (

@@ -119,12 +119,11 @@ def read_saved(text: str, query: str | None = None, exit_code: int | None = None
         asked.add(form.read)
         frames = form.read(paste)
         if gpus := frames.gpus():
-            found.append(
-                (GpuSample(time.time(), gpus + lost_gpus(lines, gpus), "file", kind=form.kind), frames.count())
-            )
+            found.append((GpuSample(time.time(), gpus, "file", kind=form.kind), frames.count()))
     others = named(short)
     if found:
-        return _most_told(found, others, csv_is_sure=query is None or "," in query)
+        best, samples = _most_told(found, others, csv_is_sure=query is None or "," in query)
+        return replace(best, gpus=best.gpus + lost_gpus(lines, best.gpus)), samples
     if sample.error != "unreadable" or any(map(sentence_slug, lines)):
         return sample, 0
     if not others:
@@ -138,11 +137,27 @@ def _most_told(
     found: Sequence[tuple[GpuSample, int]], others: Sequence[Named], csv_is_sure: bool
 ) -> tuple[GpuSample, int]:
     """The sample with the most figures; the rest, and what has none, is named in it. Any line is a row of one column."""
-    best = max(found, key=lambda each: (csv_is_sure or each[0].kind != CSV_KIND, _told(each[0].gpus)))
+    best, samples = max(found, key=lambda each: (csv_is_sure or each[0].kind != CSV_KIND, _told(each[0].gpus)))
+    for other, _ in found:  # parts of one form: an overview, and the memory below it
+        if other is not best and other.kind == best.kind:
+            best = replace(best, gpus=_joined(best.gpus, other.gpus))
     kinds = [sample.kind or "" for sample, _ in found]
     tools = {kind.partition(" ")[0] for kind in kinds}
     also = (*kinds, *(other.kind for other in others if other.kind not in tools))
-    return replace(best[0], also=tuple(kind for kind in dict.fromkeys(also) if kind != best[0].kind)), best[1]
+    return replace(best, also=tuple(kind for kind in dict.fromkeys(also) if kind != best.kind)), samples
+
+
+def _joined(gpus: Sequence[Gpu], others: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """GPUs with what only the others of the same index tell."""
+    by_index: dict[int | None, Gpu] = {
+        gpu.index: gpu for gpu in others if gpu.index is not None and not gpu.is_instance
+    }
+    joined = []
+    for gpu in gpus:
+        other = None if gpu.is_instance else by_index.pop(gpu.index, None)
+        missing = [figure.name for figure in FIGURES if getattr(gpu, figure.name) is None]
+        joined.append(replace(gpu, **{name: getattr(other, name) for name in missing}) if other else gpu)
+    return (*joined, *by_index.values())
 
 
 def _told(gpus: Sequence[Gpu]) -> int:

@@ -102,8 +102,8 @@ class _Tree:
             self._instance.values.setdefault(rest.replace("index", "device"), value)  # its index is its GPU's
             if rest == "compute_instance_id":
                 ids = [self._instance.values.get(name, "") for name in ("device", "gpu_instance_id", rest)]
-                self._instance.instance = "MIG device {} (GI {}, CI {})".format(*ids)
-                self.frames.current()[self._key, self._instance.instance] = self._instance
+                opened = self.frames.at(self._key, "MIG device {} (GI {}, CI {})".format(*ids))
+                opened.values, self._instance = self._instance.values, opened
 
     def _of_process(self, path: str, rest: str | None, value: str) -> None:
         assert self._gpu is not None
@@ -218,8 +218,9 @@ def rocm_lines(paste: Paste) -> Frames:
     for index, label, value in ROCM_LINE.findall(paste.text):
         path = path_of(label)
         if path in KNOWN:
-            frames.put(index, path, value.strip().strip("()"))
-            frames.current()[index, ""].values["index"] = index
+            clock = re.search(r"\((\d{1,5}Mhz)\)", value)  # "1: (131Mhz)"
+            frames.put(index, path, clock[1] if clock else value.strip())
+            frames.at(index).values["index"] = index
     return frames
 
 
