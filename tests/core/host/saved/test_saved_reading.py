@@ -146,6 +146,20 @@ def test_every_form_is_read_in_a_case_and_every_name_can_be_told_apart():
     assert len({form.kind for form in NAMED}) == len(NAMED)
 
 
+def test_processes_of_one_gpu_are_not_gpus():
+    rows = "".join(f"GPU-1, NVIDIA H200, {pid}, python3, {pid} MiB\n" for pid in range(10, 20))
+    sample, samples = read_saved("gpu_uuid, gpu_name, pid, process_name, used_gpu_memory [MiB]\n" + rows)
+    assert (sample.kind, samples, len(sample.gpus)) == ("nvidia-smi --query-compute-apps", 1, 1)
+    assert [process.memory_used_mib for process in sample.gpus[0].processes or ()] == list(range(10, 20))
+
+
+def test_dmon_as_csv():
+    text = "#gpu, pwr, gtemp, mtemp, sm, mem\n#Idx, W, C, C, %, %\n0, 27, 46, -, 5, 1\n1, 28, 47, -, 0, 0\n"
+    sample, _ = read_saved(text)
+    assert sample.kind == "nvidia-smi dmon"
+    assert [(gpu.power_w, gpu.temperature_c, gpu.utilization_pct) for gpu in sample.gpus] == [(27, 46, 5), (28, 47, 0)]
+
+
 def test_pmon_with_dates():
     text = """#Date       Time        gpu        pid  type    sm   mem   enc   dec   command
 #YYYYMMDD   HH:MM:SS    Idx          #   C/G     %     %     %     %   name

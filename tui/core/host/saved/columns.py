@@ -7,8 +7,8 @@ import re
 
 from tui.core.host.saved.frames import KNOWN, Frames, Paste, path_of, process
 
-DMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++(?!pid\b)[^\n]+", re.I)
-PMON = re.compile(r"# {0,2}(?:Date\s++Time\s++)?gpu\s++pid\b[^\n]+", re.I)
+DMON = re.compile(r"# {0,2}(?:Date[\s,]++Time[\s,]++)?gpu[\s,]++(?!pid\b)[^\n]+", re.I)
+PMON = re.compile(r"# {0,2}(?:Date[\s,]++Time[\s,]++)?gpu[\s,]++pid\b[^\n]+", re.I)
 ROCM = re.compile(r"\b(?:GPU|Device)\s[^\n]{0,120}\bSCLK\s++MCLK\b[^\n]{0,80}\bVRAM%\s++GPU%")
 AMD_MONITOR = re.compile(
     r"\bGPU\s++[A-Z_%]+\s[^\n]{0,40}\b(?:GFX%|GFX_CLK|GFX_CLOCK|GFX_UTIL|VRAM_USED|VRAM_USAGE)[^\n]*"
@@ -27,16 +27,16 @@ _WATTS = re.compile(r"[\d.]{1,8}W$")
 
 
 def dmon(paste: Paste) -> Frames:
-    """`nvidia-smi dmon`: a line a GPU a tick; "-" is not reported."""
+    """`nvidia-smi dmon`, in columns or with `--format csv`: a line a GPU a tick; "-" is not reported."""
     frames = Frames()
     names: list[str] = []
     left = 0
     for line in paste.lines:
         if found := DMON.search(line):
             left = found.start()
-            names = [name.lower() for name in found[0].lstrip("# ").split()]
+            names = [name.lower() for name in found[0].replace(",", " ").lstrip("# ").split()]
             continue
-        cells = line[left:].lstrip("#").split()
+        cells = line[left:].replace(",", " ").lstrip("#").split()
         at = names.index("gpu") if "gpu" in names else 0
         if not names or len(cells) != len(names) or not re.fullmatch(r"\d{1,3}", cells[at]):
             continue
@@ -56,9 +56,9 @@ def pmon(paste: Paste) -> Frames:
     for line in paste.lines:
         if found := PMON.search(line):
             left = found.start()
-            names = [name.lower() for name in found[0].lstrip("# ").split()]
+            names = [name.lower() for name in found[0].replace(",", " ").lstrip("# ").split()]
             continue
-        cells = line[left:].split(None, len(names) - 1) if names else []
+        cells = line[left:].replace(",", " ").split(None, len(names) - 1) if names else []
         row = dict(zip(names, cells, strict=False))
         if "pid" not in row or not re.fullmatch(r"\d{1,3}", gpu := row["gpu"]):
             continue

@@ -37,7 +37,7 @@ NAMED = tuple(
     for kind, words, mark, what, instead in (
         (
             "python -m sglang.check_env",
-            "sgl_kernel: |\nCUDA available: ",
+            "sgl_kernel: |sglang-kernel: |CUDA Driver Version: |\nCUDA available: ",
             "",
             "versions of software, names of GPUs",
             _NVIDIA,
@@ -103,7 +103,7 @@ NAMED = tuple(
         ("amd-smi", "AMDSMI Tool:|AMD-SMI |amd-smi", "", "none of the figures that are shown here", _AMD),
         (
             "xpu-smi",
-            "xpu-smi|xpumcli|Intel XPU System Management|Device Name: Intel",
+            "xpu-smi|xpumcli|Intel XPU System Management|Device Name: Intel|XPUM_STATS|EU Array",
             "",
             "Intel GPUs, without figures by device",
             "run `xpu-smi dump -d -1 -m 0,1,2,3,18 -n 1`",
