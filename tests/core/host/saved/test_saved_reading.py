@@ -120,7 +120,8 @@ def test_a_failure_of_the_tool_outranks_the_name_of_its_form():
 
 def test_a_column_of_names_is_not_made_of_another_form():
     table = (DATA / "inputs" / "smi-table-collapsed.txt").read_text(encoding="utf-8")
-    assert read_saved(table, "name")[0].gpus[0].name == "NVIDIA A100 80GB PCIe"
+    sample, _ = read_saved(table, "name")
+    assert ([gpu.name for gpu in sample.gpus], sample.also) == (["NVIDIA A100 80GB PCIe"], ())
     assert [gpu.name for gpu in read_saved("NVIDIA H200\nNVIDIA H200\n", "name")[0].gpus] == ["NVIDIA H200"] * 2
 
 

@@ -136,8 +136,10 @@ def read_saved(text: str, query: str | None = None, exit_code: int | None = None
 def _most_told(
     found: Sequence[tuple[GpuSample, int]], others: Sequence[Named], csv_is_sure: bool
 ) -> tuple[GpuSample, int]:
-    """The sample with the most figures; the rest, and what has none, is named in it. Any line is a row of one column."""
-    best, samples = max(found, key=lambda each: (csv_is_sure or each[0].kind != CSV_KIND, _told(each[0].gpus)))
+    """The sample with the most figures; the rest, and what has none, is named in it."""
+    if not csv_is_sure and len(found) > 1:  # any line is a row of one column
+        found = [each for each in found if each[0].kind != CSV_KIND]
+    best, samples = max(found, key=lambda each: _told(each[0].gpus))
     for other, _ in found:  # parts of one form: an overview, and the memory below it
         if other is not best and other.kind == best.kind:
             best = replace(best, gpus=_joined(best.gpus, other.gpus))
