@@ -210,6 +210,18 @@ def _header(line: str) -> SmiColumns | None:
     return SmiColumns(names, units) if known and "pid" not in names else None  # else a row is a process
 
 
+def _commas(line: str, delimiter: str) -> str:
+    return line if delimiter == "," else line.strip("|").replace(delimiter, ",").strip()
+
+
+def _any_header(line: str) -> tuple[SmiColumns | None, str]:
+    """The columns of a header row and what separates them: a spreadsheet's tabs, or the bars of Markdown, too."""
+    for delimiter in (",", "\t", ";", "|"):
+        if delimiter in (",", *line) and (found := _header(_commas(line, delimiter))):
+            return found, delimiter
+    return None, ""
+
+
 def parse_smi(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:
     """Reads saved output of nvidia-smi: its last whole sample, and how many samples it holds.
 
@@ -236,9 +248,12 @@ def parse_smi(text: str, query: str | None = None, exit_code: int | None = None)
             groups.append(current)
         current = []
 
+    delimiter = ","
     for line in filter(None, map(str.strip, text.lstrip("\ufeff").splitlines())):
-        found = _header(line)
+        found, used = _any_header(line)
+        line = _commas(line, used or delimiter)
         if found:
+            delimiter = used
             close()
             columns, headers = found, headers + 1
             continue

@@ -66,6 +66,7 @@ WRAPPINGS = {
     "ci": lambda line: "2026-07-01T09:10:11.1234567Z " + line,
     "rank": lambda line: "[rank0]: " + line,
     "coloured": lambda line: "\x1b[32m" + line + "\x1b[0m",
+    "host": lambda line: "gpu-1: " + line,
     "html": lambda line: line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
 }
 
@@ -78,6 +79,32 @@ def test_how_it_was_pasted_changes_no_figure(case, wrapping):
         pytest.skip("it has such a prefix")
     wrapped = "\n".join(WRAPPINGS[wrapping](line) for line in plain.splitlines())
     assert document(wrapped) == document(plain)
+
+
+@pytest.mark.parametrize("case", READ, ids=lambda case: case["id"])
+def test_numbered_lines_and_strings_of_json_change_no_figure(case):
+    plain = text_of(case).replace("\t", "    ")
+    numbered = "\n".join(f"{number:4}  {line}" for number, line in enumerate(plain.splitlines(), 1))
+    assert document(numbered) == document(plain)
+    if "\\" not in plain and not case["file"].endswith(".json"):
+        assert document(json.dumps({"output": plain}, ensure_ascii=False)) == document(plain)
+
+
+@pytest.mark.parametrize("width", [80, 72])
+def test_a_table_that_a_narrow_terminal_broke(width):
+    plain = (DATA / "inputs" / "smi-h200-table.txt").read_text(encoding="utf-8")
+    broken = [line[at : at + width] for line in plain.splitlines() for at in range(0, max(len(line), 1), width)]
+    assert document("\n".join(broken)) == document(plain)
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ";", " | "])
+def test_csv_from_a_spreadsheet_or_markdown(delimiter):
+    plain = "index, name, memory.used [MiB], utilization.gpu [%]\n0, NVIDIA H200, 5 MiB, 1 %\n1, NVIDIA H200, 6 MiB, [N/A]\n"
+    rows = [line.replace(", ", delimiter) for line in plain.splitlines()]
+    if delimiter == " | ":
+        rows = [f"| {row} |" for row in rows]
+        rows.insert(1, "|---|---|---|---|")
+    assert document("\n".join(rows)) == document(plain)
 
 
 @pytest.mark.parametrize("case", READ, ids=lambda case: case["id"])
@@ -152,6 +179,11 @@ def test_processes_of_one_gpu_are_not_gpus():
     sample, samples = read_saved("gpu_uuid, gpu_name, pid, process_name, used_gpu_memory [MiB]\n" + rows)
     assert (sample.kind, samples, len(sample.gpus)) == ("nvidia-smi --query-compute-apps", 1, 1)
     assert [process.memory_used_mib for process in sample.gpus[0].processes or ()] == list(range(10, 20))
+
+
+def test_a_row_of_rocm_smi_with_fewer_cells_than_columns():
+    text = "GPU  Temp  AvgPwr  SCLK  MCLK  a  b  c  d  e  f  VRAM%  GPU%\n0  41c  5W  1  2  3  0%  7%\n"
+    assert [(gpu.utilization_pct, gpu.sm_clock_mhz) for gpu in read_saved(text)[0].gpus] == [(7, None)]
 
 
 def test_dmon_as_csv():

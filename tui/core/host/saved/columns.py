@@ -122,7 +122,7 @@ def rocm(paste: Paste) -> Frames:
         if not row["GPU%"].endswith("%") and row["GPU%"] != "N/A":
             continue
         values = {"index": cells[0], "utilization_pct": row["GPU%"], "power_limit_w": row.get("PwrCap", "")}
-        values |= {"sm_clock_mhz": row["SCLK"], "memory_clock_mhz": row["MCLK"]}
+        values |= {"sm_clock_mhz": row.get("SCLK", ""), "memory_clock_mhz": row.get("MCLK", "")}
         limit_at = len(cells) - (len(names) - names.index("PwrCap")) if "PwrCap" in names else len(cells)
         for path, pattern in (("temperature_c", _DEGREES), ("power_w", _WATTS)):
             values[path] = next((cell for cell in cells[1:limit_at] if pattern.match(cell)), "N/A")

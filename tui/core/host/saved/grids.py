@@ -5,6 +5,7 @@ only a part was pasted is read. Bars of box drawings are `|` by then.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 
 from tui.core.host.saved.frames import Frames, Paste, Seen, process
 
@@ -79,6 +80,19 @@ def _name(cell: str) -> str:
     return name.strip() if last in _PERSISTENCE else cell.strip()
 
 
+def _unwrapped(lines: Sequence[str]) -> Iterator[str]:
+    """Rows that a narrow terminal broke, in one piece."""
+    row = ""
+    for line in lines:
+        if line.count("|") == 1 and line.rstrip().endswith("|") and row.count("|") in (1, 3, 4):  # all but the last bar
+            yield row + line
+            row = ""
+            continue
+        yield row
+        row = line
+    yield row
+
+
 def _memory(seen: Seen, cell: str) -> None:
     """ "0MiB / 81559MiB", or one marker for both."""
     pair = _PAIR.match(cell)
@@ -90,7 +104,7 @@ def nvidia(paste: Paste) -> Frames:
     """nvidia-smi's table, with its divided GPUs and its processes; the same of nvitop and hl-smi."""
     frames = Frames()
     seen: Seen | None = None  # whose lines these are
-    for line in paste.lines:
+    for line in _unwrapped(paste.lines):
         if "|" not in line:
             continue
         if _BANNER.search(line):

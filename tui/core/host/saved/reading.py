@@ -5,6 +5,7 @@ the others are named. Whatever the text, nothing is raised, and time and memory 
 """
 
 import html
+import json
 import re
 import time
 from collections import Counter
@@ -21,14 +22,18 @@ from tui.core.text import sanitize
 CSV_KIND = "nvidia-smi --query-gpu"
 _LINE = 2000  # characters; no line of a table is longer
 _BARS = str.maketrans("│┃║\xa0", "||| ", "\u200b\ufeff")
+_BREAK = re.compile(r"<br {0,2}/?>", re.I)
 _ESCAPED = re.compile(r"&(?:nbsp|lt|gt|amp|quot|#\d{1,5});")
 _QUOTED = re.compile(r"^[^\S\n]{0,8}(?:>[^\S\n]?)+", re.M)
 # What containers, ranks, CI, schedulers and grep put before a line; one blank behind it is theirs.
 _PREFIX = re.compile(
-    r"^[^\S\n]{0,8}(?:(?P<name>\[[^\[\]\n]{1,60}\]:|[\w.-]{1,60}[^\S\n]{0,8}\|)|"
+    r"^[^\S\n]{0,8}(?:(?P<name>\[[^\[\]\n]{1,60}\]:|[\w.-]{1,60}[^\S\n]{0,8}\|(?=[^\S\n]*+\S))|"
     r"\d{4}-\d\d-\d\d[T ][\d:.]{5,20}(?:,\d{3})?(?:Z|[+-]\d\d:?\d\d)?(?=[^\S\n])|\d{1,6}:(?=[\s|+<]))[^\S\n]?",
     re.M,
 )
+_HOST = re.compile(r"^([\w.-]{1,60}): ", re.M)  # of pdsh and its kind
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_NUMBERED = re.compile(r"[^\S\n]{0,8}(\d{1,6})[ \t:|]")
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,42 @@ _OF_TEXT = {trees.nvidia_xml, trees.of_json}  # a document may be one line
 
 
 def unpasted(text: str) -> str:
-    """A text without what pasting did to it: colours, quotation marks, HTML, boxes, and prefixes that several lines have."""
+    """A text without what pasting did to it: colours, quotation, HTML, boxes, prefixes that lines share, numbers."""
     for _ in range(2):  # a page's source that was escaped again
         text = html.unescape(text) if _ESCAPED.search(text) else text
-    text = sanitize(text.replace("\r\n", "\n").replace("\r", "\n")).translate(_BARS)
-    text = _QUOTED.sub("", text)
+    if text.count("\\n") >= max(3, text.count("\n")):
+        text = _strings(text)
+    text = _BREAK.sub("\n", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = _without_host(_without_numbers(_QUOTED.sub("", sanitize(text).translate(_BARS))))
     often = Counter(found["name"] for found in _PREFIX.finditer(text))
     return _PREFIX.sub(lambda found: "" if often[found["name"]] > 1 else found[0], text)
+
+
+def _strings(text: str) -> str:
+    """What the strings of JSON hold that have several lines, or a line each."""
+    try:
+        strings = [json.loads(found[0], strict=False) for found in _STRING.finditer(text) if "\\n" in found[0]]
+    except ValueError:
+        strings = []
+    if not strings:
+        return text.replace("\\n", "\n")
+    return "".join(each if each.endswith("\n") else f"{each}\n" for each in strings)
+
+
+def _without_host(text: str) -> str:
+    """Without the name that a tool for many hosts puts before each line."""
+    host, times = next(iter(Counter(_HOST.findall(text)).most_common(1)), ("", 0))
+    return text.replace(f"{host}: ", "") if times > 2 and times >= 0.8 * len(text.split("\n")) else text
+
+
+def _without_numbers(text: str) -> str:
+    """Without the numbers of its lines, where all have one."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    numbered = [found for line in lines if (found := _NUMBERED.match(line))]
+    first = int(numbered[0][1]) if numbered else 0
+    if len(lines) < 3 or [int(found[1]) for found in numbered] != list(range(first, first + len(lines))):
+        return text
+    return "\n".join(line[found.end() :] for line, found in zip(lines, numbered, strict=True))
 
 
 def read_saved(text: str, query: str | None = None, exit_code: int | None = None) -> tuple[GpuSample, int]:
