@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
+from tui.core.profiles.importing.call import Reading
 from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
 from tui.core.profiles.load import discover
@@ -102,7 +103,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
             wanted.append([])
         else:
             wanted[-1].append(word)
-    assert [list(c.argv[1:]) for c in Shell(HOME).commands(text) if c.argv[0] == "cmd"] == wanted[:-1]
+    assert [list(c.argv[1:]) for c in Shell(Reading(HOME)).commands(text) if c.argv[0] == "cmd"] == wanted[:-1]
 
 
 @pytest.mark.parametrize(
@@ -166,9 +167,9 @@ def test_the_container_has_only_its_own_environment():
 
 def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
     found = imported(f"X=$(hostname)\n{CALL} --host $X --dist-init-addr ${{MASTER}}:1 --node-rank <rank>")
-    assert found.argv[5:] == ("--host", "$(hostname)", "--dist-init-addr", "${MASTER}:1", "--node-rank", "<rank>")
+    assert found.argv[5:] == ("--host", "$X", "--dist-init-addr", "${MASTER}:1", "--node-rank", "<rank>")
     said = " ".join(found.warnings)
-    assert "$(hostname) is not run" in said
+    assert "$X is $(hostname), which is not run" in said
     assert "${MASTER} is not set" in said
     assert "<rank> is a placeholder" in said
 
@@ -189,7 +190,8 @@ def test_a_blank_after_the_backslash_ends_the_command():
 
 def test_what_a_substitution_gives_is_one_word():
     found = imported(f"R=$(hostname | cut -d- -f2)\n{CALL} --node-rank $R --tp 8")
-    assert found.argv[5:] == ("--node-rank", "$(hostname | cut -d- -f2)", "--tp", "8")
+    assert found.argv[5:] == ("--node-rank", "$R", "--tp", "8")
+    assert imported(f"{CALL} --node-rank $(hostname | cut -d- -f2)").argv[-1] == "$(hostname | cut -d- -f2)"
 
 
 def test_what_a_cluster_sets_is_named():

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from tui.core.profiles.importing.wrappers import Call
+from tui.core.profiles.importing.call import Call
 from tui.core.profiles.secrets import is_secret_env
 from tui.core.profiles.toml_text import toml_lines
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
 
-def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str]) -> str:
-    """The call as a profile's TOML; its flags begin at word `start`."""
-    args = _flags(call.argv[start:], warnings)
+def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str], missed: list[str]) -> str:
+    """The call as a profile's TOML; its flags begin at word `start`. Adds what it changed and what it left out."""
+    args = _flags(call.argv[start:], warnings, missed)
     table: dict[str, object] = {"kind": "launch", "description": "imported launch command"}
     rest = dict(env)
     devices = rest.get("CUDA_VISIBLE_DEVICES", "")
@@ -40,7 +40,7 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
     return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
 
 
-def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
+def _flags(words: Sequence[str], warnings: list[str], missed: list[str]) -> dict[str, object]:
     """Flags of a server call by their whole, present-day names, with values as a profile holds them."""
     table = flag_table()
     args: dict[str, object] = {}
@@ -50,11 +50,11 @@ def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
         at += 1
         if not word.startswith("-") or _is_number(word):
             if word.strip():
-                warnings.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
+                missed.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
             continue
         typed, equals, attached = word.partition("=")
         if not re.fullmatch(r"--?[A-Za-z0-9][\w.-]*", typed):
-            warnings.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
+            missed.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
             continue
         name = _whole_name(typed, warnings)
         values = [attached] if equals else []
