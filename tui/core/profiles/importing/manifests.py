@@ -73,7 +73,9 @@ def servers_of_manifest(text: str, reading: Reading, depth: int = 0) -> list[Cal
 def _calls(documents: list[Any], maps: Mapping[str, Mapping[str, str]], reading: Reading) -> Iterator[Call]:
     """What each container runs; and scripts under any other key, with the environment that stands beside them."""
     seen: set[int] = set()
-    stack: list[tuple[Any, str, Call]] = [(document, "", Call((), {})) for document in documents[::-1]]
+    stack: list[tuple[Any, str, Call]] = [
+        (document, "", Call((), {})) for document in documents[::-1] if isinstance(document, dict | list)
+    ]
     while stack:
         value, key, around = stack.pop()
         if isinstance(value, str):

@@ -16,6 +16,7 @@ from tui.core.profiles.importing.bash_tree import MAX_BYTES, Unclosed, unreadabl
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.servers import MENTIONED, in_shell
 from tui.core.profiles.importing.shell import Shell
+from tui.core.text import one_line
 
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
 _QUOTES = str.maketrans(
@@ -41,7 +42,7 @@ def servers_in(text: str, reading: Reading, env: Mapping[str, str] | None = None
     """
     reading.inner = servers_in
     failure: UsageError | None = None
-    for reader in (_manifest, _service, _python, _shell, _cut):
+    for reader in (_manifest, _service, _python, _shell, _lists, _cut):
         try:
             if found := reader(text, reading, dict(env or {}), depth):
                 return found
@@ -109,6 +110,9 @@ def _without_prompts(text: str) -> str:
 def _shell(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
     text = _without_prompts(text)
     found = in_shell(text, Shell(reading, env), depth=depth)
+    if job := re.findall(r"(?m)^#(?:SBATCH|PBS|BSUB)[ \t]+([^\n#]*)", text):
+        left = one_line(", ".join(option.strip() for option in job), 300)
+        found = [call.warn(f"of the job these were left out: {left}") for call in found]
     if depth or "sglang" not in text:
         more = [] if found else in_shell(text, Shell(reading, env), depth=depth, branches=False)
         return found + more
@@ -196,6 +200,12 @@ def _python(text: str, reading: Reading, env: dict[str, str], depth: int) -> lis
     from tui.core.profiles.importing.python_text import servers_of_python
 
     return servers_of_python(text, reading)
+
+
+def _lists(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
+    from tui.core.profiles.importing.python_text import servers_of_lists
+
+    return servers_of_lists(text, reading) if len(text) <= MAX_BYTES else []
 
 
 def readable(text: str) -> None:

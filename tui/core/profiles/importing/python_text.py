@@ -6,7 +6,6 @@ Names are followed as far as the text gives their values; what it does not give 
 import ast
 import re
 import shlex
-from collections.abc import Iterator
 
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.servers import MENTIONED, server_calls
@@ -21,31 +20,25 @@ _Value = str | list[str] | bool | None
 
 
 def servers_of_python(text: str, reading: Reading) -> list[Call]:
-    """Every server call that a Python text makes, in order; also those of lists of words in any text."""
+    """Every server call that a Python text makes, in order; none where the text is not Python."""
     if not _HINT.search(text):
         return []
-    for source, line in _sources(text):
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        reader = _Reader(reading)
-        try:
-            reader.run(tree.body)
-        except RecursionError:
-            continue
-        if found := reader.servers():
-            return [call.without(0, line=call.line + line) for call in found]
-    return []
+    reader = _Reader(reading)
+    try:
+        reader.run(ast.parse(text).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return reader.servers()
 
 
-def _sources(text: str) -> Iterator[tuple[str, int]]:
-    """The whole text, then each list around a mention of the server, with the lines in front of it."""
-    yield text, 0
-    lists = re.compile(r"\[[^\[\]]{0,20000}\]")
-    for match in lists.finditer(text):
-        if MENTIONED.search(match[0]):
-            yield match[0], text.count("\n", 0, match.start())
+def servers_of_lists(text: str, reading: Reading) -> list[Call]:
+    """The servers in lists of quoted words, whatever stands around them."""
+    found: list[Call] = []
+    for match in re.finditer(r"\[[^\[\]]*\]", text):
+        line = text.count("\n", 0, match.start())
+        for call in servers_of_python(match[0], reading) if MENTIONED.search(match[0]) else ():
+            found.append(call.filled(reading, {}).without(0, line=call.line + line))
+    return found
 
 
 class _Reader:

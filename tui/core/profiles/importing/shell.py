@@ -335,6 +335,7 @@ class Shell:
             value = self._words.lookup(match[1] or match[2], None)
             return as_written(value) if isinstance(value, str) else match[0]
 
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n", r"\1", text)
         return re.sub(r"(?<!\\)\$(?:(\w+)|\{(\w+)\})", known, text).replace("\\$", "$")
 
     def _assign(self, name: str, value: Value, *, export: bool = False) -> None:

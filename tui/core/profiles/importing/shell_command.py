@@ -58,7 +58,7 @@ class ImportedCommand:
 
     def masked(self) -> "ImportedCommand":
         """The same as a terminal may show it, without its secrets."""
-        mask = _masked(self.argv, self.env)
+        mask = _masked(self.argv, self.env, self.unresolved)
         env = {name: MASK if is_secret_env(name, value) else value for name, value in self.env.items()}
         return replace(self, env=env, argv=tuple(map(mask, self.argv)), profile=masked_profile(self.profile))
 
@@ -91,7 +91,7 @@ def import_command(
         warnings.append(_choice(servers, number, others))
     unused = [name for name in reading.defines if name not in reading.used]
     missed += [f"{name} was given a value, but nothing in the text is called that" for name in unused]
-    mask = _masked(call.argv, env)
+    mask = _masked(call.argv, env, call.unresolved)
     missed = list(dict.fromkeys(mask(one_line(text)) for text in missed))
     if len(missed) > MAX_MISSED:
         missed = [*missed[:MAX_MISSED], f"and {len(missed) - MAX_MISSED} more"]
@@ -172,17 +172,18 @@ def _choice(servers: Sequence[Call], number: int, others: Sequence[Server]) -> s
 class _masked:
     """Sentences without the secrets of a call."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stayed: Sequence[Unresolved]) -> None:
         values = [value for name, value in env.items() if is_secret_env(name, value)]
         for word, value in zip(argv, [*argv[1:], ""], strict=True):
             name, equals, attached = word.partition("=")
             if name.startswith("--") and flag_table().is_secret(flag_table().canonical(normalise(name))):
                 values.append(attached if equals else value)
-        self._values = sorted({value for value in values if len(value) > 3}, key=len, reverse=True)
+        secret = {value for value in values if len(value) > 3} - {item.text for item in stayed}
+        self._values = sorted(secret, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, MASK)
-        names = r"([A-Za-z_]\w*)(=|: )([^\s,;]+)"
-        text = re.sub(names, lambda m: m[1] + m[2] + (MASK if is_secret_env(m[1], m[3]) else m[3]), text)
+        names = r"\b([A-Za-z_]\w*)=([^\s,;$]+)"
+        text = re.sub(names, lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
         return mask_text(text)

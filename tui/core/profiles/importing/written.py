@@ -31,10 +31,11 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
     program = call.argv[0]
     if "/" in program and PurePosixPath(program).name.startswith("python") and not call.inside:
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
-    secrets = [name for name, value in rest.items() if is_secret_env(name, value)]
-    secrets += filter(flag_table().is_secret, args)
+    texts = {item.text for item in call.unresolved}
+    secrets = [name for name, value in rest.items() if is_secret_env(name, value) and value not in texts]
+    secrets += [name for name, value in args.items() if flag_table().is_secret(name) and value not in texts]
     warnings += [
-        f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
+        f"a secret is in {name}: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
     environment = f"\n\n[env]\n{toml_lines(rest)}" if rest else ""
     return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
