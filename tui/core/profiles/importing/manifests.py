@@ -173,7 +173,9 @@ class _Container:
                 name, value, why = self._variable(item)
                 given = self._reading.given(name) if name else None
                 if (text := value if given is None else given) is not None:
-                    env[name] = text
+                    found: list[Unresolved] = []
+                    env[name] = filled(text, self._reading, env, found, "kubernetes") if key == "env" else text
+                    call = call.leave(*found)
                 elif why:
                     call = call.leave(Unresolved(name, name, f"{why}: it is left out"))
         for key in ("env_file", "envfrom"):

@@ -32,11 +32,11 @@ def servers_of_python(text: str, reading: Reading) -> list[Call]:
 
 
 def servers_of_lists(text: str, reading: Reading) -> list[Call]:
-    """The servers in lists of quoted words, whatever stands around them."""
+    """The servers in lists of quoted words, in brackets or braces, whatever stands around them."""
     found: list[Call] = []
-    for match in re.finditer(r"\[[^\[\]]*\]", text):
+    for match in re.finditer(r"[\[{]([^\[\]{}]*)[\]}]", text):
         line = text.count("\n", 0, match.start())
-        for call in servers_of_python(match[0], reading) if MENTIONED.search(match[0]) else ():
+        for call in servers_of_python(f"[{match[1]}]", reading) if MENTIONED.search(match[1]) else ():
             found.append(call.filled(reading, {}).without(0, line=call.line + line))
     return found
 
@@ -198,7 +198,14 @@ class _Reader:
                     return left + right
                 if isinstance(left, str) and isinstance(right, str):
                     return left + right
-            case ast.Call(func=ast.Name(id="str" | "list" | "tuple"), args=[argument]):
+            case ast.Call(args=[ast.Constant(value=str() as name), *default]) if _is_environment(node.func):
+                given = self._reading.given(name)
+                if given is None and default:
+                    return self._value(default[0], depth + 1)
+                return self._stays(name) if given is None else given
+            case ast.Subscript(slice=ast.Constant(value=str() as name)) if _is_environment(node.value):
+                return self._stays(name)
+            case ast.Call(func=ast.Name(id="str" | "int" | "float" | "list" | "tuple"), args=[argument]):
                 return self._value(argument, depth + 1)
             case ast.Call(func=ast.Attribute(attr="split"), args=[]) if isinstance(node.func, ast.Attribute):
                 return self._text(node.func.value, depth).split()
@@ -227,8 +234,13 @@ class _Reader:
         return words
 
     def _stays(self, source: str) -> str:
-        text = "{" + source + "}"
-        given = self._reading.given(source, text)
+        text = "{" + source + "}" if re.fullmatch(r"[\w.]+", source) else "{{ " + re.sub(r"[{}\n]", "", source) + " }}"
+        given = self._reading.value_of(text)
         if given is None:
             self._gone.append(unresolved(text, "is not given in this text"))
         return text if given is None else given
+
+
+def _is_environment(node: ast.expr) -> bool:
+    """os.environ, os.environ.get, os.getenv."""
+    return ast.unparse(node).removeprefix("os.") in ("environ", "environ.get", "getenv")

@@ -134,6 +134,8 @@ def server_calls(call: Call | None, reading: Reading, depth: int = 0) -> list[Ca
     for _ in range(20):
         if call is None or not call.argv:
             break
+        if call.argv[0] in ("-m", "--module"):
+            call = replace(call, argv=("python3", "-m", *call.argv[1:]))
         if flags_start(call.argv) is not None:
             return [call]
         if call.program in _SHELLS and (inside := _shell_string(call, reading, depth)):
@@ -169,7 +171,7 @@ def _somewhere_inside(call: Call, reading: Reading, depth: int) -> list[Call]:
 
 
 def _shell_string(call: Call, reading: Reading, depth: int) -> list[Call]:
-    """bash -c "..." and bash -lc "...", with the words behind it as $1, $2 and so on."""
+    """bash -c "..." and bash -lc "...", with the words behind it as $0, $1 and so on."""
     at = 1
     while at < len(call.argv) and call.argv[at].startswith(("-", "+")) and depth < MAX_DEPTH:
         word = call.argv[at]
@@ -179,7 +181,7 @@ def _shell_string(call: Call, reading: Reading, depth: int) -> list[Call]:
             home = replace(reading, home="~") if call.inside else reading
             found: list[Call] = []
             for branches in (True, False):
-                shell = Shell(home, dict(call.env)).with_arguments(call.argv[at + 3 :])
+                shell = Shell(home, dict(call.env)).with_arguments(call.argv[at + 2 :] or ("bash",))
                 shell.cwd = call.cwd
                 if not found and MENTIONED.search(text):
                     found = in_shell(text, shell, depth=depth + 1, branches=branches)

@@ -61,7 +61,7 @@ class Shell:
         self._found: list[Command] = []
 
     def with_arguments(self, arguments: Sequence[str]) -> "Shell":
-        """The same, called with $1, $2 and so on."""
+        """The same, called with $0, $1 and so on."""
         self._words.arguments = list(arguments)
         return self
 
@@ -172,7 +172,7 @@ class Shell:
         if len(values) > MAX_ROUNDS:
             self.guesses.append((node.start_point.row + 1, f"of the loop over {name} only {values[0]} was taken"))
             values = values[:1]
-        rounds: list[str | None] = [*(values if given else self._words.arguments or [])]
+        rounds: list[str | None] = [*(values if given else (self._words.arguments or [])[1:])]
         for value in rounds or [None]:
             if value is not None:
                 self._assign(name, value)
@@ -268,7 +268,7 @@ class Shell:
             self._assign(name, value, export=True)
         before = self._words.arguments
         passed_on = before is None and any(written(word) in ('"$@"', "$@", '"$*"', "$*") for word in words)
-        self._words.arguments = None if passed_on and len(argv) == 1 else argv[1:]
+        self._words.arguments = None if passed_on and len(argv) == 1 else argv
         self._run(body)
         self._words.arguments = before
         return True
@@ -302,12 +302,12 @@ class Shell:
             case ["unset", *names]:
                 self._unset(names)
             case ["set", "--", *arguments]:
-                self._words.arguments = arguments
+                self._words.arguments = [*(self._words.arguments or ["bash"])[:1], *arguments]
             case ["shift", *count]:
                 number = int(count[0]) if count and count[0].isdigit() else 1
                 if self._words.arguments is not None:
-                    del self._words.arguments[:number]
-            case ["getopts", *_] if not self._words.arguments:
+                    del self._words.arguments[1 : number + 1]
+            case ["getopts", *_] if len(self._words.arguments or ()) < 2:
                 self._status = False
             case ["set", *_]:
                 if "-a" in argv or "allexport" in argv:
@@ -365,6 +365,9 @@ class Shell:
                     export = export or (node.children[0].type in ("declare", "typeset") and "x" in text)
                 elif assignment := _ASSIGNMENT.fullmatch(text):  # export "A=1 2"
                     self._assign(assignment[1], assignment[2], export=export)
+                elif export and OPEN in text:
+                    line = child.start_point.row + 1
+                    self.guesses.append((line, f"what {as_written(text)[:80]} exports is not in this text"))
                 elif export:
                     self._exported.add(text)
 

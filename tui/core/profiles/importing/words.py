@@ -51,7 +51,7 @@ class Words:
         self.reading = reading
         self.variables: dict[str, Value] = {**variables}
         self.remarks: dict[str, Unresolved] = {}  # by the text that stayed
-        self.arguments: list[str] | None = None  # $1, $2, …; None: those of the script itself, which nobody knows
+        self.arguments: list[str] | None = None  # $0, $1, …; None: those of the script itself, which nobody knows
         self.raw = b""  # the text that the nodes are of
         self._substitute = substitute
         self._expanded = 0
@@ -195,10 +195,10 @@ class Words:
         if (given := self.reading.given(name)) is not None:
             return given
         if name == "#":
-            return str(len(self.arguments or ()))
+            return str(max(len(self.arguments or ()) - 1, 0))
         if name.isdigit():
-            number = int(name[:6]) - 1
-            if self.arguments is None or number < 0:
+            number = int(name[:6])
+            if self.arguments is None:
                 return None
             return self.arguments[number] if number < len(self.arguments) else ""
         value: Value | None = {"HOME": self.reading.home}.get(name) or self.variables.get(name)
@@ -211,7 +211,7 @@ class Words:
 
     def _all_arguments(self) -> list[str]:
         if self.arguments is not None:
-            return self.arguments
+            return self.arguments[1:]
         given = self.reading.given("@", "*")
         if given is None:
             self.remarks["$@"] = Unresolved("@", "$@", "is what the script is called with, which is not in this text")

@@ -45,6 +45,7 @@ def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
         return None
     options, at = _options(call.argv, 2 if subcommands else 1, form.get("valued", ""), form.get("long", ""))
     at += form.get("operands", 0)
+    at -= call.argv[at - 1] == "-m"  # of Python, or as Python has it
     env = dict(call.env)
     for name, value in options if "env" in form else ():
         if name in form["env"].split():
@@ -56,12 +57,6 @@ def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
         python = words.split()[0] not in ("nsys", "py-spy")
         advice = ": name that environment's python in the host's entry" if python else ""
         return call.without(at).warn(f"{words} was taken off{advice}")
-    if form.get("module"):
-        at -= call.argv[at - 1] == "-m"
-        words = one_line(" ".join(call.argv[:at]), 120)
-        return replace(call, argv=("python3", *call.argv[at:])).warn(
-            f"{words} was taken off: SGLang starts its own ranks"
-        )
     if at > 1 and not form.get("keep"):
         call = call.warn(f"{words} was taken off")
     kept = call.argv[:at] if form.get("keep") and not call.inside else ()
