@@ -247,7 +247,7 @@ def _words(value: Any) -> list[str]:
 
 # Text to documents -----------------------------------------------------------------------------------------------
 
-_TAG_LINE = re.compile(r"[ \t]*(?:\{\{[^\n]*?\}\}[ \t]*)+|[ \t]*\{%[^\n]*%\}[ \t]*")
+_TAG_LINE = re.compile(r"[ \t]*(?:\{\{[^\n]*?\}\}[ \t]*)+|[ \t]*\{%[^%\n]*%\}[ \t]*")
 _TAG = re.compile(r"\{[{%][-+~]?[ \t]*(/\*|#|\$\w+ *:=|\w+)?")
 
 
@@ -277,7 +277,8 @@ def _without_tags(text: str) -> tuple[str, list[str]]:
             lines.append(line)  # a value
         elif match and not skipping and word not in ("/*", "#", None) and ":=" not in line:
             missed.append(f"{one_line(line.strip(), 80)} is filled in by the template engine")
-    return re.sub(r"\{\{-?[ \t]*(?:if|else|end|with)\b[^{}\n]*\}\}", "", "\n".join(lines)), missed
+    inline = r"\{\{-?[ \t]*(?:if|else|end|with)\b[^{}\n]*\}\}|\{%[^%\n]*%\}"
+    return re.sub(inline, "", "\n".join(lines)), missed
 
 
 def _documents(text: str, missed: list[str]) -> list[Any]:

@@ -351,6 +351,9 @@ class Shell:
         values = node.children_by_field_name("value")
         if values and values[0].type == "array":
             items = [field for child in values[0].named_children for field in self._words.expand(child)]
+            keyed = [re.fullmatch(r"\[([^\]]*)\]=(.*)", item, re.DOTALL) for item in items]
+            self._words.variables |= {f"{name}[{match[1]}]": match[2] for match in keyed if match}
+            items = [match[2] if match else item for match, item in zip(keyed, items, strict=True)]
             return name, [*(old if isinstance(old, list) else []), *items]
         return name, (old if isinstance(old, str) else "") + self._words.scalar(values, assigned=name)
 

@@ -34,6 +34,10 @@ _OTHERS = {
 }
 
 
+# Lines that only set variables.
+_SETTINGS = re.compile(r"(?:[ \t]*(?:\$ )?(?:(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]*|#[^\n]*)?(?:\n|\Z))+")
+
+
 @dataclass(frozen=True)
 class Server:
     """One of the servers in a text."""
@@ -76,7 +80,8 @@ def import_command(
     warnings: list[str] = []
     reading = Reading(home, dict(defines or {}))
     servers, nameless = _servers(tidied(text, warnings), reading)
-    number = 1 if pick is None else pick
+    named = [number for number, one in enumerate(servers, 1) if not any(word.startswith("<") for word in one.argv)]
+    number = next(iter(named), 1) if pick is None else pick
     if not 1 <= number <= len(servers):
         raise UsageError(f"the text has {len(servers)} servers: there is no number {number}", "choose one of them")
     call = servers[number - 1]
@@ -106,10 +111,14 @@ def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:
     """The servers of a text that name a model, and the calls that don't."""
     found: list[Call] = []
     failure: UsageError | None = None
-    env: dict[str, str] = {}
+    prelude = ""
     for block, line in blocks(text):
+        if _SETTINGS.fullmatch(block):  # what later blocks are run with
+            prelude += block + "\n"
+            continue
+        line -= prelude.count("\n")
         try:
-            for call in servers_in(block, reading, env):
+            for call in servers_in(prelude + block, reading):
                 found.append(call.without(0, line=call.line + line if call.line else line + 1))
         except UsageError as error:
             failure = failure or error

@@ -123,7 +123,7 @@ class Words:
         source = as_written(span)
         given = self.reading.value_of(source)
         if given is None:
-            self.remarks[source] = unresolved(source, "is a placeholder: fill it in")
+            self.remarks[source] = unresolved(source, "is a placeholder")
         return span if given is None else given
 
     def _literal(self, text: str) -> str:
@@ -162,6 +162,8 @@ class Words:
         if node.type not in ("simple_expansion", "expansion") or not children:
             return self._unresolved(source, "is not run")
         first, rest = children[0], children[1:]
+        if first.type in ("!", "#") and rest and (keys := self._keys(first.type, written(rest[0]))) is not None:
+            return keys, not quoted
         if first.type not in ("variable_name", "special_variable_name", "subscript"):
             return self._unresolved(source, "is not computed")
         name, _, index = written(first).rstrip("]\\\n").partition("[")
@@ -201,13 +203,37 @@ class Words:
             if self.arguments is None:
                 return None
             return self.arguments[number] if number < len(self.arguments) else ""
+        if index and index not in ("@", "*"):
+            index = self._index(index)
+            if index is None or f"{name}[{index}]" in self.variables:
+                return self.variables.get(f"{name}[{index}]")
         value: Value | None = {"HOME": self.reading.home}.get(name) or self.variables.get(name)
         if isinstance(value, list) and index not in ("@", "*"):
             if len(value) == 1 and _SPAN.fullmatch(value[0]):
                 return None  # NAMES=($(scontrol ...)): how many, nobody knows
-            number = int(index) if index and re.fullmatch(r"\d{1,6}", index) else 0
+            number = int(index or 0) if re.fullmatch(r"\d{0,6}", index or "") else len(value)
             return value[number] if number < len(value) else None
         return value
+
+    def _keys(self, how: str, text: str) -> list[str] | None:
+        """${!A[@]}, ${#A[@]} and ${!NAME}."""
+        name, _, index = text.rstrip("]").partition("[")
+        value = self.variables.get(name)
+        if index not in ("@", "*"):
+            meant = self.lookup(value, None) if how == "!" and isinstance(value, str) else None
+            return [meant] if isinstance(meant, str) else None
+        named = [key[len(name) + 1 : -1] for key in self.variables if key.startswith(f"{name}[")]
+        keys = named or [str(number) for number in range(len(value))] if isinstance(value, list) else named
+        return keys if how == "!" else [str(len(keys))]
+
+    def _index(self, text: str) -> str | None:
+        """What stands between the brackets of NAME[...]; None where nobody knows."""
+        text = text.strip("\"'")
+        variable = re.fullmatch(r"\$?\{?([A-Za-z_]\w*)\}?", text)
+        value = self.lookup(variable[1], None) if variable else None
+        if value is None:
+            return None if "$" in text else text
+        return value if isinstance(value, str) and OPEN not in value else None
 
     def _all_arguments(self) -> list[str]:
         if self.arguments is not None:
