@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from tui.core.errors import Slug, UsageError
 from tui.core.profiles.importing.unresolved import Unresolved, unresolved
 
 
@@ -76,6 +77,7 @@ class Call:
         return replace(self, argv=argv, env=env).leave(*found)
 
 
+MAX_VALUE = 64 * 1024  # characters
 _SPOTS = re.compile(
     r"(?P<escaped>\$\$)|(?P<ref>\$\((?P<kube>[A-Za-z_]\w*)\)"
     r"|\$\{(?P<name>[A-Za-z_]\w*)(?::?(?P<how>[-=?+])(?P<word>[^{}]*))?\}|\$(?P<bare>[A-Za-z_]\w*)"
@@ -106,4 +108,7 @@ def filled(text: str, reading: Reading, known: Mapping[str, str], found: list[Un
         found.append(unresolved(match[0], why))
         return match[0]
 
-    return _SPOTS.sub(value, text)
+    result = _SPOTS.sub(value, text)
+    if len(result) > MAX_VALUE:
+        raise UsageError("a value is too long", "cut the text to the command", slug=Slug.UNREADABLE_COMMAND)
+    return result

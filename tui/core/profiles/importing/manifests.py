@@ -17,6 +17,7 @@ from tui.core.text import one_line
 
 MAX_ALIASES = 200
 MAX_MERGED = 1000  # keys of one mapping
+MAX_NESTED = 100
 MAX_LEFT = 12  # names in one sentence
 
 _COMMANDS = ("entrypoint", "command", "args", "cmd", "module")
@@ -247,7 +248,7 @@ def _words(value: Any) -> list[str]:
 
 # Text to documents -----------------------------------------------------------------------------------------------
 
-_TAG_LINE = re.compile(r"[ \t]*(?:\{\{[^\n]*?\}\}[ \t]*)+|[ \t]*\{%[^%\n]*%\}[ \t]*")
+_TAG_LINE = re.compile(r"[ \t]*(?:\{\{[^{}\n]*\}\}[ \t]*)+|[ \t]*\{%[^%\n]*%\}[ \t]*")
 _TAG = re.compile(r"\{[{%][-+~]?[ \t]*(/\*|#|\$\w+ *:=|\w+)?")
 
 
@@ -283,6 +284,8 @@ def _without_tags(text: str) -> tuple[str, list[str]]:
 
 def _documents(text: str, missed: list[str]) -> list[Any]:
     """What the text holds; where it is not a whole file (a fragment, a template), the blocks that have a command."""
+    if _depth(text) > MAX_NESTED:
+        return []
     with suppress(ValueError, RecursionError):
         return [_as_text(json.loads(text))]
     try:
@@ -295,6 +298,15 @@ def _documents(text: str, missed: list[str]) -> list[Any]:
         if documents:
             missed.append("the text is not YAML as a whole: only the parts around a command were read")
     return [_extended(document) for document in documents]
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a text are nested: the loader's time grows with the square of that."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _as_text(value: Any) -> Any:

@@ -18,6 +18,8 @@ from tui.core.profiles.importing.servers import MENTIONED, in_shell
 from tui.core.profiles.importing.shell import Shell
 from tui.core.text import one_line
 
+MAX_TEXT = 128 * 1024  # of a manifest; a shell text has at most MAX_BYTES
+
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
 _QUOTES = str.maketrans(
     {"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "}
@@ -210,5 +212,5 @@ def _lists(text: str, reading: Reading, env: dict[str, str], depth: int) -> list
 
 def readable(text: str) -> None:
     """Raises UsageError for a text that is longer than any manifest."""
-    if len(text) > 8 * MAX_BYTES:
-        raise unreadable(f"the text is longer than {8 * MAX_BYTES // 1024} KiB")
+    if len(text) > MAX_TEXT:
+        raise unreadable(f"the text is longer than {MAX_TEXT // 1024} KiB")

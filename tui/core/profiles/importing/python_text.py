@@ -13,6 +13,7 @@ from tui.core.profiles.importing.unresolved import Unresolved, unresolved
 from tui.core.text import one_line
 
 MAX_STATEMENTS = 2000
+MAX_CHARACTERS = 64 * 1024  # of one value
 MAX_DEPTH = 40  # of one expression
 _HINT = re.compile(r"\bimport\b|\bsubprocess\b|\bPopen\b|launch_server_cmd|[\[(]\s*f?[\"']|sys\.executable")
 
@@ -126,6 +127,8 @@ class _Reader:
         self.run(node.body)
 
     def _set(self, name: str, value: _Value, line: int) -> None:
+        if isinstance(value, str | list) and sum(map(len, value)) > MAX_CHARACTERS:
+            raise ValueError
         given = self._reading.given(name)
         self._values[name] = value if given is None else given
         self._lines.setdefault(name, line)

@@ -34,7 +34,7 @@ def flags_start(argv: Sequence[str]) -> int | None:
     """The number of words before the flags of an SGLang server call; None where it is none."""
     if not argv:
         return None
-    program = PurePosixPath(argv[0]).name
+    program = argv[0].rpartition("/")[2]
     if program == "sglang":
         return 2 if len(argv) > 1 and argv[1] == "serve" else None
     if not _PYTHON.fullmatch(program):
@@ -152,18 +152,18 @@ def _somewhere_inside(call: Call, reading: Reading, depth: int) -> list[Call]:
     if changes_nothing(call.argv) or call.program in ("pip", "pip3", "man", "alias", "export"):
         return []
     for at in range(1, min(len(call.argv), MAX_WORDS)):
-        word, rest = call.argv[at], call.argv[at:]
+        word, near = call.argv[at], call.argv[at : at + 8]
         script = re.sub(r"^--?[\w-]+=", "", word)
         inside: list[Call] = []
-        if word in ("-m", "--module") and rest[1:2] == (_MODULE,):
-            inside = [replace(call, argv=("python3", "-m", *rest[1:]))]
-        elif flags_start(rest[:8]) is not None:
-            inside = [replace(call, argv=rest)]
+        if word in ("-m", "--module") and near[1:2] == (_MODULE,):
+            inside = [replace(call, argv=("python3", "-m", *call.argv[at + 1 :]))]
+        elif flags_start(near) is not None:
+            inside = [replace(call, argv=call.argv[at:])]
         elif " " in script and MENTIONED.search(script):
             with suppress(UsageError):
                 inside = _shell_string(replace(call, argv=("sh", "-c", script)), reading, depth)
-        elif PurePosixPath(word).name in _SHELLS:
-            inside = _shell_string(replace(call, argv=rest), reading, depth)
+        elif word.rpartition("/")[2] in _SHELLS and MENTIONED.search(" ".join(near[1:4])):
+            inside = _shell_string(replace(call, argv=call.argv[at:]), reading, depth)
         if inside:
             front = f"in front of the call: {one_line(' '.join(call.argv[:at]), 100)}"
             return [one.miss(front) for one in inside]
@@ -177,14 +177,15 @@ def _shell_string(call: Call, reading: Reading, depth: int) -> list[Call]:
         word = call.argv[at]
         if re.fullmatch(r"-[a-z]*c[a-z]*", word):
             text = "".join(call.argv[at + 1 : at + 2])
+            if not MENTIONED.search(text):
+                return []
             # Inside a container another home is meant.
             home = replace(reading, home="~") if call.inside else reading
             found: list[Call] = []
             for branches in (True, False):
                 shell = Shell(home, dict(call.env)).with_arguments(call.argv[at + 2 :] or ("bash",))
                 shell.cwd = call.cwd
-                if not found and MENTIONED.search(text):
-                    found = in_shell(text, shell, depth=depth + 1, branches=branches)
+                found = found or in_shell(text, shell, depth=depth + 1, branches=branches)
             return [_as_inside(inner, call) for inner in found]
         at += 2 if word in ("-o", "+o", "--rcfile", "--init-file") else 1
     return []
