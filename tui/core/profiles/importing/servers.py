@@ -58,6 +58,7 @@ def flags_start(argv: Sequence[str]) -> int | None:
 def in_shell(text: str, shell: Shell, *, depth: int = 0, branches: bool = True) -> list[Call]:
     """Every server call of shell text, wrappers taken off. Raises UsageError where the text cannot be read."""
     found: list[Call] = []
+    echoed: list[Call] = []
     beside: list[str] = []
     commands = shell.commands(text, branches=branches)
     for number, command in enumerate(commands):
@@ -66,13 +67,14 @@ def in_shell(text: str, shell: Shell, *, depth: int = 0, branches: bool = True) 
             following = commands[number + 1 :]
             call = _joined(call, command, following)
             values = [*call.argv, *call.wrapper, call.cwd or "", *(v for k, v in call.env.items() if k != "PATH")]
-            found.append(_around(call, command, following).leave(*shell.unresolved(values)))
+            group = echoed if command.argv[0] in ("echo", "printf") else found
+            group.append(_around(call, command, following).leave(*shell.unresolved(values)))
         if not calls and not command.argv[0].startswith("-") and not changes_nothing(command.argv):
             beside.append(f"line {command.line}: {one_line(command.source, 100)}")
     guesses = [(line, f"line {line}: {sentence}") for line, sentence in dict.fromkeys(shell.guesses)]
     return [
         call.warn(*(sentence for line, sentence in guesses if line <= call.line)).miss(*beside, *call.missed)
-        for call in found
+        for call in found or echoed
     ]
 
 

@@ -88,6 +88,15 @@ class Shell:
             raise unreadable("the text is nested too deeply") from None
         return self._found
 
+    def _printed_by(self, argv: list[str], words: Sequence["Node"]) -> str | None:
+        """What a function of the text prints; None where it starts programs whose output nobody knows."""
+        before, self._found = self._found, []
+        self._call(argv, words, [])
+        printed, self._found = self._found, before
+        if not printed or any(command.argv[0] != "echo" for command in printed):
+            return None
+        return "\n".join(" ".join(command.argv[1:]) for command in printed)
+
     # Statements ----------------------------------------------------------------------------------------------------
 
     def _run(self, node: "Node") -> None:
@@ -274,7 +283,7 @@ class Shell:
         return True
 
     def _printed(self, node: "Node") -> str | None:
-        """What a command substitution prints, where the text says it: $(cat <<X ...), $(echo ...), $(seq 1 4)."""
+        """What a command substitution prints, where the text says it: $(cat <<X ...), $(echo ...), $(a_function 1)."""
         inner = node.named_children[0] if len(node.named_children) == 1 else None
         if inner is not None and inner.type == "redirected_statement":
             body = inner.children_by_field_name("body")
@@ -283,9 +292,11 @@ class Shell:
         if inner is None or inner.type != "command":
             return None
         name, *words = [child for child in inner.named_children if child.type in WORDS] or [inner]
+        fields = [field for word in words for field in self._words.expand(word)]
+        if written(name) in self._functions:
+            return self._printed_by([written(name), *fields], words)
         if written(name) not in ("echo", "seq"):
             return None
-        fields = [field for word in words for field in self._words.expand(word)]
         if written(name) == "echo":
             return " ".join(fields[1:] if fields[:1] == ["-n"] else fields)
         if not 1 <= len(fields) <= 2 or not all(re.fullmatch(r"\d{1,4}", field) for field in fields):

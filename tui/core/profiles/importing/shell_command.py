@@ -134,7 +134,10 @@ def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:
     found = list({(call.argv, tuple(sorted(call.env.items())), call.where): call for call in found}.values())
     whole = [call for call in found if names_model(call)]
     if not whole:
-        hint = "complete it: --model-path PATH"
+        names = ", ".join(item.name for item in found[0].unresolved)
+        hint = (
+            f"it may be in {one_line(names, 80)}: give it with --define" if names else "complete it: --model-path PATH"
+        )
         raise UsageError(f"{_where(found[0])}: the launch command names no model", hint, slug=Slug.NO_MODEL)
     return whole, [call for call in found if not names_model(call)]
 
