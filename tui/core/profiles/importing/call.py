@@ -73,8 +73,7 @@ class Call:
         """The call with the values that stand in its words as `$(NAME)`, `${NAME}` or `{{ .name }}`."""
         found: list[Unresolved] = []
         argv = tuple(filled(word, reading, known, found, where) for word in self.argv)
-        env = {name: filled(value, reading, {}, found, where) for name, value in self.env.items()}
-        return replace(self, argv=argv, env=env).leave(*found)
+        return replace(self, argv=argv).leave(*found)
 
 
 MAX_VALUE = 64 * 1024  # characters
@@ -88,8 +87,8 @@ _SPOTS = re.compile(
 def filled(text: str, reading: Reading, known: Mapping[str, str], found: list[Unresolved], where: str = "") -> str:
     """A word that no shell reads, with what stands in it for values: `$(NAME)`, `${NAME:-default}`, `$NAME`, `{{ }}`.
 
-    `known` is what the file around it sets. What is not known stays, and is added to `found`. `$$` is a `$` where `where`
-    is compose or kubernetes.
+    `known` is what the file around it sets. What is not known stays, and is added to `found`. Where `where` is compose or
+    kubernetes, `$$` is a `$`; Kubernetes replaces `$(NAME)` only.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -97,7 +96,8 @@ def filled(text: str, reading: Reading, known: Mapping[str, str], found: list[Un
             return "$" if where else "$$"
         name = match["kube"] or match["name"] or match["bare"] or match["env"] or ""
         given = reading.value_of(match[0])
-        given = known.get(name) if given is None else given
+        if given is None and (match["kube"] or where != "kubernetes"):
+            given = known.get(name)
         if match["how"] == "+":
             return match["word"] if given else ""
         if given is None and match["how"] in ("-", "="):

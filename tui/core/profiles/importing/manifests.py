@@ -5,13 +5,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from tui.core.profiles.importing.bash_tree import as_written, templates_hidden
 from tui.core.profiles.importing.call import Call, Reading, filled
-from tui.core.profiles.importing.servers import MENTIONED, server_calls
+from tui.core.profiles.importing.servers import MENTIONED, SHELLS, server_calls
 from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.text import one_line
 
@@ -115,6 +116,7 @@ class _Container:
         name = self._table.get("name") or self._table.get("container_name")
         self._where = as_written(name if isinstance(name, str) else key)
         self._compose = not any(name in self._table for name in ("args", "env")) or "entrypoint" in self._table
+        self._flavour = "compose" if self._compose else "kubernetes"
 
     def calls(self) -> Iterator[Call]:
         """The command of the container, where it has one."""
@@ -122,19 +124,17 @@ class _Container:
         if not argv:
             return
         call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True))
-        flavour = "compose" if self._compose else "kubernetes"
         known = {} if self._compose else call.env
-        if len(argv) >= 3 and re.fullmatch(r"-[a-z]*c[a-z]*", argv[1]):  # a shell reads what is left
-            found: list[Unresolved] = []
-            argv[2] = filled(argv[2], self._reading, known, found, flavour)
-            call = Call(tuple(argv), call.env, where=self._where, inside=True, missed=call.missed).leave(
-                *call.unresolved
-            )
+        if argv[0].rpartition("/")[2] not in SHELLS:
+            call = call.filled(self._reading, known, self._flavour)
+        elif self._compose:  # what it leaves is the shell's to fill
+            call = replace(call, argv=tuple(filled(word, self._reading, {}, [], self._flavour) for word in argv))
         else:
-            call = call.filled(self._reading, known, flavour)
+            script = [re.sub(r"(?<!\$)\$\((\w+)\)", lambda m: known.get(m[1], m[0]), word) for word in argv]
+            call = replace(call, argv=tuple(word.replace("$$(", "$(") for word in script))
         directory = self._table.get("workingdir") or self._table.get("working_dir")
         if isinstance(directory, str):
-            call = call.without(0, cwd=as_written(directory))
+            call = replace(call, cwd=as_written(directory))
         yield self._told(call)
 
     def _told(self, call: Call) -> Call:
@@ -157,11 +157,8 @@ class _Container:
         if isinstance(table.get("path"), str) and isinstance(table.get("args"), list) and entry is None:
             return [table["path"], *_words(table["args"])]  # of docker inspect
         if isinstance(entry, str) and rest is None and not isinstance(table.get("args"), list):
-            return [
-                "sh",
-                "-c",
-                as_written(entry),
-            ]  # compose splits it at blanks; a shell does that too, and reads a script
+            # compose splits it at blanks; a shell does that too, and reads a script
+            return ["sh", "-c", as_written(entry)]
         return [*_words(entry), *_words(rest)]
 
     def environment(self, call: Call) -> Call:
@@ -175,7 +172,8 @@ class _Container:
                 given = self._reading.given(name) if name else None
                 if (text := value if given is None else given) is not None:
                     found: list[Unresolved] = []
-                    env[name] = filled(text, self._reading, env, found, "kubernetes") if key == "env" else text
+                    known = env if key == "env" else {}
+                    env[name] = filled(text, self._reading, known, found, self._flavour)
                     call = call.leave(*found)
                 elif why:
                     call = call.leave(Unresolved(name, name, f"{why}: it is left out"))
@@ -187,7 +185,7 @@ class _Container:
                     env = {**self._maps[source], **env}
                 else:
                     call = call.miss(f"the variables of {one_line(source, 80)}, which is not in this text")
-        return Call(**{**vars(call), "env": env})
+        return replace(call, env=env)
 
     def _variable(self, item: Any) -> tuple[str, str | None, str]:
         """Name, value and, where the text has no value, the place that it comes from."""
@@ -196,7 +194,7 @@ class _Container:
             item = (name, rest if equals else None)
         if isinstance(item, tuple):
             key, value = item
-            text = as_written(value) if isinstance(value, str) and value is not None else None
+            text = as_written(value) if isinstance(value, str) else None
             return as_written(str(key)), text, "comes from the environment of compose"
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             return "", None, ""
@@ -287,7 +285,7 @@ def _documents(text: str, missed: list[str]) -> list[Any]:
     if _depth(text) > MAX_NESTED:
         return []
     with suppress(ValueError, RecursionError):
-        return [_as_text(json.loads(text))]
+        return [json.loads(text, parse_int=str, parse_float=str)]  # as a command line has them
     try:
         documents = list(yaml.load_all(text, _Loader))
     except (yaml.YAMLError, RecursionError, ValueError, TypeError):
@@ -307,22 +305,6 @@ def _depth(text: str) -> int:
         depth += 1 if bracket in "[{" else -1
         deepest = max(deepest, depth)
     return deepest
-
-
-def _as_text(value: Any) -> Any:
-    """JSON with its numbers as text, as a command line has them."""
-    stack = [value]
-    while stack:
-        table = stack.pop()
-        for key, item in (
-            list(table.items() if isinstance(table, dict) else enumerate(table))
-            if isinstance(table, dict | list)
-            else ()
-        ):
-            if isinstance(item, int | float):
-                table[key] = json.dumps(item)
-            stack.append(item)
-    return value
 
 
 def _extended(document: Any) -> Any:

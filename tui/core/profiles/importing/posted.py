@@ -12,13 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tui.core.errors import UsageError
-from tui.core.profiles.importing.bash_tree import MAX_BYTES, Unclosed, unreadable
+from tui.core.profiles.importing.bash_tree import MAX_BYTES, Unclosed
 from tui.core.profiles.importing.call import Call, Reading
-from tui.core.profiles.importing.servers import MENTIONED, in_shell
+from tui.core.profiles.importing.servers import in_shell
 from tui.core.profiles.importing.shell import Shell
 from tui.core.text import one_line
-
-MAX_TEXT = 128 * 1024  # of a manifest; a shell text has at most MAX_BYTES
 
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
 _QUOTES = str.maketrans(
@@ -34,6 +32,7 @@ _MARKS = re.compile(r"^[ \t]*(?:>[ \t]?)*(?:(?:[-*+\u2022]|\d{1,3}[.):])[ \t]+)?
 _CALL = re.compile(
     r"(?:^|(?<=[\s\"'`(]))(?:[\w./$-]*python[\d.]*[ \t]+-m[ \t]+sglang\.launch_server|sglang[ \t]+serve)\b.*"
 )
+_RELEVANT = re.compile(r"sglang|launch_server|--model")
 _SERVER_LINE = re.compile(r"launch_server\b|\bsglang[ \t]+serve\b")
 
 
@@ -42,6 +41,8 @@ def servers_in(text: str, reading: Reading, env: Mapping[str, str] | None = None
 
     Raises UsageError where nothing was found and the text cannot be read.
     """
+    if not _RELEVANT.search(text):
+        return []
     reading.inner = servers_in
     failure: UsageError | None = None
     for reader in (_manifest, _service, _python, _shell, _lists, _cut):
@@ -75,7 +76,7 @@ def tidied(text: str, warnings: list[str]) -> str:
 
 
 def blocks(text: str) -> list[tuple[str, int]]:
-    """The fenced blocks of Markdown that hold a server, each with the lines in front of it; the whole text without any."""
+    """The fenced blocks of Markdown, each with the number of lines in front of it."""
     lines = text.split("\n")
     found: list[tuple[str, int]] = []
     fence, start = "", 0
@@ -112,16 +113,15 @@ def _without_prompts(text: str) -> str:
 def _shell(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
     text = _without_prompts(text)
     found = in_shell(text, Shell(reading, env), depth=depth)
+    if not found or not depth:
+        # A call in a branch that would not be taken is still one that was posted.
+        lines = {call.line for call in found}
+        others = in_shell(text, Shell(reading, env), depth=depth, branches=False)
+        found += [call for call in others if call.line not in lines]
     if job := re.findall(r"(?m)^#(?:SBATCH|PBS|BSUB)[ \t]+([^\n#]*)", text):
         left = one_line(", ".join(option.strip() for option in job), 300)
         found = [call.warn(f"of the job these were left out: {left}") for call in found]
-    if depth or "sglang" not in text:
-        more = [] if found else in_shell(text, Shell(reading, env), depth=depth, branches=False)
-        return found + more
-    # A call in a branch that would not be taken is still one that was posted.
-    lines = {call.line for call in found}
-    others = in_shell(text, Shell(reading, env), depth=depth, branches=False)
-    return found + [call for call in others if call.line not in lines]
+    return found
 
 
 def _cut(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
@@ -142,18 +142,16 @@ def _cut(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[C
             end += 1
         piece = "\n".join(_MARKS.sub("", part) for part in lines[start:end])
         for attempt in (piece, *_inline(line)):
+            calls: list[Call] = []
             with suppress(UsageError):
-                calls = _shell(attempt, reading, env, MAX_CUT_DEPTH)
-                if calls:
-                    found += [replace(call, line=start + call.line) for call in calls]
-                    break
+                calls = _shell(attempt, reading, env, depth + 1)
+            found += [replace(call, line=start + call.line) for call in calls]
+            if calls:
+                break
     rest = sum(1 for line in lines if line.strip()) - len({call.line for call in found})
     if found and rest:
         found = [call.miss(f"the text around the call in line {call.line} is not shell text") for call in found]
     return found
-
-
-MAX_CUT_DEPTH = 1
 
 
 def _inline(line: str) -> Iterator[str]:
@@ -166,7 +164,7 @@ def _inline(line: str) -> Iterator[str]:
 
 
 def _manifest(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
-    if not re.search(r"(?m)^[ \t]*(?:- +)*[\"']?[\w./-]+[\"']?[ \t]*:(?:[ \t\[]|$)|^\s*[\[{]", text):
+    if not re.search(r"(?m)^[ \t]*(?:- +)*[\"']?[\w./-]+[\"']?[ \t]*:(?:[ \t\[]|$)|^[ \t]*[\[{]", text):
         return []
     first = re.search(r"(?m)^#!|<<-?[ \t]*['\"]?\w", text)
     if first and _is_shell_first(text, first.start()):
@@ -197,7 +195,7 @@ def _service(text: str, reading: Reading, env: dict[str, str], depth: int) -> li
 
 
 def _python(text: str, reading: Reading, env: dict[str, str], depth: int) -> list[Call]:
-    if not MENTIONED.search(text) or len(text) > MAX_BYTES:
+    if len(text) > MAX_BYTES:
         return []
     from tui.core.profiles.importing.python_text import servers_of_python
 
@@ -208,9 +206,3 @@ def _lists(text: str, reading: Reading, env: dict[str, str], depth: int) -> list
     from tui.core.profiles.importing.python_text import servers_of_lists
 
     return servers_of_lists(text, reading) if len(text) <= MAX_BYTES else []
-
-
-def readable(text: str) -> None:
-    """Raises UsageError for a text that is longer than any manifest."""
-    if len(text) > MAX_TEXT:
-        raise unreadable(f"the text is longer than {MAX_TEXT // 1024} KiB")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from tui.core.errors import UsageError
 from tui.core.profiles.importing.call import Call, Reading
@@ -18,10 +17,9 @@ MAX_DEPTH = 6  # of scripts in scripts
 MAX_WORDS = 2000  # that are looked through for a call
 
 _MODULE = SGLANG.launch_module
-MENTIONED = re.compile(rf"{re.escape(_MODULE)}|\bsglang[ \"',]+serve\b|launch_server\.py")
-_SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
+MENTIONED = re.compile(rf"{re.escape(_MODULE)}|\bsglang[\s\"',\\-]+serve\b|launch_server\.py")
+SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(t|d)?|.*[$`{<(].*", re.DOTALL)  # or what only running could tell
-_HERE = _SHELLS | {"ssh", "cat", "tee", "sudo", "docker", "kubectl", "sbatch", "podman", "echo", "printf"}
 _MODEL = re.compile(r"--model(?:[-_]path)?(?:=|$)|--config(?:=|$)")
 
 
@@ -87,8 +85,6 @@ def _of_command(command: Command, shell: Shell, depth: int) -> list[Call]:
         here = "\n".join(command.argv[1:])
     if here is None or not MENTIONED.search(here) or depth >= MAX_DEPTH:
         return []
-    if PurePosixPath(command.argv[0]).name not in _HERE and not command.argv[0].startswith("python"):
-        return []
     inner = shell.reading.inner
     found = inner(here, shell.reading, dict(command.env), depth + 1) if inner else []
     return [replace(inner, line=command.line + inner.line if inner.line else command.line) for inner in found]
@@ -140,7 +136,7 @@ def server_calls(call: Call | None, reading: Reading, depth: int = 0) -> list[Ca
             call = replace(call, argv=("python3", "-m", *call.argv[1:]))
         if flags_start(call.argv) is not None:
             return [call]
-        if call.program in _SHELLS and (inside := _shell_string(call, reading, depth)):
+        if call.program in SHELLS and (inside := _shell_string(call, reading, depth)):
             return inside
         if call.inside and call.argv[0].startswith("--") and names_model(call):
             argv = ("python3", "-m", _MODULE, *call.argv)
@@ -164,7 +160,7 @@ def _somewhere_inside(call: Call, reading: Reading, depth: int) -> list[Call]:
         elif " " in script and MENTIONED.search(script):
             with suppress(UsageError):
                 inside = _shell_string(replace(call, argv=("sh", "-c", script)), reading, depth)
-        elif word.rpartition("/")[2] in _SHELLS and MENTIONED.search(" ".join(near[1:4])):
+        elif word.rpartition("/")[2] in SHELLS and MENTIONED.search(" ".join(near[1:4])):
             inside = _shell_string(replace(call, argv=call.argv[at:]), reading, depth)
         if inside:
             front = f"in front of the call: {one_line(' '.join(call.argv[:at]), 100)}"

@@ -12,7 +12,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.masking import mask_text
 from tui.core.profiles.importing.bash_tree import unreadable
 from tui.core.profiles.importing.call import Call, Reading
-from tui.core.profiles.importing.posted import blocks, readable, servers_in, tidied
+from tui.core.profiles.importing.posted import blocks, servers_in, tidied
 from tui.core.profiles.importing.servers import flags_start, names_model
 from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.profiles.importing.written import profile_text
@@ -21,6 +21,7 @@ from tui.core.profiles.toml_text import masked_profile
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
+MAX_TEXT = 128 * 1024  # of a manifest; a shell text has at most MAX_BYTES
 MAX_FLAGS = 500
 MAX_MISSED = 40  # sentences about what was not understood
 
@@ -32,7 +33,6 @@ _OTHERS = {
     "llama.cpp": r"\bllama-server\b",
     "a benchmark of SGLang": r"sglang\.bench_\w+",
 }
-
 
 # Lines that only set variables.
 _SETTINGS = re.compile(r"(?:[ \t]*(?:\$ )?(?:(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]*|#[^\n]*)?(?:\n|\Z))+")
@@ -62,7 +62,7 @@ class ImportedCommand:
 
     def masked(self) -> "ImportedCommand":
         """The same as a terminal may show it, without its secrets."""
-        mask = _masked(self.argv, self.env, self.unresolved)
+        mask = _Mask(self.argv, self.env, self.unresolved)
         env = {name: MASK if is_secret_env(name, value) else value for name, value in self.env.items()}
         return replace(self, env=env, argv=tuple(map(mask, self.argv)), profile=masked_profile(self.profile))
 
@@ -76,14 +76,16 @@ def import_command(
     names a model otherwise. Raises UsageError: no server call in it (slug no_command), none that names a model (no_model),
     no such server (bad_value), or it cannot be read (unreadable_command).
     """
-    readable(text)
+    if len(text) > MAX_TEXT:
+        raise unreadable(f"the text is longer than {MAX_TEXT // 1024} KiB")
     warnings: list[str] = []
     reading = Reading(home, dict(defines or {}))
     servers, nameless = _servers(tidied(text, warnings), reading)
     named = [number for number, one in enumerate(servers, 1) if not any(word.startswith("<") for word in one.argv)]
     number = next(iter(named), 1) if pick is None else pick
     if not 1 <= number <= len(servers):
-        raise UsageError(f"the text has {len(servers)} servers: there is no number {number}", "choose one of them")
+        message = f"the text has {len(servers)} servers: there is no number {number}"
+        raise UsageError(message, "choose one of them", slug=Slug.BAD_VALUE)
     call = servers[number - 1]
     if sum(word.startswith("-") for word in call.argv) > MAX_FLAGS:
         raise unreadable(f"the command has more than {MAX_FLAGS} flags")
@@ -91,12 +93,12 @@ def import_command(
     missed = [*call.missed, *(f"{_where(one)}: a server call that names no model" for one in nameless)]
     warnings += call.warnings
     profile = profile_text(call, (flags_start(call.argv) or 0), env, warnings, missed)
-    others = _others(servers, number)
+    mask = _Mask(call.argv, env, call.unresolved)
+    others = _others(servers, number, mask)
     if others:
         warnings.append(_choice(servers, number, others))
     unused = [name for name in reading.defines if name not in reading.used]
     missed += [f"{name} was given a value, but nothing in the text is called that" for name in unused]
-    mask = _masked(call.argv, env, call.unresolved)
     missed = list(dict.fromkeys(mask(one_line(text)) for text in missed))
     if len(missed) > MAX_MISSED:
         missed = [*missed[:MAX_MISSED], f"and {len(missed) - MAX_MISSED} more"]
@@ -154,10 +156,10 @@ def _where(call: Call) -> str:
     return ", ".join(filter(None, (place, one_line(call.where, 60)))) or "the text"
 
 
-def _others(servers: Sequence[Call], number: int) -> tuple[Server, ...]:
+def _others(servers: Sequence[Call], number: int, mask: "_Mask") -> tuple[Server, ...]:
     chosen = set(_pairs(servers[number - 1]))
     return tuple(
-        Server(at, _where(call), one_line(" ".join(pair for pair in _pairs(call) if pair not in chosen), 120))
+        Server(at, _where(call), mask(one_line(" ".join(pair for pair in _pairs(call) if pair not in chosen), 120)))
         for at, call in enumerate(servers, 1)
         if at != number
     )
@@ -181,7 +183,7 @@ def _choice(servers: Sequence[Call], number: int, others: Sequence[Server]) -> s
     return f"the text has {len(servers)} server calls; {chosen}; the others: {shown}{more}"
 
 
-class _masked:
+class _Mask:
     """Sentences without the secrets of a call."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], stayed: Sequence[Unresolved]) -> None:
