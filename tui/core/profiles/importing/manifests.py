@@ -67,17 +67,25 @@ def servers_of_manifest(text: str, reading: Reading, depth: int = 0) -> list[Cal
     documents = _documents(templates_hidden(text), missed)
     maps = _config_maps(documents)
     found: list[Call] = []
-    for call in _calls(documents, maps, reading):
-        found += [inner.warn("paths are those inside the container") for inner in server_calls(call, reading, depth)]
+    others: list[str] = []
+    for document in documents:
+        before = len(found)
+        for call in _calls(document, maps, reading):
+            inside = server_calls(call, reading, depth)
+            found += [inner.warn("paths are those inside the container") for inner in inside]
+            others += [call.where] if call.where and not inside else []
+        if len(found) == before and isinstance(document, dict) and isinstance(document.get("kind"), str):
+            others.append(as_written(document["kind"]))
+    if others := list(dict.fromkeys(others)):
+        shown = ", ".join(others[:MAX_LEFT]) + (f" and {len(others) - MAX_LEFT} more" if len(others) > MAX_LEFT else "")
+        missed.append(f"what else is in the text: {one_line(shown, 300)}")
     return [call.miss(*missed) for call in found]
 
 
-def _calls(documents: list[Any], maps: Mapping[str, Mapping[str, str]], reading: Reading) -> Iterator[Call]:
+def _calls(document: Any, maps: Mapping[str, Mapping[str, str]], reading: Reading) -> Iterator[Call]:
     """What each container runs; and scripts under any other key, with the environment that stands beside them."""
     seen: set[int] = set()
-    stack: list[tuple[Any, str, Call]] = [
-        (document, "", Call((), {})) for document in documents[::-1] if isinstance(document, dict | list)
-    ]
+    stack: list[tuple[Any, str, Call]] = [(document, "", Call((), {}))] if isinstance(document, dict | list) else []
     while stack:
         value, key, around = stack.pop()
         if isinstance(value, str):
@@ -121,11 +129,11 @@ class _Container:
     def calls(self) -> Iterator[Call]:
         """The command of the container, where it has one."""
         argv = self._argv()
-        if not argv:
+        if not argv and not isinstance(self._table.get("image"), str):
             return
         call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True))
         known = {} if self._compose else call.env
-        if argv[0].rpartition("/")[2] not in SHELLS:
+        if not argv or argv[0].rpartition("/")[2] not in SHELLS:
             call = call.filled(self._reading, known, self._flavour)
         elif self._compose:  # what it leaves is the shell's to fill
             call = replace(call, argv=tuple(filled(word, self._reading, {}, [], self._flavour) for word in argv))

@@ -160,7 +160,7 @@ class Words:
         if node.type == "command_substitution" and (printed := self._substitute(node)) is not None:
             return [printed], True
         if node.type not in ("simple_expansion", "expansion") or not children:
-            return self._unresolved(source, "is not run")
+            return self._unresolved(source, "is not set in this text" if is_plain(source) else "is not run")
         first, rest = children[0], children[1:]
         if first.type in ("!", "#") and rest and (keys := self._keys(first.type, written(rest[0]))) is not None:
             return keys, not quoted
