@@ -102,6 +102,18 @@ BASH = shutil.which("bash")
         'cmd {a,b}{1,2} "{a,b}" {x} a{b,{c,d}}e',
         "cmd a&&cmd b; cmd c;cmd d",
         'J="{\\"a\\": 1}"; cmd --json "$J" $J',
+        'f() { local x=$1; shift; cmd "$x" "$@" $#; }; f a "b c" d; f',
+        'set -- a "b c"; shift; cmd "$1" $#; for x; do cmd "$x"; done',
+        "for i in 1 2 3; do cmd --port $((30000+i)) x$i; done; for i in $(seq 2 4); do cmd $i; done",
+        'M=b; case $M in a) cmd a;; b|c) cmd b; cmd c;; *) cmd d;; esac; case x"y" in x*) cmd glob;; esac',
+        'declare -A A=([a]=/x [b]="y z"); A[c]=d; k=b; cmd "${A[a]}" "${A[$k]}" "${A[c]}"',
+        'A=(a "b c" d); for i in "${!A[@]}"; do cmd "$i" "${A[$i]}" "${A[i]}"; done; cmd ${#A[@]} "${A[2]}"',
+        'C=$(cat <<X\na "b" \\\nc $HOME\nX\n); cmd $C; cmd "$(echo a  b)"',
+        'g() { local a=(--x "$1"); echo "${a[@]}"; }; X=$(g 1); cmd $X; cmd $(g 2)',
+        "n=0; while [ $n -gt 1 ]; do cmd no; done; until [ 1 -eq 1 ]; do cmd no; done; if [ 3 -lt 4 ]; then cmd yes; else cmd no; fi",
+        'while [[ $# -gt 0 ]]; do case "$1" in --p) P="$2"; shift 2;; esac; done; cmd ${P:-none}',
+        "X=1; if [[ $X == 1 && -n $X ]]; then cmd a; elif [ $X = 2 ]; then cmd b; fi; ref=X; cmd ${!ref}",
+        'A=1 B="x y"; f() { cmd $A "$B"; }; A=2 f; f',
     ],
 )
 def test_words_are_those_that_bash_hands_over(text, tmp_path):

@@ -276,10 +276,16 @@ class Shell:
         for name, value in assigned:
             self._assign(name, value, export=True)
         before = self._words.arguments
+        outside = {name: self._words.variables.get(name) for name, _ in assigned}
         passed_on = before is None and any(written(word) in ('"$@"', "$@", '"$*"', "$*") for word in words)
         self._words.arguments = None if passed_on and len(argv) == 1 else argv
         self._run(body)
         self._words.arguments = before
+        for name, value in outside.items():
+            if value is None:
+                self._unset([name])
+            else:
+                self._words.variables[name] = value
         return True
 
     def _printed(self, node: "Node") -> str | None:
