@@ -95,14 +95,14 @@ def test_profiles_are_listed_shown_and_imported(shell: Shell) -> None:
     printed = shell("profiles", "import", "-", "--define", "M=/m", "--pick", "2", input=nodes)
     assert b"node-rank = 1" in printed.out
     assert b'model-path = "/m"' in printed.out
-    assert b"hf_secret0" not in printed.out + printed.err
-    assert b"not understood: extra belongs to no flag" in printed.err
-    assert b"--pick N" in printed.err
+    assert b"hf_secret0" not in printed.out + printed.err.encode()
+    assert "not understood: extra belongs to no flag" in printed.err
+    assert "--pick N" in printed.err
     first = shell("profiles", "import", "-", "--json", input=nodes).json
     assert first["env"]["HF_TOKEN"] == "hf_secret0"  # for a program, not for a terminal
     assert [item["name"] for item in first["unresolved"]] == ["M"]
     assert (first["picked"], [other["number"] for other in first["others"]]) == (1, [2])
-    assert b"give it with --define M=VALUE" in shell("profiles", "import", "-", input=nodes).err
+    assert "give it with --define M=VALUE" in shell("profiles", "import", "-", input=nodes).err
     nameless = shell("profiles", "import", "-", "--json", "--save", "none", input=b"sglang serve --tp 8\n")
     nameless.refused(2, "no_model")
     assert "none" not in {row["name"] for row in shell("profiles", "--json").json}

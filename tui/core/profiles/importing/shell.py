@@ -273,19 +273,19 @@ class Shell:
             return False
         self._called.add(argv[0])
         self._calls += 1
-        for name, value in assigned:
-            self._assign(name, value, export=True)
         before = self._words.arguments
         outside = {name: self._words.variables.get(name) for name, _ in assigned}
+        for name, value in assigned:
+            self._assign(name, value, export=True)
         passed_on = before is None and any(written(word) in ('"$@"', "$@", '"$*"', "$*") for word in words)
         self._words.arguments = None if passed_on and len(argv) == 1 else argv
         self._run(body)
         self._words.arguments = before
-        for name, value in outside.items():
-            if value is None:
+        for name, old in outside.items():
+            if old is None:
                 self._unset([name])
             else:
-                self._words.variables[name] = value
+                self._words.variables[name] = old
         return True
 
     def _printed(self, node: "Node") -> str | None:
