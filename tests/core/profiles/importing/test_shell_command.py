@@ -1,5 +1,6 @@
 """Posted launch commands: what a shell would hand over, and the profile that comes of it."""
 
+import html
 import json
 import shutil
 import signal
@@ -50,6 +51,28 @@ def test_what_people_paste(case):
     assert {name: found.env.get(name) for name in truth["env"]} == truth["env"]
     assert [name for name in truth["names"] if name not in "\n".join(found.warnings)] == []
     assert [w for w in truth["lacks"] for word in words[3:] if word.strip("-") == w or (len(w) > 3 and w in word)] == []
+
+
+WAYS = {
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "in a fence": lambda text: f"I can't do it:\n\n```bash\n{text.rstrip()}\n```\n\nIt doesn't work.",
+    "in a list": lambda text: "1. Do this:\n\n" + _indented(f"```yaml\n{text.rstrip()}\n```", "   "),
+    "quoted": lambda text: _indented(text.rstrip(), "> "),
+    "indented": lambda text: _indented(text.rstrip(), "    "),
+    "escaped": html.escape,
+}
+
+
+def _indented(text: str, by: str) -> str:
+    return "\n".join(by + line for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_of_pasting_changes_nothing(way):
+    texts = [(DATA / case["file"]).read_bytes().decode() for case in CASES]
+    plain = [text for text in texts if "```" not in text and "\0" not in text and "&quot;" not in text]
+    assert [imported(WAYS[way](text)).argv for text in plain] == [imported(text).argv for text in plain]
+    assert [imported(WAYS[way](text)).env for text in plain] == [imported(text).env for text in plain]
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=[case["id"] for case in WHOLE])
@@ -557,6 +580,18 @@ def test_any_text_ends_in_a_command_or_a_usage_error(pieces):
         return
     tomli.loads(found.profile)
     tomli.loads(found.masked().profile)
+
+
+_TEXTS = [(DATA / case["file"]).read_bytes().decode() for case in CASES]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(_TEXTS), st.sampled_from(_TEXTS), st.integers(0, 3000), st.integers(0, 3000), _PIECES)
+def test_half_of_a_text_and_half_of_another_end_in_a_command_or_a_usage_error(one, other, end, start, pieces):
+    try:
+        tomli.loads(imported(one[:end] + "".join(pieces) + other[start:]).profile)
+    except UsageError:
+        return
 
 
 @pytest.mark.parametrize(

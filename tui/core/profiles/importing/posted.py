@@ -7,6 +7,7 @@ each call alone. Nothing in it is run.
 import html
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -69,10 +70,10 @@ def tidied(text: str, warnings: list[str]) -> str:
         warnings.append("the escapes of a web page were replaced by what they stand for")
     lines = plain.split("\n")
     filled = [line for line in lines if line.strip()]
-    while len(filled) > 1 and all(line.lstrip().startswith(">") for line in filled):
+    while filled and all(line.lstrip().startswith(">") for line in filled):
         lines = [line.lstrip().removeprefix(">").removeprefix(" ") for line in lines]
         filled = [line for line in lines if line.strip()]
-    return "\n".join(lines)
+    return textwrap.dedent("\n".join(lines))
 
 
 def blocks(text: str) -> list[tuple[str, int]]:
@@ -85,7 +86,7 @@ def blocks(text: str) -> list[tuple[str, int]]:
         if match and not fence:
             fence, start = match[1], number + 1
         elif match and fence and not match[2] and match[1].startswith(fence[:3]):
-            found.append(("\n".join(lines[start:number]), start))
+            found.append((textwrap.dedent("\n".join(lines[start:number])), start))
             fence = ""
     if fence:
         found.append(("\n".join(lines[start:]), start))

@@ -6,6 +6,7 @@ Names are followed as far as the text gives their values; what it does not give 
 import ast
 import re
 import shlex
+import warnings
 
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.servers import MENTIONED, server_calls
@@ -26,7 +27,9 @@ def servers_of_python(text: str, reading: Reading) -> list[Call]:
         return []
     reader = _Reader(reading)
     try:
-        reader.run(ast.parse(text).body)
+        with warnings.catch_warnings(action="ignore"):  # of escapes in strings: the text is not ours
+            tree = ast.parse(text)
+        reader.run(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     return reader.servers()
