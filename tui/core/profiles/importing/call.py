@@ -72,10 +72,12 @@ class Call:
     def filled(self, reading: Reading, known: Mapping[str, str], where: str = "") -> "Call":
         """The call with the values that stand in its words as `$(NAME)`, `${NAME}` or `{{ .name }}`."""
         found: list[Unresolved] = []
-        argv = tuple(filled(word, reading, known, found, where) for word in self.argv)
+        dollars = self.program not in SHELLS  # a shell fills its script itself
+        argv = tuple(filled(word, reading, known, found, where, dollars=dollars) for word in self.argv)
         return replace(self, argv=argv).leave(*found)
 
 
+SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
 MAX_VALUE = 64 * 1024  # characters
 _SPOTS = re.compile(
     r"(?P<escaped>\$\$)|(?P<ref>\$\((?P<kube>[A-Za-z_]\w*)\)"
@@ -84,14 +86,24 @@ _SPOTS = re.compile(
 )
 
 
-def filled(text: str, reading: Reading, known: Mapping[str, str], found: list[Unresolved], where: str = "") -> str:
+def filled(
+    text: str,
+    reading: Reading,
+    known: Mapping[str, str],
+    found: list[Unresolved],
+    where: str = "",
+    *,
+    dollars: bool = True,
+) -> str:
     """A word that no shell reads, with what stands in it for values: `$(NAME)`, `${NAME:-default}`, `$NAME`, `{{ }}`.
 
-    `known` is what the file around it sets. What is not known stays, and is added to `found`. Where `where` is compose or
-    kubernetes, `$$` is a `$`; Kubernetes replaces `$(NAME)` only.
+    `known` is what the file around it sets. What is not known stays, and is added to `found`. Where `where` is compose,
+    kubernetes or systemd, `$$` is a `$`; Kubernetes replaces `$(NAME)` only.
     """
 
     def value(match: re.Match[str]) -> str:
+        if not dollars and match[0][0] == "$":
+            return match[0]
         if match["escaped"]:
             return "$" if where else "$$"
         name = match["kube"] or match["name"] or match["bare"] or match["env"] or ""

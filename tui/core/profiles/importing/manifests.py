@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from tui.core.profiles.importing.bash_tree import as_written, templates_hidden
-from tui.core.profiles.importing.call import Call, Reading, filled
-from tui.core.profiles.importing.servers import MENTIONED, SHELLS, server_calls
+from tui.core.profiles.importing.call import SHELLS, Call, Reading, filled
+from tui.core.profiles.importing.servers import MENTIONED, server_calls
 from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.text import one_line
 
@@ -133,7 +133,7 @@ class _Container:
             return
         call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True))
         known = {} if self._compose else call.env
-        if not argv or argv[0].rpartition("/")[2] not in SHELLS:
+        if call.program not in SHELLS:
             call = call.filled(self._reading, known, self._flavour)
         elif self._compose:  # what it leaves is the shell's to fill
             call = replace(call, argv=tuple(filled(word, self._reading, {}, [], self._flavour) for word in argv))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tui.core.errors import UsageError
-from tui.core.profiles.importing.call import Call, Reading
+from tui.core.profiles.importing.call import SHELLS, Call, Reading
 from tui.core.profiles.importing.shell import Command, Shell
 from tui.core.profiles.importing.wrappers import changes_nothing, unwrapped
 from tui.core.sglang.engine import SGLANG
@@ -18,7 +18,6 @@ MAX_WORDS = 2000  # that are looked through for a call
 
 _MODULE = SGLANG.launch_module
 MENTIONED = re.compile(rf"{re.escape(_MODULE)}|\bsglang[\s\"',\\-]+serve\b|launch_server\.py")
-SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(t|d)?|.*[$`{<(].*", re.DOTALL)  # or what only running could tell
 _MODEL = re.compile(r"--model(?:[-_]path)?(?:=|$)|--config(?:=|$)")
 

@@ -6,24 +6,23 @@ Formats: systemd.service(5), systemd.exec(5) and systemd.syntax(7); supervisord'
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from tui.core.profiles.importing.bash_tree import templates_hidden
 from tui.core.profiles.importing.call import Call, Reading, filled
 from tui.core.profiles.importing.servers import server_calls
 from tui.core.profiles.importing.unresolved import Unresolved, unresolved
 from tui.core.text import one_line
 
 _QUIET = frozenset(["type", "restart", "restartsec", "standardoutput", "standarderror", "syslogidentifier", "killmode"])
+_SHELL = ["sh", "-c"]
 _SPECIFIER = re.compile(r"%(?:(%)|([A-Za-z]))")
 
 
 def servers_of_unit(text: str, reading: Reading) -> list[Call]:
     """The servers of a unit's ExecStart lines."""
-    sections = _sections(re.sub(r"\\\n[ \t]*(?:[#;][^\n]*\n[ \t]*)*", " ", text))
     found: list[Call] = []
-    for section in sections:
+    for section in _sections(text):
         env: dict[str, str] = {}
         cwd = None
         starts: list[tuple[int, str]] = []
@@ -62,7 +61,7 @@ class _Section(list[tuple[int, str, str]]):
 
 def _sections(text: str) -> list[_Section]:
     sections = [_Section()]
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in _whole_lines(text, "#;"):
         if header := re.match(r"[ \t]*\[([^\]\n]*)\]", line):
             sections.append(_Section())
             sections[-1].name = header[1].strip().lower()
@@ -103,7 +102,7 @@ def _variables(call: Call, reading: Reading) -> Call:
         alone = re.fullmatch(r"\$(\w+)", word)
         value = (reading.given(alone[1]) or call.env.get(alone[1])) if alone else None
         argv += _split(value) if value is not None else [word]
-    return replace(call, argv=tuple(argv)).filled(reading, call.env)
+    return replace(call, argv=tuple(argv)).filled(reading, call.env, "systemd")
 
 
 def servers_of_supervisor(text: str, reading: Reading) -> list[Call]:
@@ -128,75 +127,82 @@ def _pairs_of(text: str) -> dict[str, str]:
     return {name: value.strip("\"'") for name, value in pairs}
 
 
+@dataclass
+class _Stage:
+    """What a stage of a Dockerfile has said so far."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    entry: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    line: int = 0
+    gone: list[Unresolved] = field(default_factory=list)
+
+    def call(self) -> Call:
+        """What it starts: behind an ENTRYPOINT for a shell nothing of CMD counts."""
+        words = self.entry if self.entry[:2] == _SHELL else [*self.entry, *self.command]
+        return Call(tuple(words), self.env, self.cwd, self.line, inside=True).leave(*self.gone)
+
+
 def servers_of_dockerfile(text: str, reading: Reading) -> list[Call]:
     """The server that an image starts: ENTRYPOINT and CMD of each stage, in exec or in shell form."""
-    found: list[Call] = []
-    fresh: dict[str, str] = {}
-    env, args, cwd, entry, command, at = dict(fresh), dict(fresh), None, ([""] * 0), ([""] * 0), 0
-    gone: list[Unresolved] = []
-
-    def finish() -> None:
-        shell = len(entry) == 3 and entry[:2] == ["sh", "-c"]
-        words = entry if shell else [*entry, *(command[2:] if entry and command[:2] == ["sh", "-c"] else command)]
-        call = Call(tuple(words), env, cwd, at, inside=True).leave(*gone)
-        for inner in server_calls(call, reading):
-            found.append(inner.warn("paths are those inside the container"))
-
-    for number, name, rest in _instructions(text):
-        known: Mapping[str, str] = {**args, **env}
+    stages = [_Stage()]
+    args: dict[str, str] = {}
+    for line, name, rest in _instructions(text):
+        stage = stages[-1]
+        known = {**args, **stage.env}
         match name:
             case "FROM":
-                finish()
-                env, cwd, entry, command, gone = {}, None, [], [], []
+                stages.append(_Stage())
             case "ARG":
                 key, equals, value = rest.partition("=")
                 given = reading.given(key.strip())
                 if given is not None or equals:
                     args[key.strip()] = " ".join(_split(value)) if given is None else given
             case "ENV":
-                env |= _env_of(rest, known, reading, gone)
+                stage.env |= _env_of(rest, known, reading, stage.gone)
             case "WORKDIR":
-                cwd = filled(rest, reading, known, gone)
+                stage.cwd = filled(rest, reading, known, stage.gone)
             case "ENTRYPOINT":
-                entry, command, at = _form(rest), [], number
+                stage.entry, stage.command, stage.line = _form(rest), [], line
             case "CMD":
-                command, at = _form(rest), at if entry else number
-    finish()
-    return found
+                stage.command, stage.line = _form(rest), stage.line if stage.entry else line
+    found = [call for stage in stages for call in server_calls(stage.call(), reading)]
+    return [call.warn("paths are those inside the container") for call in found]
 
 
-def _instructions(text: str) -> list[tuple[int, str, str]]:
-    """Line, name and arguments; a backslash continues a line, comments between are dropped."""
-    found: list[tuple[int, str, str]] = []
-    lines = templates_hidden(text).split("\n")
-    at = 0
-    while at < len(lines):
-        start, line = at, lines[at]
-        while line.rstrip().endswith("\\") and at + 1 < len(lines):
-            at += 1
-            if not lines[at].lstrip().startswith("#"):
-                line = line.rstrip()[:-1] + " " + lines[at].strip()
-        at += 1
+def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, name and arguments."""
+    for number, line in _whole_lines(text, "#"):
         if match := re.match(r"[ \t]*([A-Za-z]+)[ \t]+(.*)$", line):
-            found.append((start + 1, match[1].upper(), _shown(match[2].strip())))
-    return found
+            yield number, match[1].upper(), match[2].strip()
 
 
-def _shown(text: str) -> str:
-    from tui.core.profiles.importing.bash_tree import as_written
-
-    return as_written(text)
+def _whole_lines(text: str, comment: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; a backslash continues a line, comments between are dropped."""
+    held: list[str] = []
+    start = 1
+    for number, line in enumerate(text.split("\n"), 1):
+        if held and line.lstrip()[:1] in [*comment]:
+            continue
+        start = start if held else number
+        more = line.rstrip().endswith("\\")
+        held.append(line.rstrip()[:-1] if more else line)
+        if not more:
+            yield start, " ".join([held[0], *(part.strip() for part in held[1:])])
+            held = []
+    if held:
+        yield start, " ".join(held)
 
 
 def _form(rest: str) -> list[str]:
     """CMD and ENTRYPOINT: a JSON list as it is, any other text for a shell."""
     if rest.startswith("["):
         try:
-            words = json.loads(rest)
-            return [str(word) for word in words]
+            return [str(word) for word in json.loads(rest)]
         except (ValueError, TypeError, RecursionError):
             pass
-    return ["sh", "-c", rest]
+    return [*_SHELL, rest]
 
 
 def _env_of(rest: str, known: Mapping[str, str], reading: Reading, gone: list[Unresolved]) -> dict[str, str]:
