@@ -424,6 +424,13 @@ def test_names_and_values_of_the_profile():
     }
 
 
+def test_sglang_serve_takes_its_model_as_a_word():
+    found = imported("sglang serve /m --model-type llm --tp 2")
+    assert found.argv == ("sglang", "serve", "/m", "--model-type", "llm", "--tp", "2")
+    assert tomli.loads(found.profile)["args"] == {"model-path": "/m", "tp-size": 2}
+    assert any("--model-type" in warning for warning in found.warnings)
+
+
 def test_several_calls_take_the_first_and_say_so():
     found = imported(f"{CALL} --tp 1 &\n{CALL} --tp 2")
     assert found.argv[-1] == "1"

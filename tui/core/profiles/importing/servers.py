@@ -24,7 +24,14 @@ _MODEL = re.compile(r"--model(?:[-_]path)?(?:=|$)|--config(?:=|$)")
 
 def names_model(call: Call) -> bool:
     """Whether the flags say which model; a file of `--config` may."""
-    return any(_MODEL.match(word) for word in call.argv)
+    return bool(model_word(call.argv)) or any(_MODEL.match(word) for word in call.argv)
+
+
+def model_word(argv: Sequence[str]) -> tuple[str, ...]:
+    """The model of `sglang serve MODEL`, which takes it as the first word, or as a flag."""
+    start = flags_start(argv) or 0
+    first = tuple(argv[start : start + 1])
+    return first if start and argv[start - 1] == "serve" and first and first[0][:1] not in ("-", "") else ()
 
 
 def flags_start(argv: Sequence[str]) -> int | None:

@@ -13,7 +13,7 @@ from tui.core.masking import mask_text
 from tui.core.profiles.importing.bash_tree import unreadable
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.posted import blocks, servers_in, tidied
-from tui.core.profiles.importing.servers import flags_start, names_model
+from tui.core.profiles.importing.servers import flags_start, model_word, names_model
 from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.profiles.importing.written import profile_text
 from tui.core.profiles.secrets import MASK, is_secret_env
@@ -92,7 +92,7 @@ def import_command(
     env = {k: v for k, v in call.env.items() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", k) and k != "PATH"}
     missed = [*call.missed, *(f"{_where(one)}: a server call that names no model" for one in nameless)]
     warnings += call.warnings
-    profile = profile_text(call, (flags_start(call.argv) or 0), env, warnings, missed)
+    profile = profile_text(call, _server_flags(call, warnings), env, warnings, missed)
     mask = _Mask(call.argv, env, call.unresolved)
     others = _others(servers, number, mask)
     if others:
@@ -107,6 +107,17 @@ def import_command(
     return ImportedCommand(
         env, call.argv, profile, tuple(dict.fromkeys(said)), call.unresolved, tuple(missed), number, others
     )
+
+
+def _server_flags(call: Call, warnings: list[str]) -> list[str]:
+    """A call's words as the server's own flags; `sglang serve` takes the model as a word, and has --model-type."""
+    words = list(call.argv[flags_start(call.argv) or 0 :])
+    for at, word in enumerate(words):
+        if word.partition("=")[0] == "--model-type":
+            del words[at : at + 1 + ("=" not in word)]
+            warnings.append("--model-type is of sglang serve, not of the server: it was left out")
+            break
+    return ["--model-path", *words] if model_word(call.argv) else words
 
 
 def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:

@@ -13,9 +13,11 @@ from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
 
-def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str], missed: list[str]) -> str:
-    """The call as a profile's TOML; its flags begin at word `start`. Adds what it changed and what it left out."""
-    args = _flags(call.argv[start:], warnings, missed)
+def profile_text(
+    call: Call, flags: Sequence[str], env: Mapping[str, str], warnings: list[str], missed: list[str]
+) -> str:
+    """The call with its flags as a profile's TOML. Adds sentences about what it changed and what it left out."""
+    args = _flags(flags, warnings, missed)
     table: dict[str, object] = {"kind": "launch", "description": "imported launch command"}
     rest = dict(env)
     devices = rest.get("CUDA_VISIBLE_DEVICES", "")
