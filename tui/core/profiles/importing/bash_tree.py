@@ -28,7 +28,7 @@ _HIDDEN = {code: 0xE100 + code for code in range(128) if not chr(code).isalnum()
 _SHOWN: dict[int, str | None] = {hidden: chr(code) for code, hidden in _HIDDEN.items()}
 _SHOWN |= {ord(OPEN): None, ord(CLOSE): None, ord(BLANK): "\\ "}
 _PLACEHOLDER = re.compile(r"""<[A-Za-z_](?:[\w .:/-]*[\w./-])?>(?=[\s"/:.,)\\]|$)""")
-TEMPLATE = re.compile(r"""\$?\{\{-?[ \t]*[\w.$("'][^{}\n]*\}\}""")
+TEMPLATE = re.compile(r"""\$?\{\{-?[ \t]*[\w.$("'][^{}\n]*\}\}|\$\{[A-Za-z_]\w*(?:\.\w+)+\}""")
 _PRIVATE = re.compile("[\0\ue000-\uf8ff\U000f0000-\U0010ffff]")
 
 
@@ -38,7 +38,7 @@ def hidden(text: str) -> str:
 
 
 def templates_hidden(text: str) -> str:
-    """A text with its {{ placeholders }} hidden, and no other private character."""
+    """A text with its {{ placeholders }} and ${dotted.names} hidden, and no other private character."""
     return TEMPLATE.sub(lambda match: hidden(match[0]), _PRIVATE.sub("\ufffd", text))
 
 

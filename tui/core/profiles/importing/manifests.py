@@ -294,12 +294,15 @@ def _documents(text: str, missed: list[str]) -> list[Any]:
         return []
     with suppress(ValueError, RecursionError):
         return [json.loads(text, parse_int=str, parse_float=str)]  # as a command line has them
+    wrong = (yaml.YAMLError, RecursionError, ValueError, TypeError)
+    # Tabs that indent, and comments of JSON, are none of YAML's.
+    text = re.sub(r"(?m)^[ \t]*//.*$|^[ \t]+", lambda m: "" if "/" in m[0] else m[0].replace("\t", "  "), text)
     try:
         documents = list(yaml.load_all(text, _Loader))
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError):
+    except wrong:
         documents = []
         for block in _blocks(text.split("\n")):
-            with suppress(yaml.YAMLError, RecursionError, ValueError, TypeError):
+            with suppress(*wrong):
                 documents.append(yaml.load(block, _Loader))
         if documents:
             missed.append("the text is not YAML as a whole: only the parts around a command were read")

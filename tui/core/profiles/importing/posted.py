@@ -28,6 +28,18 @@ _PROMPT = re.compile(
     r"^[ \t]*(?:\([\w.-]+\)[ \t]*)*(?:\[?[\w.-]+@[\w.-]+[^\n$#%]{0,80}[$#%]|(?:ba|z)?sh-[\d.]+[$#]|\$|[\u276f\u279c]"
     r"(?:[ \t]+[~\w./-]{1,80}(?=[ \t]))?)[ \t]+(?=\S)"
 )
+# What other tools write on a line of its own, and the shell text that it means.
+_DIALECTS = [
+    (re.compile(rf"^[ \t]*{pattern}"), plain)
+    for pattern, plain in (
+        (r"(?:!(?=[\w/])|%%(?:bash|sh)\b.*|\+{1,3}[ \t]+(?=\w))", ""),  # a notebook, set -x
+        (r"(?:%env|set)[ \t]+(?=[A-Z_]\w*=)", "export "),  # a notebook, cmd.exe
+        (r"\$env:(\w+)[ \t]*=[ \t]*", r"export \1="),  # PowerShell
+        (r"set -[gU]?x[ \t]+(\w+)[ \t]+(?=\S)", r"export \1="),  # fish
+        (r"([A-Za-z_]\w*)[ \t]*(?:\?|::?)=[ \t]*", r"\1="),  # a Makefile
+        (r"@-?(?=[\w$])", ""),
+    )
+]
 _FENCE = re.compile(r"^[ \t>]*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(```+|~~~+)[ \t]*([\w.+-]*)")
 _MARKS = re.compile(r"^[ \t]*(?:>[ \t]?)*(?:(?:[-*+\u2022]|\d{1,3}[.):])[ \t]+)?(?:#+[ \t]*(?=\S))?")
 _CALL = re.compile(
@@ -103,8 +115,8 @@ def _without_prompts(text: str) -> str:
             line = re.sub(r"^[ \t]*>[ \t](?=\s*\S)", "", line)
         else:
             line = _PROMPT.sub("", line)
-            line = re.sub(r"^[ \t]*(?:!(?=[\w/])|%%(?:bash|sh)\b.*|\+{1,3}[ \t]+(?=\w))", "", line)
-            line = re.sub(r"^[ \t]*%env[ \t]+(?=\w+=)", "export ", line)
+            for pattern, meant in _DIALECTS:
+                line = pattern.sub(meant, line)
         if below.startswith("-"):  # ` and ^ continue a line on Windows, \\ is a backslash that was escaped
             line = re.sub(r"(?<=\s)(?:\\\\|`|\^)[ \t]*$", lambda _: "\\", line)
         lines.append(line)

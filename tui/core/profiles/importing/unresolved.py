@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 _PLAIN = re.compile(r"\$\w+|\$\{\w+\}|\$\([A-Z_][A-Z0-9_]*\)|<[^<>]*>|\$?\{\{.*\}\}|%.*", re.DOTALL)
 _NAMES = (
+    re.compile(r"\$\{([A-Za-z_]\w*(?:\.\w+)+)\}"),  # of Terraform
     re.compile(r"\$\{?(\w+|@)(?:\}|[^\w(].*)?", re.DOTALL),  # $X, ${X}, ${X:?why}
     re.compile(r"\$\(\s*([A-Za-z_]\w*)\s*\)"),  # $(X), as Kubernetes has it; also a command without arguments
     re.compile(r"\$?\{\{-?\s*\.?([A-Za-z_][\w.]*)[^{}]*\}\}"),  # {{ .Values.x | quote }}

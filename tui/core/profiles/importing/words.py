@@ -129,7 +129,7 @@ class Words:
     def _literal(self, text: str) -> str:
         """Quoted text. A <word> in quotes may be meant as it is; a {{ template }} is not."""
         text = text.replace(BLANK, "\\ ")
-        return _SPAN.sub(lambda m: self._placeholder(m[0]) if "{{" in as_written(m[0]) else as_written(m[0]), text)
+        return _SPAN.sub(lambda m: self._placeholder(m[0]) if "{" in as_written(m[0]) else as_written(m[0]), text)
 
     def _string(self, node: "Node", parts: list[_Part]) -> str:
         """A double-quoted string: its text without escapes, and its expansions, unsplit."""
@@ -159,6 +159,9 @@ class Words:
         children = [child for child in node.children if child.type not in ("$", "${", "}")]
         if node.type == "command_substitution" and (printed := self._substitute(node)) is not None:
             return [printed], True
+        called = re.fullmatch(r"\$\(([A-Z_]\w*)\)", source)
+        if called and self.lookup(called[1], None) is not None:
+            return self._variable(called[1], None, source, quoted)  # of a Makefile, of Kubernetes
         if node.type not in ("simple_expansion", "expansion") or not children:
             return self._unresolved(source, "is not set in this text" if is_plain(source) else "is not run")
         first, rest = children[0], children[1:]

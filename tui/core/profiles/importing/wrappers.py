@@ -212,6 +212,9 @@ def _apptainer(call: Call) -> Call | None:
 def _tmux(call: Call) -> Call | None:
     """tmux new -d -s NAME 'command', screen -dmS NAME command."""
     start, letters = (1, "SsTt") if call.program == "screen" else (2, "snxyctFe")
+    if "stuff" in call.argv:
+        text = " ".join(call.argv[call.argv.index("stuff") + 1 :])
+        return replace(call, argv=("sh", "-c", re.sub(r"(?:\\[nr]|\^M|\s)+$", "", text)))
     if call.argv[1:2] in (("send-keys",), ("send",)):
         keys = [word for word in call.argv[_options(call.argv, 2, "tNc")[1] :] if word not in ("C-m", "Enter", "ENTER")]
         return replace(call, argv=("sh", "-c", " ".join(keys)))
