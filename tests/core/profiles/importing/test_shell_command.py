@@ -324,13 +324,17 @@ def test_no_secret_is_in_a_sentence_or_in_what_a_terminal_shows():
     secret = "wJalrXUtnFEMIK7MDENG"
     text = (
         f"aws configure set aws_secret_access_key {secret}\nlogin --token={secret}\nexport AWS_SECRET_ACCESS_KEY={secret}\n"
-        f"launcher HF_TOKEN={secret} {CALL} --api-key {secret} extra={secret}"
+        f"login --password other-{secret}x\nX_TOKEN='one other-{secret}' tool\nlogin {'x' * 80} {secret}\n"
+        f"launcher HF_TOKEN={secret} {CALL} --api-key {secret} extra={secret}\n{CALL} --api-key other-{secret}"
     )
     found = imported(text)
     assert found.env["AWS_SECRET_ACCESS_KEY"] == secret
     assert tomli.loads(found.profile)["args"]["api-key"] == secret
     shown = found.masked()
-    assert secret not in " ".join([*found.warnings, *found.not_understood, *shown.argv, *shown.env.values()])
+    others = [server.differs for server in found.others]
+    assert others == ["--api-key ***"]
+    said = " ".join([*found.warnings, *found.not_understood, *shown.argv, *shown.env.values(), *others])
+    assert secret[:8] not in said
     assert secret not in shown.profile
     assert tomli.loads(shown.profile)["args"]["model-path"] == "/m"
 

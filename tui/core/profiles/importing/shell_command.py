@@ -38,6 +38,11 @@ _OTHERS = {
 _SETTINGS = re.compile(r"(?:[ \t]*(?:\$ )?(?:(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]*|#[^\n]*)?(?:\n|\Z))+")
 
 
+_TEXT = r"""("[^"]*"?|'[^']*'?|[^\s,;]+)"""
+_NAMED = re.compile(r"\b([A-Za-z_]\w*)=(?!\$)" + _TEXT)
+_FLAGGED = re.compile(r"(--?(?:[\w-]{0,40}(?:token|password|passwd|secret|api[-_]?key|access[-_]?key))[= ])(?!\$)" + _TEXT)
+
+
 @dataclass(frozen=True)
 class Server:
     """One of the servers in a text."""
@@ -209,6 +214,7 @@ class _Mask:
     def __call__(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, MASK)
-        names = r"\b([A-Za-z_]\w*)=([^\s,;$]+)"
-        text = re.sub(names, lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
-        return mask_text(text)
+            if len(value) > 8:  # one that was cut
+                text = re.sub(re.escape(value[:8]) + r"\S*", MASK, text)
+        text = _NAMED.sub(lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
+        return mask_text(_FLAGGED.sub(rf"\1{MASK}", text))
