@@ -40,7 +40,9 @@ _SETTINGS = re.compile(r"(?:[ \t]*(?:\$ )?(?:(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]
 
 _TEXT = r"""("[^"]*"?|'[^']*'?|[^\s,;]+)"""
 _NAMED = re.compile(r"\b([A-Za-z_]\w*)=(?!\$)" + _TEXT)
-_FLAGGED = re.compile(r"(--?(?:[\w-]{0,40}(?:token|password|passwd|secret|api[-_]?key|access[-_]?key))[= ])(?!\$)" + _TEXT)
+_FLAGGED = re.compile(
+    r"(--?(?:[\w-]{0,40}(?:token|password|passwd|secret|api[-_]?key|access[-_]?key))[= ])(?!\$)" + _TEXT
+)
 
 
 @dataclass(frozen=True)
