@@ -90,6 +90,23 @@ def test_profiles_are_listed_shown_and_imported(shell: Shell) -> None:
     assert imported["argv"][-2:] == ["--tp", "2"]
     assert "mine" in {row["name"] for row in shell("profiles", "--json").json}
     shell("profiles", "show", "nosuch", "--json").refused(2, "unknown_profile")
+
+    nodes = b"export HF_TOKEN=hf_secret0; for R in 0 1; do sglang serve --model-path $M --node-rank $R extra & done\n"
+    printed = shell("profiles", "import", "-", "--define", "M=/m", "--pick", "2", input=nodes)
+    assert b"node-rank = 1" in printed.out
+    assert b'model-path = "/m"' in printed.out
+    assert b"hf_secret0" not in printed.out + printed.err.encode()
+    assert "not understood: extra belongs to no flag" in printed.err
+    assert "--pick N" in printed.err
+    first = shell("profiles", "import", "-", "--json", input=nodes).json
+    assert first["env"]["HF_TOKEN"] == "hf_secret0"  # for a program, not for a terminal
+    assert [item["name"] for item in first["unresolved"]] == ["M"]
+    assert (first["picked"], [other["number"] for other in first["others"]]) == (1, [2])
+    assert "give it with --define M=VALUE" in shell("profiles", "import", "-", input=nodes).err
+    nameless = shell("profiles", "import", "-", "--json", "--save", "none", input=b"sglang serve --tp 8\n")
+    nameless.refused(2, "no_model")
+    assert "none" not in {row["name"] for row in shell("profiles", "--json").json}
+    shell("profiles", "import", "-", "--json", "--define", "x", input=nodes).refused(2, "usage")
     shell("profiles", "import", "nosuch.sh", "--json").refused(2, "unknown_file")
 
 

@@ -1,6 +1,8 @@
 """`eagletui profiles`: launch, bench and experiment profiles."""
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from tui.core.profiles.load import (
 )
 from tui.core.profiles.toml_text import save_profile, toml_lines
 from tui.core.records import to_json
+from tui.core.text import one_line
 
 
 @click.group(invoke_without_command=True)
@@ -110,21 +113,38 @@ def _show_table(name: str, kind: str, dirs: Sequence[Path], sets: tuple[str, ...
 @command.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--save", "save_as", metavar="NAME", help="Write it as a profile of yours.")
+@click.option("--define", "defines", metavar="NAME=VALUE", multiple=True, help="A value that the text leaves open.")
+@click.option("--pick", type=click.IntRange(1), metavar="N", help="Which server, where the text has several.")
 @json_option
-def import_profile(file: Path, save_as: str | None, as_json: bool) -> int:
-    """A posted launch command or script becomes a profile; nothing is executed."""
+def import_profile(file: Path, save_as: str | None, defines: tuple[str, ...], pick: int | None, as_json: bool) -> int:
+    """A posted launch command, script or manifest becomes a profile; nothing is executed."""
     try:
         posted = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
-    found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"))
+    given = dict(map(_definition, defines))
+    found = import_command(posted.decode("utf-8", "replace"), os.path.expanduser("~"), given, pick)
     saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
     if as_json:
-        emit({**to_json(found), "saved": str(saved) if saved else None})
+        shown = found.masked() if sys.stdout.isatty() else found
+        emit({**to_json(shown), "saved": str(saved) if saved else None})
         return 0
-    print(found.profile.rstrip())
-    for warning in found.warnings:
-        say(f"warning: {warning}")
+    print(found.masked().profile.rstrip())
+    open_texts = {item.sentence: item.name for item in found.unresolved}
+    for text in found.warnings:
+        kind = "not understood" if text in found.not_understood else "warning"
+        give = f": give it with --define {shlex.quote(open_texts[text])}=VALUE" if text in open_texts else ""
+        say(f"{kind}: {text}{give}")
+    if found.others:
+        say("another server is taken with --pick N")
     if saved:
         say(f"saved as {saved}")
     return 0
+
+
+def _definition(text: str) -> tuple[str, str]:
+    """NAME=VALUE. A name may be a text that itself has an equals sign: `$(cut -f=1)=x`, `{{ x }}=y`."""
+    whole = re.match(r"(\$\(.*\)|\$\{[^}]*\}|`[^`]*`|\{\{.*\}\}|<[^>]*>|[^=]+)=(.*)", text, re.DOTALL)
+    if whole is None:
+        raise UsageError(f'--define "{one_line(text, 80)}" is not NAME=VALUE', "write --define NAME=VALUE")
+    return whole[1], whole[2]

@@ -63,6 +63,7 @@ class Slug(StrEnum):
     NO_COMMAND = "no_command"
     NO_ENDPOINT = "no_endpoint"
     NO_LOG = "no_log"
+    NO_MODEL = "no_model"
     NO_PYTHON = "no_python"
     NO_RATE = "no_rate"
     NO_STATE_DIR = "no_state_dir"

@@ -9,7 +9,7 @@ from pathlib import Path
 import tomli
 
 from tui.core.errors import Slug, UsageError
-from tui.core.profiles.secrets import is_secret_env
+from tui.core.profiles.secrets import MASK, is_secret_env
 from tui.core.sglang.flags import flag_table
 from tui.core.text import one_line
 
@@ -37,6 +37,18 @@ def toml_lines(table: Mapping[str, object]) -> str:
 
 def _toml_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def masked_profile(text: str) -> str:
+    """A profile's TOML with its secrets masked."""
+    table = tomli.loads(text)
+    names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]
+    names += filter(flag_table().is_secret, table.get("args", {}))
+    rows = []
+    for row in text.splitlines():
+        key = row.partition("=")[0].strip().strip('"')
+        rows.append(f'{row.partition("=")[0]}= "{MASK}"' if "=" in row and key in names else row)
+    return "\n".join(rows)
 
 
 def save_profile(text: str, name: str, directory: Path) -> Path:

@@ -108,28 +108,15 @@ class ImportDialog(Dialog[Path]):
 
 def outcome_rows(imported: "ImportedCommand") -> list[AnyRow]:
     """What was found, what was left out or changed, and the profile with its secrets masked."""
+    from tui.core.profiles.toml_text import masked_profile
+
     flags = sum(1 for word in imported.argv if word.startswith("--"))
     counts = f"{fmt.plural(flags, 'flag')}, {fmt.plural(len(imported.env), 'environment variable')}"
     shown = [row for row in masked_profile(imported.profile).splitlines() if row.strip()]
+    missed = set(imported.not_understood)
     return [
         [("✓ ", "ok"), (counts, "text")],
-        *([("▲ ", "warn"), (warning, "text")] for warning in imported.warnings),
+        *([("▲ ", "warn"), (warning, "text")] for warning in imported.warnings if warning not in missed),
+        *([("▲ not understood: ", "warn"), (text, "text")] for text in imported.not_understood),
         *([("  ", "text"), (row, "muted")] for row in shown),
     ]
-
-
-def masked_profile(text: str) -> str:
-    """A profile's TOML with its secrets masked."""
-    import tomli
-
-    from tui.core.profiles.secrets import MASK, is_secret_env
-    from tui.core.sglang.flags import flag_table
-
-    table = tomli.loads(text)
-    names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]
-    names += [name for name in table.get("args", {}) if flag_table().canonical(name) in flag_table().secret]
-    rows = []
-    for row in text.splitlines():
-        key = row.partition("=")[0].strip().strip('"')
-        rows.append(f'{row.partition("=")[0]}= "{MASK}"' if "=" in row and key in names else row)
-    return "\n".join(rows)

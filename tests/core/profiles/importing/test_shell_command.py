@@ -1,8 +1,11 @@
 """Posted launch commands: what a shell would hand over, and the profile that comes of it."""
 
+import html
 import json
 import shutil
+import signal
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.core.errors import UsageError
+from tui.core.profiles.importing.bash_tree import MAX_BYTES
+from tui.core.profiles.importing.call import Reading
 from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
 from tui.core.profiles.load import discover
@@ -29,7 +34,54 @@ def profile(text: str) -> dict:
     return tomli.loads(imported(text).profile)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+WHOLE = [case for case in CASES if "argv" in case["truth"]]
+PARTS = [case for case in CASES if "needs" in case["truth"]]
+SAME = {"tp": {"tp", "tp-size", "tensor-parallel-size"}, "model-path": {"model-path", "model"}}
+
+
+@pytest.mark.parametrize("case", PARTS, ids=[case["id"] for case in PARTS])
+def test_what_people_paste(case):
+    """Flags with their values, variables, what the sentences must name, and what is no word of the command."""
+    truth = case["truth"]
+    found = import_command((DATA / case["file"]).read_bytes().decode(), HOME)
+    words = [part for word in found.argv for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    for flag, value in truth["needs"]:
+        at = next((n for n, word in enumerate(words) if word[2:] in SAME.get(flag, {flag}) and word[:2] == "--"), None)
+        assert at is not None, flag
+        assert value is None or words[at + 1] == value
+    assert {name: found.env.get(name) for name in truth["env"]} == truth["env"]
+    assert [name for name in truth["names"] if name not in "\n".join(found.warnings)] == []
+    assert [w for w in truth["lacks"] for word in words[3:] if word.strip("-") == w or (len(w) > 3 and w in word)] == []
+
+
+WAYS = {
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "in a fence": lambda text: f"I can't do it:\n\n```bash\n{text.rstrip()}\n```\n\nIt doesn't work.",
+    "in a list": lambda text: "1. Do this:\n\n" + _indented(f"```yaml\n{text.rstrip()}\n```", "   "),
+    "quoted": lambda text: _indented(text.rstrip(), "> "),
+    "indented": lambda text: _indented(text.rstrip(), "    "),
+    "escaped": html.escape,
+}
+
+
+def _indented(text: str, by: str) -> str:
+    return "\n".join(by + line for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_of_pasting_changes_nothing(way):
+    texts = [(DATA / case["file"]).read_bytes().decode() for case in CASES]
+    plain = [text for text in texts if "```" not in text and "\0" not in text and "&quot;" not in text]
+    assert list(map(_words_and_env, map(WAYS[way], plain))) == list(map(_words_and_env, plain))
+
+
+@cache
+def _words_and_env(text: str) -> tuple[object, object]:
+    found = imported(text)
+    return found.argv, found.env
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=[case["id"] for case in WHOLE])
 def test_posted_commands_of_public_reports(case, tmp_path):
     truth = case["truth"]
     found = import_command((DATA / case["file"]).read_text(encoding="utf-8"), truth["home"])
@@ -79,6 +131,18 @@ BASH = shutil.which("bash")
         'cmd {a,b}{1,2} "{a,b}" {x} a{b,{c,d}}e',
         "cmd a&&cmd b; cmd c;cmd d",
         'J="{\\"a\\": 1}"; cmd --json "$J" $J',
+        'f() { local x=$1; shift; cmd "$x" "$@" $#; }; f a "b c" d; f',
+        'set -- a "b c"; shift; cmd "$1" $#; for x; do cmd "$x"; done',
+        "for i in 1 2 3; do cmd --port $((30000+i)) x$i; done; for i in $(seq 2 4); do cmd $i; done",
+        'M=b; case $M in a) cmd a;; b|c) cmd b; cmd c;; *) cmd d;; esac; case x"y" in x*) cmd glob;; esac',
+        'declare -A A=([a]=/x [b]="y z"); A[c]=d; k=b; cmd "${A[a]}" "${A[$k]}" "${A[c]}"',
+        'A=(a "b c" d); for i in "${!A[@]}"; do cmd "$i" "${A[$i]}" "${A[i]}"; done; cmd ${#A[@]} "${A[2]}"',
+        'C=$(cat <<X\na "b" \\\nc $HOME\nX\n); cmd $C; cmd "$(echo a  b)"',
+        'g() { local a=(--x "$1"); echo "${a[@]}"; }; X=$(g 1); cmd $X; cmd $(g 2)',
+        "n=0; while [ $n -gt 1 ]; do cmd no; done; until [ 1 -eq 1 ]; do cmd no; done; if [ 3 -lt 4 ]; then cmd yes; else cmd no; fi",
+        'while [[ $# -gt 0 ]]; do case "$1" in --p) P="$2"; shift 2;; esac; done; cmd ${P:-none}',
+        "X=1; if [[ $X == 1 && -n $X ]]; then cmd a; elif [ $X = 2 ]; then cmd b; fi; ref=X; cmd ${!ref}",
+        'A=1 B="x y"; f() { cmd $A "$B"; }; A=2 f; f',
     ],
 )
 def test_words_are_those_that_bash_hands_over(text, tmp_path):
@@ -102,7 +166,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
             wanted.append([])
         else:
             wanted[-1].append(word)
-    assert [list(c.argv[1:]) for c in Shell(HOME).commands(text) if c.argv[0] == "cmd"] == wanted[:-1]
+    assert [list(c.argv[1:]) for c in Shell(Reading(HOME)).commands(text) if c.argv[0] == "cmd"] == wanted[:-1]
 
 
 @pytest.mark.parametrize(
@@ -166,11 +230,138 @@ def test_the_container_has_only_its_own_environment():
 
 def test_what_only_a_shell_could_tell_stays_as_text_with_a_warning():
     found = imported(f"X=$(hostname)\n{CALL} --host $X --dist-init-addr ${{MASTER}}:1 --node-rank <rank>")
-    assert found.argv[5:] == ("--host", "$(hostname)", "--dist-init-addr", "${MASTER}:1", "--node-rank", "<rank>")
+    assert found.argv[5:] == ("--host", "$X", "--dist-init-addr", "${MASTER}:1", "--node-rank", "<rank>")
+    assert {item.name for item in found.unresolved} == {"X", "MASTER", "rank"}
     said = " ".join(found.warnings)
-    assert "$(hostname) is not run" in said
+    assert "$X is $(hostname), which is not run" in said
     assert "${MASTER} is not set" in said
     assert "<rank> is a placeholder" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "flag"),
+    [
+        ("{c} --tp $TP", "TP", "tp-size"),
+        ("{c} --tp $1", "1", "tp-size"),
+        ("TP=$(nvidia-smi | wc -l)\n{c} --tp $TP", "TP", "tp-size"),
+        ("TP=8\n{c} --tp $TP", "TP", "tp-size"),  # also where the text says something else
+        ("{c} --tp $(nproc)", "$(nproc)", "tp-size"),
+        ("{c} --tp $(nproc)", "nproc", "tp-size"),
+        ("{c} --tp <gpus>", "gpus", "tp-size"),
+        ("{c} --tp {{{{ .Values.tp }}}}", "Values.tp", "tp-size"),
+        ("if [ $MODE = a ]; then {c}; else {c} --tp $TP; fi; TP=3", "TP", None),
+        ("command: [sglang, serve, --model-path, /m, --tp, $(TP)]", "TP", "tp-size"),
+        ("[Service]\nExecStart={c} --tp %i\n", "%i", "tp-size"),
+        ("[program:x]\ncommand={c} --tp %(ENV_TP)s\n", "TP", "tp-size"),
+        ("FROM x\nARG TP\nENV N=$TP\nCMD {c} --tp $N\n", "TP", "tp-size"),
+        ("import os\nos.system(f'{c} --tp {{args.tp}}')\n", "args.tp", "tp-size"),
+    ],
+)
+def test_a_value_that_the_text_leaves_open_can_be_given(text, name, flag):
+    found = import_command(text.format(c=CALL), HOME, {name: "4"})
+    assert not found.unresolved
+    assert flag is None or tomli.loads(found.profile)["args"][flag] == 4
+    assert not any("nothing in the text is called" in missed for missed in found.not_understood)
+
+
+def test_several_words_can_be_given_at_once():
+    found = import_command('python -m sglang.launch_server "$@"', HOME, {"@": "--model-path '/m x' --tp 2"})
+    assert found.argv[3:] == ("--model-path", "/m x", "--tp", "2")
+
+
+def test_a_name_that_the_text_does_not_have_is_named():
+    assert any("NOPE was given a value" in text for text in import_command(CALL, HOME, {"NOPE": "1"}).not_understood)
+
+
+def test_any_of_several_servers_can_be_taken():
+    text = f"{CALL} --port 1 &\nssh b '{CALL} --port 2' &\nfor p in 3 4; do {CALL} --port $p & done"
+    first = imported(text)
+    assert (first.picked, [server.differs for server in first.others]) == (1, ["--port 2", "--port 3", "--port 4"])
+    assert import_command(text, HOME, pick=4).argv[-1] == "4"
+    with pytest.raises(UsageError) as caught:
+        import_command(text, HOME, pick=5)
+    assert "4 servers" in str(caught.value)
+
+
+def test_the_containers_of_a_manifest_are_named():
+    text = "\n---\n".join(
+        f"spec: {{containers: [{{name: {role}, command: [sglang, serve, --model-path, /m, --disaggregation-mode, {role}]}}]}}"
+        for role in ("prefill", "decode")
+    )
+    assert [(server.where, server.differs) for server in imported(text).others] == [
+        ("decode", "--disaggregation-mode decode")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "missed"),
+    [
+        (f"source env.sh\n{CALL}", "line 1: source env.sh"),
+        (f"ulimit -l unlimited; {CALL}", "ulimit -l unlimited"),
+        (f"{CALL} extra words", "extra belongs to no flag"),
+        (f"launcher --x {CALL}", "launcher --x"),
+        (f"docker run --env-file a.env img {CALL}", "a.env"),
+        ("command: [sglang, serve, --model-path=/m]\nenvFrom: [{secretRef: {name: s}}]", "variables of s"),
+        (f"[Service]\nEnvironmentFile=/e\nExecStart={CALL}\n", "/e"),
+        (f"echo it's\n{CALL}\n", "not shell text"),
+        (f"{CALL}\npython -m sglang.launch_server --help", "names no model"),
+        ("args:\n{{- toYaml .x }}\ncommand: [sglang, serve, --model-path=/m]", "toYaml"),
+        ('import os\nos.execvp("sglang", ["sglang", "serve", "--model-path", "/m", *more])', "*more"),
+    ],
+)
+def test_what_was_not_understood_is_listed(text, missed):
+    found = imported(text)
+    assert any(missed in item for item in found.not_understood), found.not_understood
+    assert set(found.not_understood) <= set(found.warnings)
+
+
+def test_what_means_nothing_to_the_server_is_not_listed():
+    text = f"set -e\necho start\nmkdir -p logs\nexport A=1\n{CALL} > logs/x 2>&1 &\nsleep 5\ncurl localhost:30000"
+    assert imported(text).not_understood == ()
+
+
+def test_no_secret_is_in_a_sentence_or_in_what_a_terminal_shows():
+    secret = "wJalrXUtnFEMIK7MDENG"
+    text = (
+        f"aws configure set aws_secret_access_key {secret}\nlogin --token={secret}\nexport AWS_SECRET_ACCESS_KEY={secret}\n"
+        f"login --password other-{secret}x\nX_TOKEN='one other-{secret}' tool\nlogin {'x' * 80} {secret}\n"
+        f"launcher HF_TOKEN={secret} {CALL} --api-key {secret} extra={secret}\n{CALL} --api-key other-{secret}"
+    )
+    found = imported(text)
+    assert found.env["AWS_SECRET_ACCESS_KEY"] == secret
+    assert tomli.loads(found.profile)["args"]["api-key"] == secret
+    shown = found.masked()
+    others = [server.differs for server in found.others]
+    assert others == ["--api-key ***"]
+    said = " ".join([*found.warnings, *found.not_understood, *shown.argv, *shown.env.values(), *others])
+    assert secret[:8] not in said
+    assert secret not in shown.profile
+    assert tomli.loads(shown.profile)["args"]["model-path"] == "/m"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("python -m sglang.launch_server --tp 8", "--model-path PATH"),
+        ("python -m sglang.launch_server $ARGS", "ARGS"),
+        ("command: [sglang, serve, --tp, '8']", "--model-path PATH"),
+    ],
+)
+def test_a_server_without_a_model_is_no_launch(text, hint):
+    with pytest.raises(UsageError) as caught:
+        imported(text)
+    assert (caught.value.slug, caught.value.exit_code) == ("no_model", 2)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("vllm serve /m --tensor-parallel-size 8", "vLLM"), ("python -m sglang_router.launch_router", "router")],
+)
+def test_another_program_is_called_by_its_name(text, other):
+    with pytest.raises(UsageError) as caught:
+        imported(text)
+    assert other in str(caught.value)
 
 
 def test_nothing_is_executed(tmp_path):
@@ -189,7 +380,8 @@ def test_a_blank_after_the_backslash_ends_the_command():
 
 def test_what_a_substitution_gives_is_one_word():
     found = imported(f"R=$(hostname | cut -d- -f2)\n{CALL} --node-rank $R --tp 8")
-    assert found.argv[5:] == ("--node-rank", "$(hostname | cut -d- -f2)", "--tp", "8")
+    assert found.argv[5:] == ("--node-rank", "$R", "--tp", "8")
+    assert imported(f"{CALL} --node-rank $(hostname | cut -d- -f2)").argv[-1] == "$(hostname | cut -d- -f2)"
 
 
 def test_what_a_cluster_sets_is_named():
@@ -240,6 +432,13 @@ def test_names_and_values_of_the_profile():
         "served-model-name": "8",
         "preferred-sampling-params": {"temperature": 0.5},
     }
+
+
+def test_sglang_serve_takes_its_model_as_a_word():
+    found = imported("sglang serve /m --model-type llm --tp 2")
+    assert found.argv == ("sglang", "serve", "/m", "--model-type", "llm", "--tp", "2")
+    assert tomli.loads(found.profile)["args"] == {"model-path": "/m", "tp-size": 2}
+    assert any("--model-type" in warning for warning in found.warnings)
 
 
 def test_several_calls_take_the_first_and_say_so():
@@ -380,7 +579,10 @@ _PIECES = st.lists(
     st.sampled_from(
         ["'", '"', "\\", "\n", "$", "{", "}", "(", ")", "<", ">", "&", "|", ";", "`", "#", " ", "a", "=", "[", "]",
          "$((", "${", "<<X\n", "X", ",", "..", "1", "~", CALL, "export ", "docker run ", "bash -c ", "if ", "then ", "fi ",
-         "case x in ", "<a b>", "command: [", "- ", "&x ", "*x ", "<<: ", ": ", "\t", "\0", "é"]
+         "case x in ", "<a b>", "command: [", "- ", "&x ", "*x ", "<<: ", ": ", "\t", "\0", "é", "{{ x }}", "{{- if x }}\n",
+         "args:\n", "env:\n", "[Service]\nExecStart=", "Environment=", "%i", "[program:x]\ncommand=", "FROM x\nCMD ",
+         "ENV A=", "import os\n", "cmd = [", "'-m', ", "f'{x}'", "*y", "+= ", "```\n", "$(", "$1", "$@", "f() {", "for i in 1 2; do ",
+         "done\n", "A[0]=", "${!A[@]}", "it's ", "#SBATCH -N 2\n", "kubectl exec x -- ", "sglang serve ", "&quot;", "%env "]
     ),
     max_size=25,
 )  # fmt: skip
@@ -394,3 +596,43 @@ def test_any_text_ends_in_a_command_or_a_usage_error(pieces):
     except UsageError:
         return
     tomli.loads(found.profile)
+    tomli.loads(found.masked().profile)
+
+
+_TEXTS = [(DATA / case["file"]).read_bytes().decode() for case in CASES]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(_TEXTS), st.sampled_from(_TEXTS), st.integers(0, 3000), st.integers(0, 3000), _PIECES)
+def test_half_of_a_text_and_half_of_another_end_in_a_command_or_a_usage_error(one, other, end, start, pieces):
+    try:
+        tomli.loads(imported(one[:end] + "".join(pieces) + other[start:]).profile)
+    except UsageError:
+        return
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        f"{CALL}\n", f"{CALL} it's\n", "x ", "nohup ", "{{ if x }} ", "{{- if x }}\n", "> ", "[", "- a: b\n", "ENV A=1\n",
+        "Environment=A=1\n", "cmd += ['--a', 'b']\n", "```\n", "A[1]=2\n", "if x; then a=1; fi\n", "$(x) ", "&amp;", "<a ",
+        f"- command: [{CALL.replace(' ', ', ')}]\n", f"cat <<X > a\n{CALL}\nX\n", "sh -c ", "a\0",
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("head", ["", "command: [x]\n"])
+def test_a_text_of_the_longest_size_ends_whatever_it_is_made_of(head, piece):
+    """The deadline is ample: what grows with the square of the text, or worse, is far beyond it."""
+
+    def too_late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(30)
+    try:
+        imported(head + piece * (MAX_BYTES // len(piece) - 10) + CALL)
+    except UsageError:
+        pass
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

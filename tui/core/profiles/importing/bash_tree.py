@@ -20,10 +20,30 @@ REDIRECTS = frozenset(["file_redirect", "heredoc_redirect", "herestring_redirect
 _PLAIN_WORDS = """word number string raw_string ansi_c_string translated_string concatenation brace_expression array
 command_name variable_name special_character extglob_pattern regex test_operator $"""
 WORDS = EXPANSIONS | frozenset(_PLAIN_WORDS.split())
-# The grammar drops an escaped blank, and takes <name> for two redirections: both are parsed as private characters.
-OPEN, CLOSE, GAP, BLANK = "\ue000\ue001\ue002\ue003"
-_AS_WRITTEN = str.maketrans({OPEN: "<", CLOSE: ">", GAP: " ", BLANK: "\\ "})
-_PLACEHOLDER = re.compile(r"""<([A-Za-z_](?:[\w .:/-]*[\w./-])?)>(?=[\s"/:.,)\\]|$)""")
+# What is one value whatever it holds travels as private characters: placeholders before the text is parsed, because the
+# grammar takes <name> for two redirections and {{ x }} for three words, and what stays unresolved, so that no blank in it
+# splits it. The grammar also drops an escaped blank.
+OPEN, CLOSE, BLANK = "\ue000\ue001\ue003"
+_HIDDEN = {code: 0xE100 + code for code in range(128) if not chr(code).isalnum()}
+_SHOWN: dict[int, str | None] = {hidden: chr(code) for code, hidden in _HIDDEN.items()}
+_SHOWN |= {ord(OPEN): None, ord(CLOSE): None, ord(BLANK): "\\ "}
+_PLACEHOLDER = re.compile(r"""<[A-Za-z_](?:[\w .:/-]*[\w./-])?>(?=[\s"/:.,)\\]|$)""")
+TEMPLATE = re.compile(r"""\$?\{\{-?[ \t]*[\w.$("'][^{}\n]*\}\}|\$\{[A-Za-z_]\w*(?:\.\w+)+\}""")
+_PRIVATE = re.compile("[\0\ue000-\uf8ff\U000f0000-\U0010ffff]")
+
+
+def hidden(text: str) -> str:
+    """A text as one word for any parser; `as_written` undoes it."""
+    return OPEN + text.translate(_HIDDEN) + CLOSE
+
+
+def templates_hidden(text: str) -> str:
+    """A text with its {{ placeholders }} and ${dotted.names} hidden, and no other private character."""
+    return TEMPLATE.sub(lambda match: hidden(match[0]), _PRIVATE.sub("\ufffd", text))
+
+
+class Unclosed(UsageError):
+    """A quote, brace or parenthesis stays open: often prose around a command, with an apostrophe."""
 
 
 def unreadable(message: str, hint: str = "cut the text to the command") -> UsageError:
@@ -40,8 +60,7 @@ def _parser() -> "Parser":
 
 def encoded(text: str) -> bytes:
     """A text as the parser gets it."""
-    text = re.sub("[\0\ue000-\uf8ff\U000f0000-\U0010ffff]", "\ufffd", text)
-    text = _PLACEHOLDER.sub(lambda match: OPEN + match[1].replace(" ", GAP) + CLOSE, text)
+    text = _PLACEHOLDER.sub(lambda match: hidden(match[0]), templates_hidden(text))
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\ ", rf"\1{BLANK}", text)
     raw = text.encode("utf-8", "replace")
     if len(raw) > MAX_BYTES or sum(map(raw.count, b"|({[<")) > MAX_NESTED:
@@ -50,7 +69,7 @@ def encoded(text: str) -> bytes:
 
 
 def parsed(raw: bytes) -> "Node":
-    """The root of a text's tree. Raises UsageError where a quote, brace or parenthesis stays open."""
+    """The root of a text's tree. Raises Unclosed where a quote, brace or parenthesis stays open."""
     root = _parser().parse(raw).root_node
     stack = [root] if root.has_error else []
     while stack:
@@ -59,7 +78,8 @@ def parsed(raw: bytes) -> "Node":
         missing = node.is_missing and node.type in ("}", ")", '"', "`")
         if missing or kinds & {'"', "`", "${", "$(", "<("} or (node.is_error and written(node).startswith("'")):
             where = f"line {node.start_point.row + 1}"
-            raise unreadable(f"{where}: a quote, brace or parenthesis is never closed", "complete the command")
+            message = f"{where}: a quote, brace or parenthesis is never closed"
+            raise Unclosed(message, "complete the command", slug=Slug.UNREADABLE_COMMAND)
         stack += [child for child in node.children if child.has_error or child.is_missing]
     return root
 
@@ -71,7 +91,7 @@ def text_of(node: "Node") -> str:
 
 def as_written(text: str) -> str:
     """Parsed text as it stands in the source."""
-    return text.translate(_AS_WRITTEN)
+    return text.translate(_SHOWN)
 
 
 def written(node: "Node") -> str:

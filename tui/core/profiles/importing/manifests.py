@@ -1,21 +1,42 @@
-"""Commands in Kubernetes and compose files: what each container runs, and its environment."""
+"""Commands in Kubernetes, compose, Helm and other YAML or JSON files: what each container runs, and its environment."""
 
+import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from tui.core.profiles.importing.bash_tree import as_written, templates_hidden
+from tui.core.profiles.importing.call import SHELLS, Call, Reading, filled
+from tui.core.profiles.importing.servers import MENTIONED, server_calls
+from tui.core.profiles.importing.unresolved import Unresolved
+from tui.core.text import one_line
+
 MAX_ALIASES = 200
 MAX_MERGED = 1000  # keys of one mapping
+MAX_NESTED = 100
+MAX_LEFT = 12  # names in one sentence
+
+_COMMANDS = ("entrypoint", "command", "args", "cmd", "module")
+# Said of a container elsewhere, or of no meaning for its server.
+_QUIET = frozenset(
+    """name container_name command args entrypoint cmd module env environment envfrom env_file workingdir working_dir
+    imagepullpolicy restart depends_on extends ports networks logging healthcheck livenessprobe readinessprobe startupprobe
+    lifecycle stdin tty stdin_open labels hostname securitycontext program type request console path""".split()
+)
 
 
 class _Loader(yaml.SafeLoader):
     """Scalars stay text, as a command line has them; aliases and merges stay few, because they multiply."""
 
-    yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile("<<"))]}  # noqa: RUF012
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        "<": [("tag:yaml.org,2002:merge", re.compile("<<"))],
+        "": [("tag:yaml.org,2002:null", re.compile("$"))],
+    }
     aliases = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -30,72 +51,302 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError("a mapping is too long")
 
 
-def container_commands(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """(argv, environment) of every container in the text, in order: its entry point, followed by its arguments."""
+_Loader.add_multi_constructor("!", lambda loader, suffix, node: _untagged(loader, node))
+
+
+def _untagged(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    """A value with a tag of its own (!Ref, !reset) as if it had none."""
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    return loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
+
+
+def servers_of_manifest(text: str, reading: Reading, depth: int = 0) -> list[Call]:
+    """Every server that the containers of a text start, in order: its entry point, followed by its arguments."""
+    text, missed = _without_tags(text)
+    documents = _documents(templates_hidden(text), missed)
+    maps = _config_maps(documents)
+    found: list[Call] = []
+    others: list[str] = []
+    for document in documents:
+        before = len(found)
+        for call in _calls(document, maps, reading):
+            inside = server_calls(call, reading, depth)
+            found += [inner.warn("paths are those inside the container") for inner in inside]
+            others += [call.where] if call.where and not inside else []
+        if len(found) == before and isinstance(document, dict) and isinstance(document.get("kind"), str):
+            others.append(as_written(document["kind"]))
+    if others := list(dict.fromkeys(others)):
+        shown = ", ".join(others[:MAX_LEFT]) + (f" and {len(others) - MAX_LEFT} more" if len(others) > MAX_LEFT else "")
+        missed.append(f"what else is in the text: {one_line(shown, 300)}")
+    return [call.miss(*missed) for call in found]
+
+
+def _calls(document: Any, maps: Mapping[str, Mapping[str, str]], reading: Reading) -> Iterator[Call]:
+    """What each container runs; and scripts under any other key, with the environment that stands beside them."""
     seen: set[int] = set()
-    stack = _documents(text)[::-1]
+    stack: list[tuple[Any, str, Call]] = [(document, "", Call((), {}))] if isinstance(document, dict | list) else []
     while stack:
-        value = stack.pop()
+        value, key, around = stack.pop()
+        if isinstance(value, str):
+            if MENTIONED.search(value) and not value.lstrip().startswith("{"):
+                script = Call(("sh", "-c", as_written(value)), around.env, where=key, inside=True)
+                yield script.leave(*around.unresolved).miss(*around.missed)
+            continue
         if not isinstance(value, dict | list) or id(value) in seen:
             continue
         seen.add(id(value))
-        stack += list(value.values() if isinstance(value, dict) else value)[::-1]
-        if isinstance(value, dict) and (argv := _argv(value)):
-            env = _environment(value)
-            yield [_substituted(word, env) for word in argv], env
+        if isinstance(value, list):
+            script_lines = [item for item in value if isinstance(item, str)]
+            if len(script_lines) == len(value) and MENTIONED.search("\n".join(script_lines)):
+                stack.append(("\n".join(script_lines), key, around))
+            else:
+                stack += [(item, key, around) for item in value[::-1]]
+            continue
+        container = _Container(value, key, maps, reading)
+        calls = list(container.calls())
+        yield from calls
+        inner = container.environment(Call((), around.env))
+        used = container.used if calls else set()
+        stack += [(item, str(name), inner) for name, item in list(value.items())[::-1] if name not in used]
 
 
-def _substituted(word: str, env: dict[str, str]) -> str:
-    """$(NAME) as Kubernetes replaces it; what the container does not set stays."""
-    return re.sub(r"\$\((\w+)\)", lambda name: env.get(name[1], name[0]), word)
+class _Container:
+    """A mapping that may be a container: Kubernetes has command and args, compose entrypoint and command, Docker Cmd."""
+
+    def __init__(
+        self, table: dict[Any, Any], key: str, maps: Mapping[str, Mapping[str, str]], reading: Reading
+    ) -> None:
+        self._table = {str(name).lower(): value for name, value in table.items()}
+        self.used = {name for name in table if str(name).lower() in _COMMANDS}
+        self._maps = maps
+        self._reading = reading
+        name = self._table.get("name") or self._table.get("container_name")
+        self._where = as_written(name if isinstance(name, str) else key)
+        self._compose = not any(name in self._table for name in ("args", "env")) or "entrypoint" in self._table
+        self._flavour = "compose" if self._compose else "kubernetes"
+
+    def calls(self) -> Iterator[Call]:
+        """The command of the container, where it has one."""
+        argv = self._argv()
+        if not argv and not isinstance(self._table.get("image"), str):
+            return
+        call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True))
+        known = {} if self._compose else call.env
+        if call.program not in SHELLS:
+            call = call.filled(self._reading, known, self._flavour)
+        elif self._compose:  # what it leaves is the shell's to fill
+            call = replace(call, argv=tuple(filled(word, self._reading, {}, [], self._flavour) for word in argv))
+        else:
+            script = [re.sub(r"(?<!\$)\$\((\w+)\)", lambda m: known.get(m[1], m[0]), word) for word in argv]
+            call = replace(call, argv=tuple(word.replace("$$(", "$(") for word in script))
+        directory = self._table.get("workingdir") or self._table.get("working_dir")
+        if isinstance(directory, str):
+            call = replace(call, cwd=as_written(directory))
+        yield self._told(call)
+
+    def _told(self, call: Call) -> Call:
+        left = []
+        for name, value in self._table.items():
+            if name not in _QUIET and value not in (None, [], {}):
+                left.append(f"{name} {as_written(value)}" if isinstance(value, str) else name)
+        if left:
+            shown = ", ".join(left[:MAX_LEFT]) + (f" and {len(left) - MAX_LEFT} more" if len(left) > MAX_LEFT else "")
+            call = call.warn(f"of the container these were left out: {one_line(shown, 300)}")
+        return call
+
+    def _argv(self) -> list[str]:
+        table = self._table
+        entry, rest = table.get("entrypoint"), table.get("command", table.get("cmd"))
+        if entry is None:
+            entry, rest = rest, table.get("args")
+        if isinstance(table.get("module"), str):  # launch.json of an editor
+            return ["python3", "-m", table["module"], *_words(table.get("args"))]
+        if isinstance(table.get("path"), str) and isinstance(table.get("args"), list) and entry is None:
+            return [table["path"], *_words(table["args"])]  # of docker inspect
+        if isinstance(entry, str) and rest is None and not isinstance(table.get("args"), list):
+            # compose splits it at blanks; a shell does that too, and reads a script
+            return ["sh", "-c", as_written(entry)]
+        return [*_words(entry), *_words(rest)]
+
+    def environment(self, call: Call) -> Call:
+        """The call with what `env` (name and value), `environment` (a mapping, or NAME=value) and their like set."""
+        env = dict(call.env)
+        for key in ("env", "environment", "envs", "environment_variables"):
+            values = self._table.get(key)
+            items = list(values.items()) if isinstance(values, dict) else values if isinstance(values, list) else ()
+            for item in items:
+                name, value, why = self._variable(item)
+                given = self._reading.given(name) if name else None
+                if (text := value if given is None else given) is not None:
+                    found: list[Unresolved] = []
+                    known = env if key == "env" else {}
+                    env[name] = filled(text, self._reading, known, found, self._flavour)
+                    call = call.leave(*found)
+                elif why:
+                    call = call.leave(Unresolved(name, name, f"{why}: it is left out"))
+        for key in ("env_file", "envfrom"):
+            sources = self._table.get(key)
+            for item in [sources] if isinstance(sources, str | dict) else sources if isinstance(sources, list) else ():
+                source = _source(item)
+                if source in self._maps:
+                    env = {**self._maps[source], **env}
+                else:
+                    call = call.miss(f"the variables of {one_line(source, 80)}, which is not in this text")
+        return replace(call, env=env)
+
+    def _variable(self, item: Any) -> tuple[str, str | None, str]:
+        """Name, value and, where the text has no value, the place that it comes from."""
+        if isinstance(item, str):
+            name, equals, rest = item.partition("=")
+            item = (name, rest if equals else None)
+        if isinstance(item, tuple):
+            key, value = item
+            text = as_written(value) if isinstance(value, str) else None
+            return as_written(str(key)), text, "comes from the environment of compose"
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            return "", None, ""
+        name, value, source = item["name"], item.get("value"), item.get("valueFrom")
+        if isinstance(value, str):
+            return as_written(name), as_written(value), ""
+        if not isinstance(source, dict):
+            return as_written(name), None, "has no value"
+        kind, at = next(iter(source.items()), ("", None))
+        table = at if isinstance(at, dict) else {}
+        whole = self._maps.get(str(table.get("name")), {}).get(str(table.get("key")))
+        place = "/".join(str(table[k]) for k in ("name", "key", "fieldPath", "resource") if k in table)
+        return as_written(name), whole, one_line(f"comes from {kind} {as_written(place)}", 100)
 
 
-def _argv(container: dict[Any, Any]) -> list[str]:
-    """Kubernetes has command and args, compose has entrypoint and command."""
-    entry, rest = container.get("entrypoint"), container.get("command")
-    if entry is None:
-        entry, rest = rest, container.get("args")
-    if isinstance(entry, str) and rest is None:
-        return ["sh", "-c", entry]  # compose splits it at blanks; a shell does that too, and reads a script
-    return [*_words(entry), *_words(rest)]
+def _source(item: Any) -> str:
+    """The name of an env file, a ConfigMap or a Secret."""
+    if isinstance(item, dict):
+        inner = next((value for value in item.values() if isinstance(value, dict)), item)
+        item = inner.get("name") or inner.get("path") or "another file"
+    return as_written(str(item))
+
+
+def _config_maps(documents: list[Any]) -> dict[str, dict[str, str]]:
+    """The values of the ConfigMaps of a text, by their names."""
+    found = {}
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") in ("ConfigMap", "Secret"):
+            metadata = document.get("metadata")
+            data = document.get("data") if document["kind"] == "ConfigMap" else document.get("stringData")
+            if isinstance(metadata, dict) and isinstance(data, dict):
+                values = {str(name): value for name, value in data.items() if isinstance(value, str)}
+                found[str(metadata.get("name"))] = {name: value for name, value in values.items() if "\n" not in value}
+    return found
 
 
 def _words(value: Any) -> list[str]:
+    """A command as words; a text is split while what stands for one value in it is hidden."""
     if isinstance(value, list):
-        return [item for item in value if isinstance(item, str)]
+        return [as_written(item) for item in value if isinstance(item, str)]
     if not isinstance(value, str):
         return []
     text = value.replace("\\\n", " ")
     try:
-        return shlex.split(text)
+        return list(map(as_written, shlex.split(text)))
     except ValueError:
-        return text.split()
+        return list(map(as_written, text.split()))
 
 
-def _environment(container: dict[Any, Any]) -> dict[str, str]:
-    """`env` is a list of name and value, `environment` a mapping or a list of NAME=value."""
-    env: dict[Any, Any] = {}
-    for values in (container.get("env"), container.get("environment")):
-        if isinstance(values, dict):
-            env |= values
-        for item in values if isinstance(values, list) else ():
-            if isinstance(item, dict):
-                env[item.get("name")] = item.get("value")
-            elif isinstance(item, str) and "=" in item:
-                name, _, env[name] = item.partition("=")
-    return {name: value for name, value in env.items() if isinstance(name, str) and isinstance(value, str)}
+# Text to documents -----------------------------------------------------------------------------------------------
+
+_TAG_LINE = re.compile(r"[ \t]*(?:\{\{[^{}\n]*\}\}[ \t]*)+|[ \t]*\{%[^%\n]*%\}[ \t]*")
+_TAG = re.compile(r"\{[{%][-+~]?[ \t]*(/\*|#|\$\w+ *:=|\w+)?")
 
 
-def _documents(text: str) -> list[Any]:
+def _without_tags(text: str) -> tuple[str, list[str]]:
+    """A template without its lines of control; of alternatives the first stays. Also what was not understood."""
+    if "{{" not in text and "{%" not in text:
+        return text, []
+    lines: list[str] = []
+    missed: list[str] = []
+    skipping, depths = 0, [False]  # in the other branches of how many blocks; whether each block is in one
+    for line in text.split("\n"):
+        match = _TAG_LINE.fullmatch(line)
+        word = (_TAG.search(line) or [None, None])[1] if match else None
+        if word in ("if", "range", "with", "define", "block", "for"):
+            depths.append(False)
+            if word in ("range", "for"):
+                missed.append(f"{one_line(line.strip(), 80)} repeats what stands below it: it was taken once")
+        elif word in ("else", "elif"):
+            skipping += not depths[-1]
+            depths[-1] = True
+            missed.append(f"{one_line(line.strip(), 80)} was not taken: the branch before it was")
+        elif word in ("end", "endif", "endfor", "endwith") and len(depths) > 1:
+            skipping -= depths.pop()
+        elif not match and not skipping:
+            lines.append(line)
+        elif match and not skipping and word is None and re.search(r"\{\{-?[ \t]*\.", line):
+            lines.append(line)  # a value
+        elif match and not skipping and word not in ("/*", "#", None) and ":=" not in line:
+            missed.append(f"{one_line(line.strip(), 80)} is filled in by the template engine")
+    inline = r"\{\{-?[ \t]*(?:if|else|end|with)\b[^{}\n]*\}\}|\{%[^%\n]*%\}"
+    return re.sub(inline, "", "\n".join(lines)), missed
+
+
+def _documents(text: str, missed: list[str]) -> list[Any]:
     """What the text holds; where it is not a whole file (a fragment, a template), the blocks that have a command."""
+    if _depth(text) > MAX_NESTED:
+        return []
+    with suppress(ValueError, RecursionError):
+        return [json.loads(text, parse_int=str, parse_float=str)]  # as a command line has them
+    wrong = (yaml.YAMLError, RecursionError, ValueError, TypeError)
+    # Tabs that indent, and comments of JSON, are none of YAML's.
+    text = re.sub(r"(?m)^[ \t]*//.*$|^[ \t]+", lambda m: "" if "/" in m[0] else m[0].replace("\t", "  "), text)
     try:
-        return list(yaml.load_all(text, _Loader))
-    except (yaml.YAMLError, RecursionError):
+        documents = list(yaml.load_all(text, _Loader))
+    except wrong:
         documents = []
         for block in _blocks(text.split("\n")):
-            with suppress(yaml.YAMLError, RecursionError):
+            with suppress(*wrong):
                 documents.append(yaml.load(block, _Loader))
-        return documents
+        if documents:
+            missed.append("the text is not YAML as a whole: only the parts around a command were read")
+    return [_extended(document) for document in documents]
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a text are nested: the loader's time grows with the square of that."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _extended(document: Any) -> Any:
+    """A compose file whose services have what the ones that they extend have."""
+    services = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(services, dict):
+        return document
+
+    def whole(service: Any, depth: int = 0) -> Any:
+        extends = service.get("extends") if isinstance(service, dict) else None
+        if extends is None or depth > 8:
+            return service
+        name = extends.get("service") if isinstance(extends, dict) else extends
+        elsewhere = isinstance(extends, dict) and "file" in extends
+        base = None if elsewhere or not isinstance(name, str) else whole(services.get(name), depth + 1)
+        if not isinstance(base, dict):
+            return {**service, "env_file": [f"the service {name} of another file"]}
+        merged = {**base, **service}
+        for key in ("environment", "env_file"):
+            if key in base and key in service:
+                merged[key] = [*_pairs(base[key]), *_pairs(service[key])]
+        return merged
+
+    return {**document, "services": {name: whole(service) for name, service in services.items()}}
+
+
+def _pairs(values: Any) -> list[Any]:
+    """NAME=value texts of a mapping or a list."""
+    if isinstance(values, dict):
+        return [f"{name}={value}" if isinstance(value, str) else str(name) for name, value in values.items()]
+    return values if isinstance(values, list) else [values]
 
 
 def _blocks(lines: list[str]) -> Iterator[str]:

@@ -1,32 +1,57 @@
-"""A posted launch command or script becomes a profile. Nothing in it is ever executed.
+"""A posted launch command, script or manifest becomes a profile. Nothing in it is ever executed.
 
-`shell` reads the text, `wrappers` takes off what stands around the server's call, `written` writes its flags as a
-profile. Here the call is found among the other commands. What Kubernetes, compose, Docker and systemd files put around
-a command is understood too.
+`posted` finds what kind of text it is and every server in it, `servers` and `wrappers` take off what stands around a
+server's call, `written` writes its flags as a profile. Here one server is chosen, and what is said about it is collected.
 """
 
-import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from tui.core.errors import Slug, UsageError
-from tui.core.profiles.importing.bash_tree import MAX_BYTES, unreadable
-from tui.core.profiles.importing.shell import Command, Shell
-from tui.core.profiles.importing.wrappers import Call, unwrapped
+from tui.core.masking import mask_text
+from tui.core.profiles.importing.bash_tree import unreadable
+from tui.core.profiles.importing.call import Call, Reading
+from tui.core.profiles.importing.posted import blocks, servers_in, tidied
+from tui.core.profiles.importing.servers import flags_start, model_word, names_model
+from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.profiles.importing.written import profile_text
-from tui.core.sglang.engine import SGLANG
+from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.profiles.toml_text import masked_profile
+from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
+MAX_TEXT = 128 * 1024  # of a manifest; a shell text has at most MAX_BYTES
 MAX_FLAGS = 500
+MAX_MISSED = 40  # sentences about what was not understood
 
-_MODULE = SGLANG.launch_module
-_SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ash", "ksh"])
-_DASHES = re.compile(r"(?<=\s)[\u2013\u2014\u2012\u2212]{1,2}(?=[A-Za-z])")
-_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u202f": " "})
-_PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)")
+_OTHERS = {
+    "vLLM": r"\bvllm[ \t]+serve\b|vllm\.entrypoints|vllm/vllm-openai",
+    "SGLang's router": r"sglang_router|sglang\.srt\.disaggregation\.mini_lb|sgl-router",
+    "Dynamo": r"dynamo\.(?:sglang|vllm|frontend)",
+    "TensorRT-LLM": r"\btrtllm-serve\b",
+    "llama.cpp": r"\bllama-server\b",
+    "a benchmark of SGLang": r"sglang\.bench_\w+",
+}
+
+# Lines that only set variables.
+_SETTINGS = re.compile(r"(?:[ \t]*(?:\$ )?(?:(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]*|#[^\n]*)?(?:\n|\Z))+")
+
+
+_TEXT = r"""("[^"]*"?|'[^']*'?|[^\s,;]+)"""
+_NAMED = re.compile(r"\b([A-Za-z_]\w*)=(?!\$)" + _TEXT)
+_FLAGGED = re.compile(
+    r"(--?(?:[\w-]{0,40}(?:token|password|passwd|secret|api[-_]?key|access[-_]?key))[= ])(?!\$)" + _TEXT
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """One of the servers in a text."""
+
+    number: int  # what --pick takes; from 1
+    where: str  # a line, a container, a program
+    differs: str  # its flags that the chosen one has not
 
 
 @dataclass(frozen=True)
@@ -36,183 +61,162 @@ class ImportedCommand:
     env: Mapping[str, str]  # what the call itself gets beyond the caller's environment
     argv: tuple[str, ...]  # of the innermost server call, flags as typed
     profile: str  # TOML, with whole, present-day flag names
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # sentences, those of the next two among them; no secret is in them
+    unresolved: tuple[Unresolved, ...]
+    not_understood: tuple[str, ...]
+    picked: int  # the number of the server
+    others: tuple[Server, ...]
+
+    def masked(self) -> "ImportedCommand":
+        """The same as a terminal may show it, without its secrets."""
+        mask = _Mask(self.argv, self.env, self.unresolved)
+        env = {name: MASK if is_secret_env(name, value) else value for name, value in self.env.items()}
+        return replace(self, env=env, argv=tuple(map(mask, self.argv)), profile=masked_profile(self.profile))
 
 
-def import_command(text: str, home: str) -> ImportedCommand:
-    """Takes shell text apart, or a Kubernetes, compose, Docker or systemd file around it; `home` is what `~` means.
+def import_command(
+    text: str, home: str, defines: Mapping[str, str] | None = None, pick: int | None = None
+) -> ImportedCommand:
+    """Takes shell text apart, or a file that starts a server; `home` is what `~` means.
 
-    Raises UsageError: no server call in it (slug no_command), or it cannot be read (slug unreadable_command).
+    `defines` gives values to names that the text leaves open. `pick` chooses among several servers, from 1; the first that
+    names a model otherwise. Raises UsageError: no server call in it (slug no_command), none that names a model (no_model),
+    no such server (bad_value), or it cannot be read (unreadable_command).
     """
-    if len(text) > MAX_BYTES:
-        raise unreadable(f"the text is longer than {MAX_BYTES // 1024} KiB")
+    if len(text) > MAX_TEXT:
+        raise unreadable(f"the text is longer than {MAX_TEXT // 1024} KiB")
     warnings: list[str] = []
-    found = _found(_tidied(text, warnings), home)
-    if not found:
-        hint = "it must call python -m sglang.launch_server or sglang serve"
-        raise UsageError("there is no SGLang launch command in this text", hint, slug=Slug.NO_COMMAND)
-    call = found[0]
+    reading = Reading(home, dict(defines or {}))
+    servers, nameless = _servers(tidied(text, warnings), reading)
+    named = [number for number, one in enumerate(servers, 1) if not any(word.startswith("<") for word in one.argv)]
+    number = next(iter(named), 1) if pick is None else pick
+    if not 1 <= number <= len(servers):
+        message = f"the text has {len(servers)} servers: there is no number {number}"
+        raise UsageError(message, "choose one of them", slug=Slug.BAD_VALUE)
+    call = servers[number - 1]
     if sum(word.startswith("-") for word in call.argv) > MAX_FLAGS:
         raise unreadable(f"the command has more than {MAX_FLAGS} flags")
-    warnings += call.warnings
-    if len(found) > 1:
-        where = f", in line {call.line}," if call.line else ""
-        warnings.append(f"the text has {len(found)} server calls; the first one{where} was taken")
     env = {k: v for k, v in call.env.items() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", k) and k != "PATH"}
-    profile = profile_text(call, (_flags_start(call.argv) or 0), env, warnings)
-    return ImportedCommand(env, call.argv, profile, tuple(dict.fromkeys(one_line(text) for text in warnings)))
+    missed = [*call.missed, *(f"{_where(one)}: a server call that names no model" for one in nameless)]
+    warnings += call.warnings
+    profile = profile_text(call, _server_flags(call, warnings), env, warnings, missed)
+    mask = _Mask(call.argv, env, call.unresolved)
+    others = _others(servers, number, mask)
+    if others:
+        warnings.append(_choice(servers, number, others))
+    unused = [name for name in reading.defines if name not in reading.used]
+    missed += [f"{name} was given a value, but nothing in the text is called that" for name in unused]
+    missed = list(dict.fromkeys(mask(one_line(text)) for text in missed))
+    if len(missed) > MAX_MISSED:
+        missed = [*missed[:MAX_MISSED], f"and {len(missed) - MAX_MISSED} more"]
+    said = [*warnings, *(item.sentence for item in call.unresolved)]
+    said = [mask(one_line(text)) for text in said] + missed
+    return ImportedCommand(
+        env, call.argv, profile, tuple(dict.fromkeys(said)), call.unresolved, tuple(missed), number, others
+    )
 
 
-def _tidied(text: str, warnings: list[str]) -> str:
-    """Undoes what posting does to a command: prompts, code fences, typographic quotes and dashes."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    plain = _DASHES.sub("--", text.translate(_QUOTES))
-    if plain != text:
-        warnings.append("typographic quotes, dashes or blanks were replaced by plain ones")
-    lines: list[str] = []
-    for line in plain.split("\n"):
-        if line.strip().startswith("```"):
-            line = ""
-        before = lines[-1].rstrip() if lines else ""
-        if before.endswith("\\"):
-            line = re.sub(r"^[ \t]*>[ \t](?=\s*\S)", "", line)
-        else:
-            line = _PROMPT.sub("", line)
-            line = re.sub(r"^[ \t]*ExecStart=[-@+!:]*", "", line)
-            line = re.sub(r"^[ \t]*Environment=(?=\S)", "export ", line)
-            line = _docker_line(line)
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _docker_line(line: str) -> str:
-    """CMD and ENTRYPOINT in their JSON form, and ENV, as shell text."""
-    match = re.match(r"^[ \t]*(CMD|ENTRYPOINT|ENV)[ \t]+(.*)$", line)
-    if not match:
-        return line
-    word, rest = match.groups()
-    if word == "ENV":
-        return f"export {rest}" if "=" in rest else line
-    if rest.startswith("["):
-        try:
-            return shlex.join(str(item) for item in json.loads(rest))
-        except (ValueError, TypeError, RecursionError):
-            return line
-    return rest
-
-
-# Finding the call ------------------------------------------------------------------------------------------------
-
-
-def _found(text: str, home: str) -> list[Call]:
-    if re.search(r"(?m)^\s*(?:-\s+)?(?:command|args|entrypoint)\s*:", text):
-        from tui.core.profiles.importing.manifests import container_commands
-
-        calls = [_server_call(Call(tuple(argv), env, line=0), home) for argv, env in container_commands(text)]
-        if found := [_in_container(call) for call in calls if call is not None]:
-            return found
-    # A call in a branch that would not be taken is still the one that was posted.
-    return _in_shell(text, Shell(home)) or _in_shell(text, Shell(home), branches=False)
-
-
-def _in_container(call: Call) -> Call:
-    """A manifest's call, with what it leaves to the cluster."""
-    unset = dict.fromkeys(re.findall(r"\$\([A-Za-z_]\w*\)", "\n".join(call.argv)))
-    warnings = [f"{name} is not set in this text: it stays as text" for name in unset]
-    return call.warn(*warnings, "paths are those inside the container")
-
-
-def _in_shell(text: str, shell: Shell, *, branches: bool = True) -> list[Call]:
-    """Every server call of shell text, wrappers taken off."""
-    found: list[Call] = []
-    commands = shell.commands(text, branches=branches)
-    for number, command in enumerate(commands):
-        call = _server_call(Call(command.argv, command.env, command.cwd, command.line), shell.home)
-        call = call or _in_here(command, shell)
-        if call is not None:
-            values = [*call.argv, *call.wrapper, call.cwd or "", *(v for k, v in call.env.items() if k != "PATH")]
-            found.append(call.warn(*_around(command, commands[number + 1 :]), *shell.warnings(values)))
-    return found
-
-
-def _around(command: Command, following: Sequence[Command]) -> list[str]:
-    """What stands around a call and does not come along."""
-    warnings = []
-    for later in following:
-        if not later.argv[0].startswith("-"):
+def _server_flags(call: Call, warnings: list[str]) -> list[str]:
+    """A call's words as the server's own flags; `sglang serve` takes the model as a word, and has --model-type."""
+    words = list(call.argv[flags_start(call.argv) or 0 :])
+    for at, word in enumerate(words):
+        if word.partition("=")[0] == "--model-type":
+            del words[at : at + 1 + ("=" not in word)]
+            warnings.append("--model-type is of sglang serve, not of the server: it was left out")
             break
-        warnings.append(
-            f"line {later.line}: {one_line(later.source, 80)} is not part of the command: "
-            "the line before it has no backslash at its end"
+    return ["--model-path", *words] if model_word(call.argv) else words
+
+
+def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:
+    """The servers of a text that name a model, and the calls that don't."""
+    found: list[Call] = []
+    failure: UsageError | None = None
+    prelude = ""
+    for block, line in blocks(text):
+        if _SETTINGS.fullmatch(block):  # what later blocks are run with
+            prelude += block + "\n"
+            continue
+        line -= prelude.count("\n")
+        try:
+            for call in servers_in(prelude + block, reading):
+                found.append(call.without(0, line=call.line + line if call.line else line + 1))
+        except UsageError as error:
+            failure = failure or error
+    if not found:
+        try:
+            found = servers_in(text, reading)
+        except UsageError as error:
+            failure = failure or error
+    if not found and failure:
+        raise failure
+    if not found:
+        raise _no_command(text)
+    found = list({(call.argv, tuple(sorted(call.env.items())), call.where): call for call in found}.values())
+    whole = [call for call in found if names_model(call)]
+    if not whole:
+        names = ", ".join(item.name for item in found[0].unresolved)
+        hint = (
+            f"it may be in {one_line(names, 80)}: give it with --define" if names else "complete it: --model-path PATH"
         )
-    if not all(map(str.strip, command.argv)):
-        warnings.append(
-            f"line {command.line}: a blank after a backslash ends the command there, and is an argument itself"
-        )
-    for target in command.redirects if command.here is None else ():
-        warnings.append(f"the output to {one_line(target, 80)} was left out: every run has its own log")
-    return warnings
+        raise UsageError(f"{_where(found[0])}: the launch command names no model", hint, slug=Slug.NO_MODEL)
+    return whole, [call for call in found if not names_model(call)]
 
 
-def _in_here(command: Command, shell: Shell) -> Call | None:
-    """A call inside a here-document, of `bash <<EOF` or `cat > run.sh <<EOF`."""
-    if command.here is None or "sglang" not in command.here:
-        return None
-    if PurePosixPath(command.argv[0]).name not in _SHELLS | {"ssh", "cat", "tee", "sudo", "docker"}:
-        return None
-    found = _in_shell(command.here, Shell(shell.home, dict(command.env)))
-    return replace(found[0], line=command.line + found[0].line) if found else None
+def _no_command(text: str) -> UsageError:
+    other = next((name for name, pattern in _OTHERS.items() if re.search(pattern, text)), None)
+    message = "there is no SGLang launch command in this text" + (f": it starts {other}" if other else "")
+    hint = "it must call python -m sglang.launch_server or sglang serve"
+    return UsageError(message, hint, slug=Slug.NO_COMMAND)
 
 
-def _flags_start(argv: Sequence[str]) -> int | None:
-    """The number of words before the flags of an SGLang server call; None where it is none."""
-    if not argv:
-        return None
-    program = PurePosixPath(argv[0]).name
-    if program == "sglang":
-        return 2 if len(argv) > 1 and argv[1] == "serve" else None
-    if not re.fullmatch(r"(python|pypy)[\d.]*(t|d)?", program):
-        return 1 if program == "launch_server.py" else None
-    at = 1
-    while at < len(argv) and argv[at].startswith("-"):
-        if argv[at] == "-m" or (re.fullmatch(r"-[A-Za-z]*m", argv[at]) and at + 1 < len(argv)):
-            module = argv[at + 1] if at + 1 < len(argv) else ""
-            if module == _MODULE:
-                return at + 2
-            if module in ("sglang", "sglang.cli.main") and tuple(argv[at + 2 : at + 3]) == ("serve",):
-                return at + 3
-            return None
-        if argv[at].startswith(f"-m{_MODULE}"):
-            return at + 1
-        at += 2 if argv[at] in ("-X", "-W") else 1
-    script = argv[at] if at < len(argv) else ""
-    return at + 1 if script.endswith("launch_server.py") else None
+def _where(call: Call) -> str:
+    place = f"line {call.line}" if call.line else ""
+    return ", ".join(filter(None, (place, one_line(call.where, 60)))) or "the text"
 
 
-def _server_call(call: Call | None, home: str) -> Call | None:
-    """Takes wrappers off until the server's call is reached; None where there is none inside."""
-    for _ in range(20):
-        if call is None or _flags_start(call.argv) is not None:
-            return call
-        if call.program in _SHELLS:
-            return _shell_string(call, home)
-        call = unwrapped(call)
-    return None
+def _others(servers: Sequence[Call], number: int, mask: "_Mask") -> tuple[Server, ...]:
+    chosen = set(_pairs(servers[number - 1]))
+    return tuple(
+        Server(at, _where(call), mask(one_line(" ".join(pair for pair in _pairs(call) if pair not in chosen), 120)))
+        for at, call in enumerate(servers, 1)
+        if at != number
+    )
 
 
-def _shell_string(call: Call, home: str) -> Call | None:
-    """bash -c "..." and bash -lc "..."."""
-    at = 1
-    while at < len(call.argv) and call.argv[at].startswith(("-", "+")):
-        word = call.argv[at]
-        if re.fullmatch(r"-[a-z]*c[a-z]*", word):
-            # Inside a container another home is meant.
-            shell = Shell("~" if call.inside else home, dict(call.env))
-            shell.cwd = call.cwd
-            found = _in_shell("".join(call.argv[at + 1 : at + 2]), shell)
-            if not found:
-                return None
-            inner = found[0].warn(*call.warnings)
-            return replace(inner, line=call.line, wrapper=(*call.wrapper, *inner.wrapper), inside=call.inside)
-        at += 2 if word in ("-o", "+o", "--rcfile", "--init-file") else 1
-    return None
+def _pairs(call: Call) -> list[str]:
+    """A call's flags, each with its values."""
+    pairs: list[str] = []
+    for word in call.argv[flags_start(call.argv) or 0 :]:
+        if word.startswith("--") or not pairs:
+            pairs.append(word)
+        else:
+            pairs[-1] += f" {word}"
+    return pairs
+
+
+def _choice(servers: Sequence[Call], number: int, others: Sequence[Server]) -> str:
+    shown = "; ".join(f"{one.number} ({one.where}) {one.differs or 'with the same flags'}" for one in others[:8])
+    more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+    chosen = f"number {number}, {_where(servers[number - 1])}, was taken"
+    return f"the text has {len(servers)} server calls; {chosen}; the others: {shown}{more}"
+
+
+class _Mask:
+    """Sentences without the secrets of a call."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stayed: Sequence[Unresolved]) -> None:
+        values = [value for name, value in env.items() if is_secret_env(name, value)]
+        for word, value in zip(argv, [*argv[1:], ""], strict=True):
+            name, equals, attached = word.partition("=")
+            if name.startswith("--") and flag_table().is_secret(flag_table().canonical(normalise(name))):
+                values.append(attached if equals else value)
+        secret = {value for value in values if len(value) > 3} - {item.text for item in stayed}
+        self._values = sorted(secret, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        for value in self._values:
+            text = text.replace(value, MASK)
+            if len(value) > 8:  # one that was cut
+                text = re.sub(re.escape(value[:8]) + r"\S*", MASK, text)
+        text = _NAMED.sub(lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
+        return mask_text(_FLAGGED.sub(rf"\1{MASK}", text))

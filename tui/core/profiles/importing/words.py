@@ -5,12 +5,24 @@ What only running could tell (command substitutions, variables that nobody set) 
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tui.core.profiles.importing import bash_tree
-from tui.core.profiles.importing.bash_tree import BLANK, EXPANSIONS, text_of, unreadable, written
+from tui.core.profiles.importing.bash_tree import (
+    BLANK,
+    CLOSE,
+    EXPANSIONS,
+    OPEN,
+    as_written,
+    hidden,
+    text_of,
+    unreadable,
+    written,
+)
+from tui.core.profiles.importing.call import Reading
+from tui.core.profiles.importing.unresolved import Unresolved, is_plain, unresolved
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -21,20 +33,27 @@ MAX_FIELDS = 1000  # that braces make of one word
 # In a word that is being expanded, one private character stands for each part that is quoted or expanded.
 _PART_0 = 0xF0000
 _PART = re.compile("([\U000f0000-\U000fffff])")
-_PLAIN = re.compile(rf"\\\n|\\(.)|{bash_tree.OPEN}([^{bash_tree.CLOSE}]*){bash_tree.CLOSE}|{BLANK}", re.DOTALL)
+_PLAIN = re.compile(rf"\\\n|\\(.)|({OPEN}[^{CLOSE}]*{CLOSE})|{BLANK}", re.DOTALL)
+_SPAN = re.compile(f"{OPEN}[^{CLOSE}]*{CLOSE}")
 
 Value = str | list[str]
 _Part = tuple[list[str], bool]  # values, and whether blanks split them further
 
 
 class Words:
-    """The variables of a shell, and the words that it makes of a tree's nodes. `home` is for ~ and $HOME."""
+    """The variables of a shell, and the words that it makes of a tree's nodes.
 
-    def __init__(self, home: str, variables: dict[str, str]) -> None:
-        self.home = home
+    What stays unresolved is hidden in values (`bash_tree.hidden`), so that it is never split; it is shown again by
+    `as_written`. `substitute` is asked for what a command substitution prints, None where only running could tell.
+    """
+
+    def __init__(self, reading: Reading, variables: dict[str, str], substitute: "Callable[[Node], str | None]") -> None:
+        self.reading = reading
         self.variables: dict[str, Value] = {**variables}
-        self.remarks: dict[str, str] = {}  # what stayed as text, and the sentence about it
+        self.remarks: dict[str, Unresolved] = {}  # by the text that stayed
+        self.arguments: list[str] | None = None  # $0, $1, …; None: those of the script itself, which nobody knows
         self.raw = b""  # the text that the nodes are of
+        self._substitute = substitute
         self._expanded = 0
         self._assigning = ""
 
@@ -55,7 +74,7 @@ class Words:
         parts: list[_Part] = []
         pattern = self._pattern(nodes, parts)
         if re.match(r"~(?:/|$)", pattern):
-            pattern = _put(parts, self.home) + pattern[1:]
+            pattern = _put(parts, self.reading.home) + pattern[1:]
         return [field for choice in _braces(pattern) for field in _fields(choice, parts)]
 
     def scalar(self, nodes: Iterable["Node"], assigned: str = "") -> str:
@@ -64,7 +83,7 @@ class Words:
         self._assigning = assigned
         pattern = self._pattern(nodes, parts)
         self._assigning = ""
-        pattern = re.sub(r"(?:^|(?<=:))~(?=/|:|$)", lambda _: _put(parts, self.home), pattern)
+        pattern = re.sub(r"(?:^|(?<=:))~(?=/|:|$)", lambda _: _put(parts, self.reading.home), pattern)
         return _PART.sub(lambda match: " ".join(parts[ord(match[0]) - _PART_0][0]), pattern)
 
     def _pattern(self, nodes: Iterable["Node"], parts: list[_Part]) -> str:
@@ -83,7 +102,7 @@ class Words:
             case "string" | "translated_string":
                 return self._string(node, parts)
             case "raw_string":
-                return _put(parts, written(node)[1:-1])
+                return _put(parts, self._literal(text.strip()[1:-1]))
             case "ansi_c_string":
                 return _put(parts, _ansi_c(written(node)[2:-1]))
             case kind if kind in EXPANSIONS:
@@ -93,13 +112,24 @@ class Words:
                 return "".join(self._piece(child, parts) for child in node.children)
 
         def plain(match: re.Match[str]) -> str:
-            if match[2] is None:
-                return _put(parts, match[1] or " ") if match[1] or match[0] == BLANK else ""
-            placeholder = f"<{match[2].replace(bash_tree.GAP, ' ')}>"
-            self.remarks[placeholder] = f"{placeholder} is a placeholder: fill it in"
-            return _put(parts, placeholder)
+            if match[2] is not None:
+                return _put(parts, self._placeholder(match[2]))
+            return _put(parts, match[1] or " ") if match[1] or match[0] == BLANK else ""
 
         return _PLAIN.sub(plain, text)
+
+    def _placeholder(self, span: str) -> str:
+        """What was given for a hidden placeholder, or itself."""
+        source = as_written(span)
+        given = self.reading.value_of(source)
+        if given is None:
+            self.remarks[source] = unresolved(source, "is a placeholder")
+        return span if given is None else given
+
+    def _literal(self, text: str) -> str:
+        """Quoted text. A <word> in quotes may be meant as it is; a {{ template }} is not."""
+        text = text.replace(BLANK, "\\ ")
+        return _SPAN.sub(lambda m: self._placeholder(m[0]) if "{" in as_written(m[0]) else as_written(m[0]), text)
 
     def _string(self, node: "Node", parts: list[_Part]) -> str:
         """A double-quoted string: its text without escapes, and its expansions, unsplit."""
@@ -108,7 +138,7 @@ class Words:
 
         def literal(end: int) -> str:
             text = re.sub(r'\\([$`"\\\n])', lambda m: m[1].strip("\n"), self.raw[at:end].decode())
-            return _put(parts, bash_tree.as_written(text)) if text else ""
+            return _put(parts, self._literal(text)) if text else ""
 
         for child in inner[0].named_children:
             if child.type in EXPANSIONS:
@@ -127,14 +157,21 @@ class Words:
             except (ValueError, ArithmeticError):
                 return self._unresolved(source, "is not computed")
         children = [child for child in node.children if child.type not in ("$", "${", "}")]
+        if node.type == "command_substitution" and (printed := self._substitute(node)) is not None:
+            return [printed], True
+        called = re.fullmatch(r"\$\(([A-Z_]\w*)\)", source)
+        if called and self.lookup(called[1], None) is not None:
+            return self._variable(called[1], None, source, quoted)  # of a Makefile, of Kubernetes
         if node.type not in ("simple_expansion", "expansion") or not children:
-            return self._unresolved(source, "is not run")
+            return self._unresolved(source, "is not set in this text" if is_plain(source) else "is not run")
         first, rest = children[0], children[1:]
+        if first.type in ("!", "#") and rest and (keys := self._keys(first.type, written(rest[0]))) is not None:
+            return keys, not quoted
         if first.type not in ("variable_name", "special_variable_name", "subscript"):
             return self._unresolved(source, "is not computed")
         name, _, index = written(first).rstrip("]\\\n").partition("[")
         if rest:
-            return self._operated(name, self.lookup(name, index), rest, source)
+            return self._operated(name, index, rest, source)
         return self._variable(name, index, source.rstrip("\\\n"), quoted)
 
     def _variable(self, name: str, index: str | None, source: str, quoted: bool = False) -> _Part:
@@ -149,45 +186,96 @@ class Words:
         if isinstance(value, list):
             apart = quoted and "*" not in (name, index)
             return (value if apart else [" ".join(value)]), not quoted
-        # A value that only a running shell could tell is one value, whatever blanks its text has.
-        whole = any(text in value for text in self.remarks if text[0] in "$`<")
-        return [value], not quoted and not whole
+        if not all(is_plain(as_written(span)) for span in _SPAN.findall(value)):
+            # The name says what is meant, and is what can be given; the command that would find it out is told.
+            short = " ".join(as_written(value).split())
+            short = short if len(short) <= 100 else short[:99] + "…"
+            return self._unresolved(source, f"is {short}, which is not run")
+        return [value], not quoted
 
     def lookup(self, name: str, index: str | None) -> Value | None:
         """What a variable holds; None where nobody set it."""
         if name in ("@", "*"):
-            return []  # a script without arguments
-        value: Value | None = {"HOME": self.home, "#": "0"}.get(name) or self.variables.get(name)
+            return self._all_arguments()
+        if (given := self.reading.given(name)) is not None:
+            return given
+        if name == "#":
+            return str(max(len(self.arguments or ()) - 1, 0))
+        if name.isdigit():
+            number = int(name[:6])
+            if self.arguments is None:
+                return None
+            return self.arguments[number] if number < len(self.arguments) else ""
+        if index and index not in ("@", "*"):
+            index = self._index(index)
+            if index is None or f"{name}[{index}]" in self.variables:
+                return self.variables.get(f"{name}[{index}]")
+        value: Value | None = {"HOME": self.reading.home}.get(name) or self.variables.get(name)
         if isinstance(value, list) and index not in ("@", "*"):
-            number = int(index) if index and re.fullmatch(r"\d{1,6}", index) else 0
+            if len(value) == 1 and _SPAN.fullmatch(value[0]):
+                return None  # NAMES=($(scontrol ...)): how many, nobody knows
+            number = int(index or 0) if re.fullmatch(r"\d{0,6}", index or "") else len(value)
             return value[number] if number < len(value) else None
         return value
 
-    def _operated(self, name: str, value: Value | None, rest: Sequence["Node"], source: str) -> _Part:
+    def _keys(self, how: str, text: str) -> list[str] | None:
+        """${!A[@]}, ${#A[@]} and ${!NAME}."""
+        name, _, index = text.rstrip("]").partition("[")
+        value = self.variables.get(name)
+        if index not in ("@", "*"):
+            meant = self.lookup(value, None) if how == "!" and isinstance(value, str) else None
+            return [meant] if isinstance(meant, str) else None
+        named = [key[len(name) + 1 : -1] for key in self.variables if key.startswith(f"{name}[")]
+        keys = named or [str(number) for number in range(len(value))] if isinstance(value, list) else named
+        return keys if how == "!" else [str(len(keys))]
+
+    def _index(self, text: str) -> str | None:
+        """What stands between the brackets of NAME[...]; None where nobody knows."""
+        text = text.strip("\"'")
+        variable = re.fullmatch(r"\$?\{?([A-Za-z_]\w*)\}?", text)
+        value = self.lookup(variable[1], None) if variable else None
+        if value is None:
+            return None if "$" in text else text
+        return value if isinstance(value, str) and OPEN not in value else None
+
+    def _all_arguments(self) -> list[str]:
+        if self.arguments is not None:
+            return self.arguments[1:]
+        given = self.reading.given("@", "*")
+        if given is None:
+            self.remarks["$@"] = Unresolved("@", "$@", "is what the script is called with, which is not in this text")
+            return []
+        try:
+            return shlex.split(given)
+        except ValueError:
+            return given.split()
+
+    def _operated(self, name: str, index: str, rest: Sequence["Node"], source: str) -> _Part:
         """${x:-word} and its like."""
+        value = self.lookup(name, index)
         text = " ".join(value) if isinstance(value, list) else value
         how = rest[0].type
         empty = text is None or (how.startswith(":") and not text)
         match how.removeprefix(":"):
+            case "-" | "=" | "?" if not empty:
+                return self._variable(name, index, f"${{{name}}}")
             case "-" | "=":
-                if empty:
-                    text = self.scalar(rest[1:])
-                    if how.endswith("="):
-                        self.variables[name] = text
-                return [text or ""], True
+                text = self.scalar(rest[1:])
+                if how.endswith("="):
+                    self.variables[name] = text
+                return [text], True
             case "+":
                 return ([] if empty else [self.scalar(rest[1:])]), True
-            case "?" if text is not None:
-                return [text], True
-            case "#" | "##" | "%" | "%%" if text is not None:
+            case "#" | "##" | "%" | "%%" if text is not None and OPEN not in text:
                 return [_strip(text, how, self.scalar(rest[1:]))], True
         return self._unresolved(source, "is not set in this text" if text is None else "is not computed")
 
     def _unresolved(self, source: str, why: str) -> _Part:
-        short = " ".join(source.split())
-        short = short if len(short) <= 60 or why.endswith("text") else short[:59] + "…"
-        self.remarks[source] = f"{short} {why}: it stays as text"
-        return [source], False
+        given = self.reading.value_of(source)
+        if given is not None:
+            return [given], True
+        self.remarks[source] = unresolved(source, why)
+        return [hidden(source)], False
 
     def _number(self, node: "Node") -> int:
         """The value of $(( )) over whole numbers with + - * / %. Raises ValueError, ArithmeticError."""

@@ -7,39 +7,15 @@ the directory or the machine are functions here.
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import PurePosixPath
 from typing import Any
 
+from tui.core.profiles.importing.call import Call
+from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.text import one_line
-
-
-@dataclass(frozen=True)
-class Call:
-    """A command while its wrappers are taken off."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str | None = None
-    line: int = 1
-    wrapper: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    inside: bool = False  # of a container
-
-    @property
-    def program(self) -> str:
-        """The name of the program, without its directory."""
-        return PurePosixPath(self.argv[0]).name if self.argv else ""
-
-    def without(self, count: int, **changes: Any) -> "Call":
-        """The call without its first words."""
-        return replace(self, argv=self.argv[count:], **changes)
-
-    def warn(self, *texts: str) -> "Call":
-        """The call with more to say about it, once each."""
-        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *texts))))
 
 
 def unwrapped(call: Call) -> Call | None:
@@ -48,6 +24,12 @@ def unwrapped(call: Call) -> Call | None:
         return take(call)
     form = _forms().get(call.program)
     return None if form is None else _taken_off(call, form)
+
+
+def changes_nothing(argv: Sequence[str]) -> bool:
+    """Whether a command beside a server's call means nothing for the server."""
+    name = PurePosixPath(argv[0]).name
+    return name in _forms()["beside"]["programs"].split()
 
 
 @cache
@@ -61,11 +43,22 @@ def _taken_off(call: Call, form: Mapping[str, Any]) -> Call | None:
     subcommands = form.get("subcommands", "").split()
     if subcommands and (len(call.argv) < 2 or call.argv[1] not in subcommands):
         return None
-    at = _options(call.argv, 2 if subcommands else 1, form.get("valued", ""), form.get("long", ""))[1]
+    options, at = _options(call.argv, 2 if subcommands else 1, form.get("valued", ""), form.get("long", ""))
     at += form.get("operands", 0)
+    at -= call.argv[at - 1] == "-m"  # of Python, or as Python has it
+    env = dict(call.env)
+    for name, value in options if "env" in form else ():
+        if name in form["env"].split():
+            assigned = (part.partition("=") for part in value.split(form.get("between", "\0")))
+            env |= {variable: text for variable, equals, text in assigned if equals}
+    call = replace(call, env=env)
+    words = one_line(" ".join(call.argv[:at]), 120)
     if subcommands:
-        words = one_line(" ".join(call.argv[:at]), 80)
-        return call.without(at).warn(f"{words} was taken off: name that environment's python in the host's entry")
+        python = words.split()[0] not in ("nsys", "py-spy")
+        advice = ": name that environment's python in the host's entry" if python else ""
+        return call.without(at).warn(f"{words} was taken off{advice}")
+    if at > 1 and not form.get("keep"):
+        call = call.warn(f"{words} was taken off")
     kept = call.argv[:at] if form.get("keep") and not call.inside else ()
     kept = kept[:-1] if kept and kept[-1] == "--" else kept
     return call.without(at, wrapper=(*call.wrapper, *kept))
@@ -134,60 +127,97 @@ def _env(call: Call) -> Call | None:
 
 
 _DOCKER_SWITCHES = """detach disable-content-trust init interactive no-healthcheck oom-kill-disable privileged publish-all
-quiet read-only rm sig-proxy tty replace tls-verify no-hosts"""
+quiet read-only rm sig-proxy tty replace tls-verify no-hosts command stdin it"""
+_DOCKER_QUIET = frozenset(["--rm", "-d", "--detach", "-i", "-t", "-it", "--interactive", "--tty", "--name", "--init"])
 
 
 def _docker(call: Call) -> Call | None:
-    """docker run, podman run, docker exec: the environment is the container's own."""
+    """docker run, podman run, docker exec, kubectl run: the environment is the container's own."""
     argv = call.argv
     at = 1
     while at < len(argv) and argv[at] not in ("run", "exec", "create"):
         if argv[at] not in ("container", "compose") and not argv[at].startswith("-"):
             return None
-        at += 2 if argv[at] in ("-H", "--host", "--context", "-c", "--config", "-f") else 1
+        at += 2 if argv[at] in ("-H", "--host", "--context", "-c", "--config", "-f", "-n", "--namespace") else 1
     options, at = _options(argv, at + 1, "ditqPT", _DOCKER_SWITCHES, valued=False)
     if at >= len(argv):
         return None
     env: dict[str, str] = {}
     cwd = None
     entry: list[str] = []
-    warnings: list[str] = []
+    taken = call
+    left: list[str] = []
     for name, value in options:
         if name in ("-e", "--env"):
             variable, given, text = value.partition("=")
             if given or variable in call.env:
                 env[variable] = text if given else call.env[variable]
             else:
-                warnings.append(f"{variable} comes from the caller's environment, which is not known here")
+                why = "comes from the caller's environment, which is not known here"
+                taken = taken.leave(Unresolved(variable, variable, f"{why}: it is left out"))
         elif name in ("-w", "--workdir"):
             cwd = value
         elif name == "--entrypoint":
-            entry = [value]
+            entry = [value] if value else []
         elif name == "--env-file":
-            warnings.append(f"the variables of {one_line(value, 80)} are not read")
-        elif name == "--gpus" and (devices := re.search(r"device=([\d,]+)", value)):
+            taken = taken.miss(f"the variables of {one_line(value, 80)}, which is not in this text")
+        elif name not in _DOCKER_QUIET and not set(name) <= set("-dit"):
+            left.append(f"{name} {value}".strip())
+        if name == "--gpus" and (devices := re.search(r"device=([\d,]+)", value)):
             env.setdefault("CUDA_VISIBLE_DEVICES", devices[1])
-    warnings.append(
-        f"the call inside the container {one_line(argv[at], 80)} was taken: paths are the container's, "
-        "and it runs on the host itself"
+    image = one_line(argv[at], 80)
+    if left:
+        taken = taken.warn(f"of the container these options were left out: {one_line(', '.join(left), 300)}")
+    taken = taken.warn(
+        f"the call inside the container {image} was taken: paths are the container's, and it runs on the host itself"
     )
-    return replace(call, argv=(*entry, *argv[at + 1 :]), env=env, cwd=cwd, inside=True).warn(*warnings)
+    return replace(taken, argv=(*entry, *argv[at + 1 :]), env=env, cwd=cwd, inside=True)
+
+
+def _kubectl(call: Call) -> Call | None:
+    """kubectl exec POD -- COMMAND, kubectl run NAME --image=X --env=A=B --command -- COMMAND."""
+    if "--" not in call.argv:
+        return None
+    at = call.argv.index("--")
+    options = _options(call.argv[:at], 2, "", "env image namespace container context overrides")[0]
+    rest = [word for word in call.argv[2:at] if word.startswith("--env=")]
+    env = dict(value.split("=", 1) for name, value in options if name == "--env" and "=" in value)
+    env |= dict(word[6:].split("=", 1) for word in rest if "=" in word[6:])
+    words = one_line(" ".join(call.argv[:at]), 120)
+    return call.without(at + 1, env=env, inside=True).warn(f"{words} was taken off: paths are the container's")
+
+
+def _enroot(call: Call) -> Call | None:
+    """enroot start --env A=B IMAGE COMMAND."""
+    if call.argv[1:2] != ("start",):
+        return None
+    options, at = _options(call.argv, 2, "ecm", "env conf mount rc")
+    env = {**call.env, **dict(v.split("=", 1) for name, v in options if name in ("-e", "--env") and "=" in v)}
+    words = one_line(" ".join(call.argv[: at + 1]), 120)
+    return call.without(at + 1, env=env, inside=True).warn(f"{words} was taken off: paths are the container's")
 
 
 def _apptainer(call: Call) -> Call | None:
     at = next((index for index, word in enumerate(call.argv) if word in ("exec", "run")), None)
     if at is None:
         return None
-    options, end = _options(call.argv, at + 1, "BHWSo", "bind env pwd home workdir overlay")
+    options, end = _options(call.argv, at + 1, "BHWSo", "bind env env-file pwd home workdir overlay mount")
     env = dict(call.env)
     for text in (value for name, value in options if name == "--env"):
         env |= dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    return call.without(end + 1, env=env, inside=True).warn("the container was taken off: paths are the container's")
+    words = one_line(" ".join(call.argv[: end + 1]), 120)
+    return call.without(end + 1, env=env, inside=True).warn(f"{words} was taken off: paths are the container's")
 
 
 def _tmux(call: Call) -> Call | None:
     """tmux new -d -s NAME 'command', screen -dmS NAME command."""
     start, letters = (1, "SsTt") if call.program == "screen" else (2, "snxyctFe")
+    if "stuff" in call.argv:
+        text = " ".join(call.argv[call.argv.index("stuff") + 1 :])
+        return replace(call, argv=("sh", "-c", re.sub(r"(?:\\[nr]|\^M|\s)+$", "", text)))
+    if call.argv[1:2] in (("send-keys",), ("send",)):
+        keys = [word for word in call.argv[_options(call.argv, 2, "tNc")[1] :] if word not in ("C-m", "Enter", "ENTER")]
+        return replace(call, argv=("sh", "-c", " ".join(keys)))
     at = _options(call.argv, start, letters)[1]
     rest = call.argv[at:]
     if len(rest) == 1 and " " in rest[0]:
@@ -210,7 +240,8 @@ _SPECIAL: dict[str, Callable[[Call], Call | None]] = {
     "tmux": _tmux,
     "screen": _tmux,
     "ssh": _ssh,
-    "kubectl": lambda call: call.without(call.argv.index("--") + 1, inside=True) if "--" in call.argv else None,
+    **dict.fromkeys(("kubectl", "oc"), _kubectl),
+    "enroot": _enroot,
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("apptainer", "singularity"), _apptainer),
 }

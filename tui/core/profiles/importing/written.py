@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from tui.core.profiles.importing.wrappers import Call
+from tui.core.profiles.importing.call import Call
 from tui.core.profiles.secrets import is_secret_env
 from tui.core.profiles.toml_text import toml_lines
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
 
 
-def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[str]) -> str:
-    """The call as a profile's TOML; its flags begin at word `start`."""
-    args = _flags(call.argv[start:], warnings)
+def profile_text(
+    call: Call, flags: Sequence[str], env: Mapping[str, str], warnings: list[str], missed: list[str]
+) -> str:
+    """The call with its flags as a profile's TOML. Adds sentences about what it changed and what it left out."""
+    args = _flags(flags, warnings, missed)
     table: dict[str, object] = {"kind": "launch", "description": "imported launch command"}
     rest = dict(env)
     devices = rest.get("CUDA_VISIBLE_DEVICES", "")
@@ -31,16 +33,17 @@ def profile_text(call: Call, start: int, env: Mapping[str, str], warnings: list[
     program = call.argv[0]
     if "/" in program and PurePosixPath(program).name.startswith("python") and not call.inside:
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
-    secrets = [name for name, value in rest.items() if is_secret_env(name, value)]
-    secrets += filter(flag_table().is_secret, args)
+    texts = {item.text for item in call.unresolved}
+    secrets = [name for name, value in rest.items() if is_secret_env(name, value) and value not in texts]
+    secrets += [name for name, value in args.items() if flag_table().is_secret(name) and value not in texts]
     warnings += [
-        f"{name} is a secret: a profile that is saved holds it, in a file only you can read" for name in secrets
+        f"a secret is in {name}: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
     environment = f"\n\n[env]\n{toml_lines(rest)}" if rest else ""
     return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
 
 
-def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
+def _flags(words: Sequence[str], warnings: list[str], missed: list[str]) -> dict[str, object]:
     """Flags of a server call by their whole, present-day names, with values as a profile holds them."""
     table = flag_table()
     args: dict[str, object] = {}
@@ -50,11 +53,11 @@ def _flags(words: Sequence[str], warnings: list[str]) -> dict[str, object]:
         at += 1
         if not word.startswith("-") or _is_number(word):
             if word.strip():
-                warnings.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
+                missed.append(f"{one_line(word, 80)} belongs to no flag and was left out of the profile")
             continue
         typed, equals, attached = word.partition("=")
         if not re.fullmatch(r"--?[A-Za-z0-9][\w.-]*", typed):
-            warnings.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
+            missed.append(f"{one_line(word, 80)} is not a flag and was left out of the profile")
             continue
         name = _whole_name(typed, warnings)
         values = [attached] if equals else []

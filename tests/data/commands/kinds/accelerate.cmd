@@ -1,0 +1,1 @@
+accelerate launch --num_processes 1 -m sglang.launch_server --model-path /m --tp 1

@@ -1,0 +1,1 @@
+apptainer exec --nv --env A=1,B=2 --bind /d:/d --pwd /w sgl.sif bash -lc 'python3 -m sglang.launch_server --model-path /m --tp 2'

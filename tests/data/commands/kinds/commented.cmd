@@ -1,0 +1,2 @@
+# python3 -m sglang.launch_server --model-path /m \
+#   --tp 4

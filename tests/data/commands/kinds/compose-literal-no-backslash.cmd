@@ -1,0 +1,6 @@
+services:
+  s:
+    command: |
+      python3 -m sglang.launch_server
+      --model-path /m
+      --tp 2

@@ -1,0 +1,1 @@
+docker compose run --rm -e A=1 sglang python3 -m sglang.launch_server --model-path /m --tp 8

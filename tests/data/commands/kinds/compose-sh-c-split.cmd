@@ -1,0 +1,4 @@
+services:
+  s:
+    entrypoint: [sh, -c]
+    command: python3 -m sglang.launch_server --model-path /m --tp 2

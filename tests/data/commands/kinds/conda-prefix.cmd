@@ -1,0 +1,1 @@
+$CONDA_PREFIX/bin/python -m sglang.launch_server --model-path /m --tp 1

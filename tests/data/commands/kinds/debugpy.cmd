@@ -1,0 +1,1 @@
+python -m debugpy --listen 5678 --wait-for-client -m sglang.launch_server --model-path /m --tp 1

@@ -1,0 +1,1 @@
+docker run --gpus all --entrypoint python3 lmsysorg/sglang:latest -m sglang.launch_server --model-path /m --tp 2

@@ -1,0 +1,1 @@
+docker run --gpus all -e A=1 my/sglang:1 --model-path /m --tp 2

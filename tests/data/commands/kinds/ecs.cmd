@@ -1,0 +1,1 @@
+{"containerDefinitions":[{"name":"s","entryPoint":["python3","-m","sglang.launch_server"],"command":["--model-path","/m","--tp","8"],"environment":[{"name":"A","value":"1"}]}]}

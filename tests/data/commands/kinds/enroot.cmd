@@ -1,0 +1,1 @@
+enroot start --rw --root -e NCCL_DEBUG=INFO --mount /d:/d sgl python3 -m sglang.launch_server --model-path /m --tp 2

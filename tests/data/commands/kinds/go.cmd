@@ -1,0 +1,7 @@
+func f(m string) []string {
+	return []string{
+		"python3", "-m", "sglang.launch_server",
+		"--model-path", "/models/" + m,
+		"--tp", "8",
+	}
+}

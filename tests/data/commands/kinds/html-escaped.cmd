@@ -1,0 +1,1 @@
+cd /w &amp;&amp; python3 -m sglang.launch_server --model-path /m --json-model-override-args &quot;{}&quot; --tp 2

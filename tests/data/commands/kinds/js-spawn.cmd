@@ -1,0 +1,1 @@
+const p = spawn('python3', ['-m', 'sglang.launch_server', '--model-path', '/m', '--tp', '2'], {env});

@@ -1,0 +1,1 @@
+{"kind":"Pod","spec":{"containers":[{"name":"s","command":["python3","-m","sglang.launch_server"],"args":["--model-path","/m","--tp","8"],"env":[{"name":"A","value":"1"}]}]}}

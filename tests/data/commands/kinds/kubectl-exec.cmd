@@ -1,0 +1,1 @@
+kubectl exec -it sgl-0 -n prod -c main -- bash -c "python3 -m sglang.launch_server --model-path /m --tp 4"

@@ -1,0 +1,1 @@
+mpirun -np 2 -H a,b -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH python3 -m sglang.launch_server --model-path /m --tp 16 --node-rank $OMPI_COMM_WORLD_RANK

@@ -1,0 +1,1 @@
+ssh -t user@host "docker exec -it sgl bash -c 'NCCL_DEBUG=INFO python3 -m sglang.launch_server --model-path /m --tp 8'" 

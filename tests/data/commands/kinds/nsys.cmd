@@ -1,0 +1,1 @@
+CUDA_VISIBLE_DEVICES=0 nsys profile --trace-fork-before-exec=true --cuda-graph-trace=node -o out --delay 30 python3 -m sglang.launch_server --model-path /m --tp 1

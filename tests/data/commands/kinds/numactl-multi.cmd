@@ -1,0 +1,2 @@
+numactl --cpunodebind=0 --membind=0 python3 -m sglang.launch_server --model-path /m --base-gpu-id 0 --port 1 &
+numactl --cpunodebind=1 --membind=1 python3 -m sglang.launch_server --model-path /m --base-gpu-id 4 --port 2 &

@@ -1,0 +1,1 @@
+numactl -N 0 -m 0 uv run --python 3.11 python -m sglang.launch_server --model-path /m --tp 2

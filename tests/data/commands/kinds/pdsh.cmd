@@ -1,0 +1,1 @@
+pdsh -w gpu[1-2] 'python -m sglang.launch_server --model-path /m --tp 8 --node-rank $RANK'

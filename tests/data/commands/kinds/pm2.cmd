@@ -1,0 +1,1 @@
+pm2 start python3 --name sgl -- -m sglang.launch_server --model-path /m --tp 2

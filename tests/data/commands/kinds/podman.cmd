@@ -1,0 +1,1 @@
+podman run --rm --device nvidia.com/gpu=all -e HF_TOKEN=$HF_TOKEN -e A=1 --ipc=host -p 30000:30000 docker.io/lmsysorg/sglang:latest python3 -m sglang.launch_server --model-path /m --tp 2

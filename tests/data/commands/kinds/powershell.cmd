@@ -1,0 +1,4 @@
+$env:CUDA_VISIBLE_DEVICES="0"
+python -m sglang.launch_server `
+  --model-path /m `
+  --tp 2

@@ -1,0 +1,1 @@
+[user@host ~]$ python3 -m sglang.launch_server --model-path /m --tp 2

@@ -1,0 +1,1 @@
+When I run `python -m sglang.launch_server --model-path /m --tp 2` it's failing, isn't it?

@@ -1,0 +1,1 @@
+root     1234  0.5  1.0 123456 7890 pts/0 Sl+ 10:00 0:30 python3 -m sglang.launch_server --model-path /m --tp 8

@@ -1,0 +1,1 @@
+subprocess.run(["sglang","serve","--model-path","/m","--tp","8"], env={**os.environ, "A": "1"})

@@ -1,0 +1,3 @@
+> python3 -m sglang.launch_server \
+>   --model-path /m \
+>   --tp 2

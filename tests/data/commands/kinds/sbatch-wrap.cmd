@@ -1,0 +1,1 @@
+sbatch --gres=gpu:8 --wrap="python -m sglang.launch_server --model-path /m --tp 8"

@@ -1,0 +1,1 @@
+screen -S srv -X stuff 'python -m sglang.launch_server --model-path /m --tp 2\n'

@@ -1,0 +1,1 @@
+python /sgl-workspace/sglang/python/sglang/launch_server.py --model-path /m --tp 1

@@ -1,0 +1,1 @@
+Then run python3 -m sglang.launch_server --model-path /m --tp 8 on the first node.

@@ -1,0 +1,1 @@
+python3 -m sglang.launch_server --model-path <path to model> --tp 8 --dist-init-addr <HEAD_IP>:5000 --api-key '<your-key>'

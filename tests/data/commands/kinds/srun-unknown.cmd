@@ -1,0 +1,1 @@
+srun --weird foo --mpi=none python3 -m sglang.launch_server --model-path /m --tp 8

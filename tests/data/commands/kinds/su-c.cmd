@@ -1,0 +1,1 @@
+su - sgl -c "A=1 python -m sglang.launch_server --model-path /m --tp 8"

@@ -1,0 +1,4 @@
+| role | command |
+|---|---|
+| prefill | `python3 -m sglang.launch_server --model-path /m --tp 8` |
+| decode | x |

@@ -1,0 +1,3 @@
+command = ["python3", "-m", "sglang.launch_server", "--model-path", "/m", "--tp", "8"]
+[env]
+A = "1"

@@ -1,0 +1,1 @@
+torchrun --nproc_per_node=1 --nnodes 2 -m sglang.launch_server --model-path /m --tp 2

@@ -1,0 +1,1 @@
+mylaunch --gpus 2 -x python3 -m sglang.launch_server --model-path /m --tp 2

@@ -1,0 +1,1 @@
+$PY -m sglang.launch_server --model-path /m --tp 1

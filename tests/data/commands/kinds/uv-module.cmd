@@ -1,0 +1,1 @@
+uv run -m sglang.launch_server --model-path /m --tp 8

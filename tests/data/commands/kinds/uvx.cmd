@@ -1,0 +1,1 @@
+uvx --from sglang sglang serve --model-path /m --tp 8

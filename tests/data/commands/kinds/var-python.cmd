@@ -1,0 +1,1 @@
+${PYTHON:-python3} -m sglang.launch_server --model-path /m --tp 1

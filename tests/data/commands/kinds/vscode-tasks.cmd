@@ -1,0 +1,6 @@
+{
+	// comment
+	"configurations": [
+		{"name": "s", "module": "sglang.launch_server", "args": ["--model-path", "/m", "--tp", "2"]},
+	]
+}

@@ -1,0 +1,3 @@
+python -m sglang.launch_server ^
+  --model-path /m ^
+  --tp 2
