@@ -44,8 +44,9 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
 
 
 def evidence_of(clue: Clue) -> Evidence:
-    """The line that a clue was found in."""
-    return Evidence(clue.line, one_line(clue.text, 400))
+    """The line that a clue was found in; of an exception what a person would quote."""
+    lines = tuple(one_line(line, 2_000) for line in clue.lines or (clue.text,))
+    return Evidence(clue.line, one_line(clue.quote or clue.text, 400), lines)
 
 
 def args_of(state: StartupState) -> Mapping[str, object]:

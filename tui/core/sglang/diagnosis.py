@@ -8,7 +8,8 @@ from tui.core.model.phases import Phase
 @dataclass(frozen=True)
 class Evidence:
     line: int  # 1-based line of the log; 0 where the evidence is not in the log
-    text: str  # sanitised
+    text: str  # sanitised; what a person would quote
+    lines: tuple[str, ...] = ()  # sanitised: every line of it that tells something, as it stands in the log
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,8 @@ class RunReader:
             newest: frames of bars that have no terminator yet.
             ended: the writer is gone.
         """
+        if ended:
+            self.trouble.close()
         start, figures, clues = self.start, self.figures, self.trouble.clues()
         accept_one, accept_one_line = figures.accept_one()
         first_s = self._clock.first_s or 0.0
