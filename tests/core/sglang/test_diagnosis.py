@@ -69,7 +69,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("model_files", in_trace(LOADING, "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"), "bad_model_path", Phase.LOAD_WEIGHTS),
     ("architecture_unknown", in_trace(LOADING, "ValueError: Model architectures ['Foo'] are not supported for now."), "bad_model_path", Phase.LOAD_WEIGHTS),
     ("hf", in_trace(LOADING, "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded"), "hf_download", Phase.LOAD_WEIGHTS),
-    ("arch_kernel", in_trace(CAPTURING, "RuntimeError: RMSNorm failed with error code no kernel image is available for execution on the device"), "unsupported_arch", Phase.CUDA_GRAPH),
+    ("arch_build", in_trace(CAPTURING, "RuntimeError: RMSNorm failed with error code no kernel image is available for execution on the device"), "unsupported_arch", Phase.CUDA_GRAPH),
     ("arch_kernel", in_trace(CAPTURING, "RuntimeError: Error in function 'TllmGenFmhaRunner' at fmhaRunner.cuh:37: Unsupported architecture"), "unsupported_arch", Phase.CUDA_GRAPH),
     ("arch_kernel", in_trace(LOADED, "AssertionError: FlashAttention v3 Backend requires SM>=80 and SM<=90."), "unsupported_arch", Phase.MEMORY_POOL),
     ("arch_shared_memory", in_trace(READY, "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 106496, Hardware limit: 101376."), "unsupported_arch", Phase.READY),

@@ -84,12 +84,14 @@ def test_each_failure_is_found(failure: Failure, stamp: str) -> None:
                 assert [clue.id for clue in state.clues] == [failure.id]
 
 
-def test_each_frame_proves_its_phase() -> None:
-    for frame in tomllib.loads(Path(tui.data.__path__[0], "startup.toml").read_text())["frame"]:
-        marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
-        before = EXAMPLES["fired_up" if frame["phase"] == "serving" else "dist_begin"]
-        state, _ = read(STAMP + before, STAMP + (marker or ""), f"  {frame['example']}", "OSError: no such thing")
-        assert state.clues[-1].phase == frame["phase"]
+@pytest.mark.parametrize("id_", patterns().of_kinds)
+def test_each_kind_is_found(id_: str) -> None:
+    kind = next(item for item in patterns().kinds if item.id == id_)
+    marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
+    context = [] if kind.phases is None else CONTEXT.get(next(iter(kind.phases)), [])
+    example = patterns().of_kinds[id_].example or ""
+    state, _ = read(*(STAMP + line for line in context), STAMP + (marker or ""), *example.splitlines())
+    assert state.clues[-1].id == id_
 
 
 @pytest.mark.parametrize("kind", ["note", "warning"])

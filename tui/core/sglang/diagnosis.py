@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from tui.core.model.phases import Phase
+from tui.core.sglang.traceback import Frame
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Diagnosis:
     advice: tuple[str, ...] = ()
     set: dict[str, object] = field(default_factory=dict)  # flags to change, without dashes
     observation: bool = False  # about a server that lives
+    raised_in: tuple[Frame, ...] = ()  # frames of the exception, the innermost last: where its source can be read
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def phase_of(frames: Iterable[Frame], rules: Iterable[FrameRule]) -> Phase | Non
     draft = False
     for frame in frames:
         module = module_of(frame.file)
+        draft = draft or (module or "").startswith("srt/speculative/")
         rule = next((item for item in rules if module and item.matches(module, frame.function)), None)
         if rule is None:
             continue
