@@ -21,7 +21,9 @@ _SHAPES = re.compile(
 _DRAFT_FRAMES = re.compile(r"eagle|draft|speculat|spec_|multi_layer|ngram|standalone", re.I)
 _POOL = re.compile(r"HTTPS?ConnectionPool\(host='([^']{1,200})', port=(\d{1,5})\)")  # what urllib3 calls a host
 _DRAFT = re.compile(r"speculative|draft")
-_FOLLOWS = re.compile(r"(?:[\w.]*\.)?(?:AttributeError|KeyError|IndexError|TypeError|NameError|UnboundLocalError)\b|AssertionError:?$")
+_FOLLOWS = re.compile(
+    r"(?:[\w.]*\.)?(?:AttributeError|KeyError|IndexError|TypeError|NameError|UnboundLocalError)\b|AssertionError:?$"
+)
 _OF_A_FEATURE = ("cuda_error", "cuda_graph", "engine_bug", "jit_compile", "unknown", "unsupported_arch")
 _FIXED_BY_VERSIONS = (*_OF_A_FEATURE, "bad_model_path", "disaggregation", "draft_config")
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
@@ -55,15 +57,21 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
         if feature is not None:
             first = found.advice[: 1 if found.cause != "unknown" else 0]
             found = replace(found, advice=tuple(dict.fromkeys((*first, *feature.advice, *found.advice))))
-    return _with_version(found, state)
+    return with_version(found, state.version)
 
 
-def _with_version(found: Diagnosis, state: StartupState) -> Diagnosis:
-    """Where a newer SGLang may help, whether there is one."""
+def with_version(found: Diagnosis, version: str | None) -> Diagnosis:
+    """Where a newer SGLang may help, whether there is one.
+
+    Args:
+        version: of the server's SGLang; None: not known.
+    """
     newest = flag_table().newest
-    if state.version is None or found.cause not in _FIXED_BY_VERSIONS or version_at_least(state.version, newest):
+    if version is None or found.cause not in _FIXED_BY_VERSIONS or version_at_least(version, newest):
         return found
-    return replace(found, advice=(*found.advice, *_advice("newer", newest=newest, version=state.version)))
+    return replace(
+        found, advice=tuple(dict.fromkeys((*found.advice, *_advice("newer", newest=newest, version=version))))
+    )
 
 
 def evidence_of(clue: Clue) -> Evidence:
@@ -255,6 +263,7 @@ _REFINEMENTS = {
     "oom_serving": _no_room_outside,
     "oom_weights": _no_room_for_weights,
     "unknown": _unknown,
+    "engine_bug": _unknown,
     "bad_model_path": _path,
     "nccl": _nccl,
     "port_in_use": _port,

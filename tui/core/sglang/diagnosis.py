@@ -14,6 +14,16 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class SourceLines:
+    """Lines of a program on the host, around the one that raised."""
+
+    file: str
+    line: int  # that raised
+    first: int  # number of the first of `lines`
+    lines: tuple[str, ...]  # sanitised
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     cause: str  # a slug of docs/diagnosis.md
     title: str  # one sentence for the red band
@@ -24,6 +34,7 @@ class Diagnosis:
     set: dict[str, object] = field(default_factory=dict)  # flags to change, without dashes
     observation: bool = False  # about a server that lives
     raised_in: tuple[Frame, ...] = ()  # frames of the exception, the innermost last: where its source can be read
+    source: tuple[SourceLines, ...] = ()  # read there
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tui.core.model.phases import Phase
+from tui.core.sglang.flags import flag_table
 from tui.core.sglang.frames import module_of
 from tui.core.sglang.traceback import Frame, Raised
 
 _PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
-_FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]{2,60}")
+_FLAG = re.compile(r"(?<![\w-])(?:--|(?:self\.)?server_args\.|(?=[a-z]{1,20}_))([a-z][\w-]{1,60})")
 _TEXT_LIMIT = 8_000
 
 
@@ -22,6 +23,8 @@ class Kind:
     text: re.Pattern[str] | None = None
     raised_in: re.Pattern[str] | None = None
     through: re.Pattern[str] | None = None
+    source: re.Pattern[str] | None = None
+    names_flag: bool = False
     phases: frozenset[Phase] | None = None
 
     def groups(self, raised: Raised, frames: Iterable[Frame], phase: Phase) -> Mapping[str, str] | None:
@@ -42,10 +45,22 @@ class Kind:
         match = self.text.search(message) if self.text is not None else None
         if self.text is not None and match is None:
             return None
-        found = {name: value for name, value in match.groupdict().items() if value} if match is not None else {}
-        flags = dict.fromkeys(_FLAG.findall(message))
-        said = {"message": message, **({"flags": ", ".join(flags)} if flags else {})}
-        return {**{key: value for key, value in said.items() if value}, **found}
+        source = raised.frames[-1].source if raised.frames else None
+        if self.source is not None and source is not None and not self.source.search(source):
+            return None
+        flags = flags_in(message)
+        if self.names_flag and not flags:
+            return None
+        found = match.groupdict() if match is not None else {}
+        said = {"message": message, "flags": ", ".join(f"--{flag}" for flag in flags), **found}
+        return {name: value for name, value in said.items() if value}
+
+
+def flags_in(message: str) -> tuple[str, ...]:
+    """The flags of SGLang that a message names, with dashes or as the arguments are called in its code."""
+    table = flag_table()
+    words = (match[1].replace("_", "-") for match in _FLAG.finditer(message))
+    return tuple(dict.fromkeys(word for word in words if table.known(word)))
 
 
 def place_of(frame: Frame) -> str:

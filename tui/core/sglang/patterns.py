@@ -162,20 +162,21 @@ def _of_type(kind: type, what: str, value: object) -> object:
 
 _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("id", "example", "since", "until", "cause", "title", "name"), _text),
-    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through"), _regex),
+    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "source"), _regex),
     "event": partial(_named, "event", EVENTS),
     "scope": partial(_named, "scope", ["rank", "r0", "main"]),
     "level": partial(_named, "level", LEVELS),
     **dict.fromkeys(("phase", "within_draft"), _phase),
     "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
-    "fatal": partial(_of_type, bool, "true or false"),
+    **dict.fromkeys(("fatal", "names_flag"), partial(_of_type, bool, "true or false")),
     "advice": _texts,
     "set": partial(_of_type, dict, "a table of flags"),
 }
+_TESTS = ["type", "text", "raised_in", "through", "source", "names_flag", "phases"]  # of a kind
 _KEYS = {
     "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
-    "kind": ["id", "cause", "type", "text", "raised_in", "through", "phases", "title", "advice", "set", "example"],
+    "kind": [*_TESTS, "id", "cause", "title", "advice", "set", "example"],
     "frame": ["phase", "module", "function", "within_draft"],
     "feature": ["name", "module", "advice"],
     **{kind: ["regex", "example"] for kind in _NOTES},
@@ -257,7 +258,7 @@ class _Reading:
             self.notes[kind].append(values["regex"])
 
     def _kind(self, values: dict[str, Any]) -> None:
-        tests = {name: values.get(name) for name in ("type", "text", "raised_in", "through", "phases")}
+        tests = {name: values[name] for name in _TESTS if name in values}
         says = {name: values[name] for name in ("cause", "title", "advice", "set", "example") if name in values}
         self.kinds.append(Kind(values["id"], **tests))
         self.of_kinds.setdefault(values["id"], Failure(values["id"], EXCEPTION, "exception", **says))

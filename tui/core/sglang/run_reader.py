@@ -9,7 +9,7 @@ from tui.core.sglang.lineshape import BarFrame, Segment, segments
 from tui.core.sglang.patterns import Patterns
 from tui.core.sglang.server_info import parse_server_args
 from tui.core.sglang.start import BEGIN, LOAD, READY, SERVING, Bar, Clock, Start
-from tui.core.sglang.state import StartupState
+from tui.core.sglang.state import Clue, StartupState
 from tui.core.sglang.trouble import Trouble
 
 TAG_LIMIT = 4_096  # rank tags kept: a hostile log may invent any number
@@ -18,6 +18,7 @@ _ANSWERED = re.compile(
     r'^INFO: .{0,60}"POST /(?:generate|v1/chat/completions|v1/completions|v1/responses|v1/messages)\S* HTTP/[\d.]+" 200'
 )
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
+_VERSION = re.compile(r"\bsglang(?:==|[: ]v?|-)(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)(?![\w.-]*\d+/)")
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
@@ -42,6 +43,8 @@ class RunReader:
         self.figures = Figures()
         self._args: dict[str, object] | None = None
         self._tags: set[str] = set()
+        self._version: str | None = None
+        self._stamped = False  # a record has the stamp of SGLang's logger
 
     def _new_run(self) -> None:
         """A second run in the same file: what the first one said is over."""
@@ -86,7 +89,11 @@ class RunReader:
         if len(body) > MATCHED and not body.startswith("server_args="):
             body = body[:MATCHED]
             segment = segment._replace(body=body)
+        if self._version is None and "sglang" in body:
+            version = _VERSION.search(body)
+            self._version = version[1] if version is not None else None
         if stamped:
+            self._stamped = True
             if self._clock.first_s is None:
                 self._clock.seconds()
             self.trouble.stamped()
@@ -183,12 +190,19 @@ class RunReader:
             restarts=self._restarts,
             clues=clues,
             ranks_seen=len(self._tags),
+            recognised=self._recognised(clues),
+            version=self._version,
             accept_one=accept_one,
             accept_one_line=accept_one_line,
             first_stamp_s=first_s if first_s > 1e8 else None,  # a stamp with its date
             **of_start,
             **{name: getattr(figures, name) for name in of_lines},
         )
+
+    def _recognised(self, clues: tuple[Clue, ...]) -> bool:
+        """Whether any line is one that a server of SGLang, or its death, writes."""
+        known = self._stamped or self._tags or self.figures.ranks or self._args is not None or self.trouble.over
+        return bool(known) or self.start.position > BEGIN or any(clue.traceback for clue in clues)
 
     def _outcome(self, unhandled: bool) -> Outcome:
         if self.trouble.stop is not None:
