@@ -42,17 +42,17 @@ class Kind:
         if self.through is not None and not any(self.through.search(place_of(frame)) for frame in frames):
             return None
         message = raised.message[:_TEXT_LIMIT]
-        match = self.text.search(message) if self.text is not None else None
+        source = raised.frames[-1].source if raised.frames else None
+        match = self.text.search(message or source or "") if self.text is not None else None
         if self.text is not None and match is None:
             return None
-        source = raised.frames[-1].source if raised.frames else None
         if self.source is not None and source is not None and not self.source.search(source):
             return None
         flags = flags_in(message)
         if self.names_flag and not flags:
             return None
         found = match.groupdict() if match is not None else {}
-        said = {"message": message, "flags": ", ".join(f"--{flag}" for flag in flags), **found}
+        said = {"message": message or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
         return {name: value for name, value in said.items() if value}
 
 
