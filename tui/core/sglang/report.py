@@ -9,6 +9,7 @@ from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.text import one_line
 
 _NOT_OURS = "no line of it is one that a server of SGLang writes"
 
@@ -86,7 +87,7 @@ def report_text(found: Mapping[str, Any]) -> str:
         where = f"line {evidence['line']}: " if evidence["line"] else ""
         lines.append(f"  evidence  {where}{evidence['text']}")
         more = [line for line in evidence["lines"] if line.strip() and line.strip() not in evidence["text"]]
-        lines += [f"            {line}" for line in more]
+        lines += [f"            {one_line(line, 200)}" for line in more]
     for part in found.get("source", ()):
         lines.append(f"  source    {part['file']}:{part['line']}")
         for number, line in enumerate(part["lines"], part["first"]):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui.core.sglang.lineshape import EXCEPTION, FRAME, TRACEBACK
+from tui.core.sglang.lineshape import EXCEPTION, FRAME, THREAD, TRACEBACK
 
 _HEAD = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: ?(?P<message>.*)|)$")
 _LEVEL = re.compile(r"(?:INFO|DEBUG|WARN|WARNING|ERROR|CRITICAL|FATAL|NOTE|NOTICE)\b")
@@ -17,9 +17,10 @@ _NEXT = re.compile(r"During handling of the above exception|The above exception 
 _MARKS = re.compile(r"[\s~^]+")
 # What a person would quote of a long message: the line that says what went wrong.
 _TELLING = re.compile(
-    r"Segmentation fault|\b(?:[Ff]atal|FATAL)\b|\b[Ee]rror ?:|\bKilled\b|out of memory|undefined (?:symbol|reference)|"
-    r"No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied|FAILED:"
+    r"Segmentation fault|core dumped|\b(?:[Ff]atal|FATAL)\b|\b[Ee]rror ?:|\bKilled\b|out of memory|undefined (?:symbol|reference)|"
+    r"No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied"
 )
+_COMPILER = re.compile(r"\b(?:nvcc|ptxas|cicc|ninja|gcc|g\+\+|clang|cc1plus)\b|FAILED:")
 _BOILERPLATE = re.compile(
     r"CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"
     r"Search for `cuda|frame #\d+: |Exception raised from |For further information visit"
@@ -55,6 +56,7 @@ class Raised:
 
     frames: list[Frame] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)  # of the message, the first begins with the type
+    thread: str | None = None  # the fault handler's: "current" or "other"; the innermost frame was printed first
 
     @property
     def type(self) -> str | None:
@@ -120,7 +122,13 @@ class Traceback:
         The traceback of a cause begins where the exception was caught, so it goes on where those after it end.
         """
         for raised in reversed(self.chain):
-            yield from raised.frames
+            if raised.thread != "other":
+                yield from reversed(raised.frames) if raised.thread else raised.frames
+
+    @property
+    def is_fault(self) -> bool:
+        """The process died in native code: the fault handler named the thread."""
+        return any(raised.thread == "current" for raised in self.chain)
 
     def take(self, body: str, number: int) -> bool:
         """Takes a line in; True where it is a frame or its source, not a part of a message."""
@@ -133,6 +141,10 @@ class Traceback:
             if len(raised.frames) > _FRAMES_KEPT:
                 del raised.frames[_FRAMES_KEPT // 2]
             self._after_frame, self._flat = True, not body.startswith(" ")
+            return True
+        thread = THREAD.match(body)
+        if thread is not None:
+            self._next().thread = "current" if thread["current"] else "other"
             return True
         if TRACEBACK.search(body) or _NEXT.match(body.strip()):
             if raised.lines:
@@ -165,8 +177,10 @@ class Traceback:
         return self.chain[-1]
 
     def untake(self, number: int) -> None:
-        """A line that was taken for a part of a message is a record of its own."""
+        """A line that was taken for a part of a message is a record of its own; not where a compiler's output has it."""
         lines = self.chain[-1].lines
+        if any(_COMPILER.search(line.text) for line in lines[:-1]):
+            return
         if lines and lines[-1].number == number:
             lines.pop()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tui.core.model.phases import Phase
 from tui.core.sglang.frames import phase_of
-from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, SAID, TRACEBACK, Segment, masked
+from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, SAID, THREAD, TRACEBACK, Segment, masked
 from tui.core.sglang.patterns import Failure, Patterns
 from tui.core.sglang.start import BEGIN, LOAD, WARMUP, Start
 from tui.core.sglang.state import Clue
@@ -21,6 +21,7 @@ _OUTER_FRAMES, _INNER_FRAMES, _OWN_FRAMES = 16, 32, 8
 _SAID_KEPT, _SAID_NEAR = 8, 30  # logged errors; lines between one and the exception it led to
 # Unstamped records of other writers among the lines of a message.
 _OTHER_RECORD = re.compile(r"\[rank\d+\]:|[IWEF]\d{4} \d\d:\d\d|\S+:\d+:\d+ \[\d+\] |(?:INFO|WARNING|ERROR):\s")
+_GLOG_ERROR = re.compile(r"[EF]\d{4} \d\d:\d\d")
 _NO_PART = ("end", "stop", "exit", "observation")  # levels of lines that are never a part of a message
 
 
@@ -114,7 +115,7 @@ class Trouble:
             return
         proven = phase_of(episode.trace.frames(), self._tables.frames)
         # Without a marker it may be some thread's, and the start goes on.
-        if proven is not None and (episode.marked or self._start.position < LOAD):
+        if proven is not None and (episode.marked or episode.trace.is_fault or self._start.position < LOAD):
             self._start.prove(self._start.rank(episode.rank), proven)
         clues = self._settled(episode)
         self._unmarked += 0 if episode.marked else len(clues)
@@ -176,7 +177,8 @@ class Trouble:
     def _bare(self, body: str) -> bool:
         """Whether an unstamped line is of a traceback whose head is not there."""
         started = self._start.phase in (Phase.READY, Phase.SERVING)
-        return FRAME.match(body) is not None or (not started and EXCEPTION.match(body) is not None)
+        frame = FRAME.match(body) or THREAD.match(body)
+        return frame is not None or (not started and EXCEPTION.match(body) is not None)
 
     def _unknown(self, segment: Segment, number: int, traceback: bool) -> str | None:
         episode = self._episode
@@ -187,7 +189,7 @@ class Trouble:
             return "error"
         if traceback:
             return "error" if episode is None or episode.line == number else "note"
-        if segment.rank is not None and SAID.search(segment.body):
+        if (segment.rank is not None or _GLOG_ERROR.match(segment.body)) and SAID.search(segment.body):
             self._said.append((segment.rank, Line(number, masked(segment.body))))
         return "error" if ERROR_LEVEL.match(segment.body) else None
 
