@@ -88,7 +88,7 @@ def test_each_failure_is_found(failure: Failure, stamp: str) -> None:
 def test_each_kind_is_found(id_: str) -> None:
     kind = next(item for item in patterns().kinds if item.id == id_)
     marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
-    context = [] if kind.phases is None else CONTEXT.get(next(iter(kind.phases)), [])
+    context = [] if kind.phases is None else CONTEXT.get(next(phase for phase in Phase if phase in kind.phases), [])
     example = patterns().of_kinds[id_].example or ""
     state, _ = read(*(STAMP + line for line in context), STAMP + (marker or ""), *example.splitlines())
     assert state.clues[-1].id == id_

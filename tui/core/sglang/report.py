@@ -57,7 +57,6 @@ def report_with(
         cause=named.cause if named else None,
         rank=named.rank if named else None,
         evidence=asdict(named.evidence) if named and named.evidence else None,
-        source=[asdict(item) for item in named.source] if named else [],
         advice=list(named.advice) if named else [],
         set=dict(named.set) if named else {},
         progress=asdict(state.progress) if state.progress else None,
@@ -66,6 +65,7 @@ def report_with(
         if decode
         else None,
         ledger=[asdict(row) for row in state.ledger],
+        source=[asdict(item) for item in named.source] if named else [],
     )
     made.title = named.title if named else _NOT_OURS if unknown else None
     made.found = found

@@ -19,6 +19,7 @@ _ANSWERED = re.compile(
 )
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
 _VERSION = re.compile(r"\bsglang(?:==|[: ]v?|-)(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)(?![\w.-]*\d+/)")
+_OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
@@ -44,7 +45,7 @@ class RunReader:
         self._args: dict[str, object] | None = None
         self._tags: set[str] = set()
         self._version: str | None = None
-        self._stamped = False  # a record has the stamp of SGLang's logger
+        self._stamped = False  # a record has the stamp of a server's logger
 
     def _new_run(self) -> None:
         """A second run in the same file: what the first one said is over."""
@@ -89,11 +90,11 @@ class RunReader:
         if len(body) > MATCHED and not body.startswith("server_args="):
             body = body[:MATCHED]
             segment = segment._replace(body=body)
+        self._stamped = self._stamped or stamped or _OTHER_LOGGER.match(body) is not None
         if self._version is None and "sglang" in body:
             version = _VERSION.search(body)
             self._version = version[1] if version is not None else None
         if stamped:
-            self._stamped = True
             if self._clock.first_s is None:
                 self._clock.seconds()
             self.trouble.stamped()
