@@ -198,7 +198,7 @@ def test_closed_and_full_streams(shell: Shell) -> None:
         assert process.wait(60) == 0
     # Nothing to read is an empty log, and no one to ask.
     done = shell("diagnose", "-", "--json", stdin=None, preexec_fn=closing(0))
-    assert (done.code, done.json["outcome"]) == (0, "starting")
+    assert (done.code, done.json["outcome"]) == (2, "unknown")
     shell("stop", "nosuch", "--json", stdin=None, preexec_fn=closing(0)).refused(2, "unknown_run")
     with open("/dev/full", "wb") as full:
         for args in (["paths", "--json"], ["paths"], ["logs", "nosuch", "--json"]):

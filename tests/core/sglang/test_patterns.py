@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import tui.data
 from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.flags import flag_table
 from tui.core.sglang.patterns import Failure, Milestone, patterns
 from tui.core.sglang.shortlist import Shortlist, needed_texts
 from tui.core.sglang.state import StartupState
@@ -92,6 +93,15 @@ def test_each_kind_is_found(id_: str) -> None:
     example = patterns().of_kinds[id_].example or ""
     state, _ = read(*(STAMP + line for line in context), STAMP + (marker or ""), *example.splitlines())
     assert state.clues[-1].id == id_
+
+
+def test_advice_names_flags_that_exist() -> None:
+    others = {"enable-reasoning", "help", "ipc", "privileged", "shm-size", "upgrade"}  # of other programs
+    texts = [*patterns().causes.values(), *patterns().words.values(), *patterns().features, *patterns().failures]
+    advice = " ".join(text for item in (*texts, *patterns().of_kinds.values()) for text in item.advice)
+    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)", advice))
+    assert len(named) > 50
+    assert [name for name in named - others if not flag_table().known(name)] == []
 
 
 @pytest.mark.parametrize("kind", ["note", "warning"])

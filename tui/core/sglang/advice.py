@@ -54,7 +54,7 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
     found = refine(found, clue, state) if refine is not None else found
     if found.cause in _OF_A_FEATURE:
         feature = feature_of(clue.raised_in or clue.frames, patterns().features)
-        if feature is not None:
+        if feature is not None and (not feature.causes or found.cause in feature.causes):
             first = found.advice[: 1 if found.cause != "unknown" else 0]
             found = replace(found, advice=tuple(dict.fromkeys((*first, *feature.advice, *found.advice))))
     return with_version(found, state.version)

@@ -33,6 +33,7 @@ class Feature:
     name: str
     module: re.Pattern[str]
     advice: tuple[str, ...]
+    causes: tuple[str, ...] = ()  # the advice is for these alone; empty: for any
 
 
 def module_of(path: str) -> str | None:

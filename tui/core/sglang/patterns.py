@@ -169,7 +169,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("phase", "within_draft"), _phase),
     "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
     **dict.fromkeys(("fatal", "names_flag"), partial(_of_type, bool, "true or false")),
-    "advice": _texts,
+    **dict.fromkeys(("advice", "causes"), _texts),
     "set": partial(_of_type, dict, "a table of flags"),
 }
 _TESTS = ["type", "text", "raised_in", "through", "source", "names_flag", "phases"]  # of a kind
@@ -178,7 +178,7 @@ _KEYS = {
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
     "kind": [*_TESTS, "id", "cause", "title", "advice", "set", "example"],
     "frame": ["phase", "module", "function", "within_draft"],
-    "feature": ["name", "module", "advice"],
+    "feature": ["name", "module", "advice", "causes"],
     **{kind: ["regex", "example"] for kind in _NOTES},
 }
 _NEEDED = {"milestone": ("id", "regex", "event"), "failure": ("id", "regex"), "frame": ("phase",)}
@@ -251,7 +251,7 @@ class _Reading:
         elif kind == "frame":
             self.frames.append(FrameRule(**values))
         elif kind == "feature":
-            self.features.append(Feature(values["name"], values["module"], values["advice"]))
+            self.features.append(Feature(**values))
         elif kind == "kind":
             self._kind(values)
         else:

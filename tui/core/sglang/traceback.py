@@ -22,7 +22,7 @@ _TELLING = re.compile(
 )
 _COMPILER = re.compile(r"\b(?:nvcc|ptxas|cicc|ninja|gcc|g\+\+|clang|cc1plus)\b|FAILED:")
 _BOILERPLATE = re.compile(
-    r"CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"
+    r"^\"\"\"$|CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"
     r"Search for `cuda|frame #\d+: |Exception raised from |For further information visit"
 )
 # Lookups whose failure is often handled by raising what is really wrong.
