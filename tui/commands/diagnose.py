@@ -113,7 +113,7 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
             exit = await exit_evidence(log.session.transport, run)
         found = reports.read(run, exit)
         if found.found is not None:
-            explained = await with_source(log.session.transport, found.found)
+            explained = await with_source(log.session.transport, found.found, run.run_id if run is not None else None)
             found = report_with(reports.tracker.state(), explained, alive=run is not None)
         reports.show(found, outcome_of_files(run) if run is not None else None)
     return 0 if run is not None or reports.recognised else UsageError.exit_code

@@ -7,8 +7,11 @@ import pytest
 from tests.support.log_reports import report
 from tui.core.errors import LinkLost
 from tui.core.link.local import LocalTransport
+from tui.core.server import launch_records
+from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.raised_source import read_answer, with_source
 from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.flags import flag_table
 from tui.core.sglang.traceback import Frame
 
 PROGRAM = "".join(f"line_{number} = {number}\n" for number in range(1, 41))
@@ -87,6 +90,13 @@ async def test_a_host_that_does_not_answer_changes_nothing(package: Path) -> Non
     found = diagnosis(Frame(str(package), 2, "g"))
     assert await with_source(Gone(), found) is found
     assert await with_source(Gone(), None) is None
+
+
+async def test_the_version_that_the_launch_noted_counts() -> None:
+    launch_records.write(LaunchRecord("r-1", "local", "server", "p", "2026-01-01T00:00:00Z", sglang="0.5.9"))
+    found = await with_source(Gone(), diagnosis(), "r-1")
+    assert found is not None
+    assert found.advice == (f"A newer version exists: {flag_table().newest} (this is 0.5.9).",)
 
 
 async def test_a_huge_line_is_cut(package: Path) -> None:

@@ -82,6 +82,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("pool_tiny", in_trace(LOADED, "AssertionError: Memory pool size is too small"), "oom_kv_pool", Phase.MEMORY_POOL),
     ("imbalance", in_trace(LOADING, "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes."), "oom_weights", Phase.LOAD_WEIGHTS),
     ("runtime_oom", stamped(READY, "Prefill out of memory. Try to lower your batch size."), "oom_serving", Phase.READY),
+    ("oom_before", in_trace(T.format(1) + "Init torch distributed begin.\n", OOM), "oom_weights", Phase.DISTRIBUTED_INIT),
     ("oom_weights", in_trace(LOADING, OOM), "oom_weights", Phase.LOAD_WEIGHTS),
     ("oom_pool_allocation", in_trace(LOADED, OOM), "oom_kv_pool", Phase.MEMORY_POOL),
     ("oom_graph", in_trace(CAPTURING, OOM), "oom_cuda_graph", Phase.CUDA_GRAPH),

@@ -22,6 +22,7 @@ LOADED = [EXAMPLES[id_] for id_ in ("load_begin", "load_end")]
 # What brings a start to the phase that a pattern is limited to.
 CONTEXT: dict[Phase, list[str]] = {
     Phase.LAUNCH: [],
+    Phase.DISTRIBUTED_INIT: [EXAMPLES["dist_begin"]],
     Phase.MEMORY_POOL: [*LOADED, EXAMPLES["pool"]],
     Phase.CUDA_GRAPH: [*LOADED, EXAMPLES["capture_begin"]],
     Phase.DRAFT_MODEL: [*LOADED, EXAMPLES["load_begin"]],

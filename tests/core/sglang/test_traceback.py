@@ -205,9 +205,15 @@ def test_host_memory_without_a_signal_names_none(signal: str) -> None:
 
 
 def test_a_newer_version_is_named_where_the_log_says_its_own() -> None:
-    old, newest = "sglang==0.5.3 is installed\n", "sglang==99.0.0 is installed\n"
-    assert "this is 0.5.3" in died(*SERVING, raised="AssertionError", before=old)["advice"][-1]
-    assert "newer version exists" not in str(died(*SERVING, raised="AssertionError", before=newest)["advice"])
+    for said in (
+        "sglang==0.5.3",
+        "sglang: 0.5.3",
+        "docker run lmsysorg/sglang:v0.5.3-cu129",
+        "/x/sglang-0.5.3.dist-info",
+    ):
+        assert "this is 0.5.3" in died(*SERVING, raised="AssertionError", before=said + "\n")["advice"][-1], said
+    for said in ("sglang==99.0.0", "/home/u/sglang-0.5.3/bin/python", "sglang_router 0.1.2"):
+        assert "newer version exists" not in str(died(*SERVING, raised="AssertionError", before=said + "\n")), said
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from shlex import quote
 
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Transport
+from tui.core.server import launch_records
 from tui.core.sglang.advice import with_version
 from tui.core.sglang.diagnosis import Diagnosis, SourceLines
 from tui.core.sglang.frames import module_of
@@ -25,17 +26,25 @@ _MARK = "@@eagletui "
 _VERSION = re.compile(r"sglang-(\d[\w.]{0,40})(?:\+[\w.]+)?\.dist-info")
 
 
-async def with_source(transport: Transport, found: Diagnosis | None) -> Diagnosis | None:
-    """A diagnosis with the source around the raise, and whether the host's SGLang is the newest, as far as can be read."""
-    frames = _worth_reading(found.raised_in) if found is not None else ()
-    if found is None or not frames:
+async def with_source(transport: Transport, found: Diagnosis | None, run_id: str | None = None) -> Diagnosis | None:
+    """A diagnosis with the source around the raise, and whether the server's SGLang is the newest, as far as can be read.
+
+    Args:
+        run_id: of the run; its launch may have noted the version.
+    """
+    if found is None:
+        return None
+    known = launch_records.read(run_id) if run_id is not None else None
+    found = with_version(found, known.sglang if known is not None else None)
+    frames = _worth_reading(found.raised_in)
+    if not frames:
         return found
     try:
         done = await transport.run(_script(frames), timeout_s=15.0, max_output_bytes=1 << 20)
     except EagletuiError:
         return found  # it explains, it decides nothing
     source, version = read_answer(done.stdout.decode("utf-8", "replace"), frames)
-    return with_version(replace(found, source=source), version)
+    return with_version(replace(found, source=source), version if known is None else None)
 
 
 def _worth_reading(frames: Sequence[Frame]) -> tuple[Frame, ...]:

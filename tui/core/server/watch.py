@@ -244,7 +244,7 @@ class RunWatcher:
 
     async def _explained(self, last: RunUpdate) -> RunUpdate:
         """The last update with what the host says about the place where an exception was raised."""
-        found = await with_source(self._transport, last.state.diagnosis)
+        found = await with_source(self._transport, last.state.diagnosis, self._run.run_id)
         return replace(last, state=replace(last.state, diagnosis=found))
 
     # -- one step -------------------------------------------------------------------------------------------------

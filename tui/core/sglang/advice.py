@@ -20,7 +20,6 @@ _SHAPES = re.compile(
 )
 _DRAFT_FRAMES = re.compile(r"eagle|draft|speculat|spec_|multi_layer|ngram|standalone", re.I)
 _POOL = re.compile(r"HTTPS?ConnectionPool\(host='([^']{1,200})', port=(\d{1,5})\)")  # what urllib3 calls a host
-_DRAFT = re.compile(r"speculative|draft")
 _FOLLOWS = re.compile(
     r"(?:[\w.]*\.)?(?:AttributeError|KeyError|IndexError|TypeError|NameError|UnboundLocalError)\b|AssertionError:?$"
 )
@@ -212,7 +211,7 @@ def _as_cause(found: Diagnosis, cause: str) -> Diagnosis:
 def _path(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     # The frames that tell are below the line: Python prints the innermost traceback of a chain first.
     frames = [frame for item in state.clues if item.id == clue.id for frame in item.frames]
-    if not any(_DRAFT.search(place_of(frame)) for frame in frames):
+    if not any(_DRAFT_FRAMES.search(place_of(frame)) for frame in frames):
         return found
     either = "(--model-path, or --speculative-draft-model-path for the draft)"
     advice = tuple(text.replace(either, "(--speculative-draft-model-path)") for text in found.advice)

@@ -18,7 +18,8 @@ _ANSWERED = re.compile(
     r'^INFO: .{0,60}"POST /(?:generate|v1/chat/completions|v1/completions|v1/responses|v1/messages)\S* HTTP/[\d.]+" 200'
 )
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
-_VERSION = re.compile(r"\bsglang(?:==|[: ]v?|-)(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)(?![\w.-]*\d+/)")
+_RELEASE = r"(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)"
+_VERSION = re.compile(rf"\bsglang(?:==|: ?v?| version:? v?){_RELEASE}\b|\bsglang-{_RELEASE}(?:\.dist-info|-py3|-cp3)")
 _OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
@@ -93,7 +94,7 @@ class RunReader:
         self._stamped = self._stamped or stamped or _OTHER_LOGGER.match(body) is not None
         if self._version is None and "sglang" in body:
             version = _VERSION.search(body)
-            self._version = version[1] if version is not None else None
+            self._version = version[1] or version[2] if version is not None else None
         if stamped:
             if self._clock.first_s is None:
                 self._clock.seconds()
