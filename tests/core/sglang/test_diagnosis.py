@@ -64,6 +64,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("args_required", "launch_server.py: error: the following arguments are required: --model-path\n", "bad_flag", Phase.LAUNCH),
     ("trust_remote_code", "Traceback (most recent call last):\n" + FRAME + "ValueError: Loading /m requires you to execute the configuration file in that repo. Please pass the argument `trust_remote_code=True` to allow custom code to be run.\n", "bad_flag", Phase.LAUNCH),
     ("flag_combination", "Traceback (most recent call last):\n" + FRAME + "ValueError: speculative_eagle_topk > 1 with page_size > 1 is unstable\n", "bad_flag", Phase.LAUNCH),
+    ("not_divisible", in_trace(LOADING, "ValueError: Weight output_partition_size = 576 is not divisible by weight quantization block_n = 128."), "bad_flag", Phase.LOAD_WEIGHTS),
     ("model_path", "Traceback (most recent call last):\n" + FRAME + "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/no/such/model'.\n", "bad_model_path", Phase.LAUNCH),
     ("model_path_missing", "Traceback (most recent call last):\n" + FRAME + "OSError: /m does not appear to have a file named config.json.\n", "bad_model_path", Phase.LAUNCH),
     ("model_files", in_trace(LOADING, "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"), "bad_model_path", Phase.LOAD_WEIGHTS),

@@ -73,7 +73,17 @@ CAPTURE = (
 def test_the_innermost_frame_says_the_phase(places: tuple[str, ...], phase: str) -> None:
     assert died(*places, raised="ZeroDivisionError: x")["phase"] == phase
     untagged = report(("Traceback (most recent call last):\n" + frames(*places) + "ZeroDivisionError: x\n").encode())
-    assert (untagged["phase"], untagged["outcome"]) == (phase, "crashed" if phase not in ("serving",) else "ready")
+    assert (untagged["phase"], untagged["outcome"]) == (phase, "crashed")
+
+
+def test_a_thread_of_a_server_that_goes_on_is_no_crash() -> None:
+    serving = "[2026-10-06 20:01:06] Decode batch. #running-req: 64, #token: 9, gen throughput (token/s): 2819.91\n"
+    thread = (
+        "Exception in thread Thread-3:\nTraceback (most recent call last):\n" + frames(*SERVING) + "ValueError: x\n"
+    )
+    assert report((serving + thread).encode())["outcome"] == "ready"
+    assert report((thread + serving).encode())["outcome"] == "ready"
+    assert report(thread.encode())["outcome"] == "crashed"
 
 
 def test_a_chain_is_read_as_one_traceback() -> None:

@@ -141,7 +141,7 @@ class RunReader:
         self.figures.iterations = self.figures.iterations or "[" in batch.group()
         self.figures.batch(segment.rank or "", segment.body, number, decode, TAG_LIMIT)
         self.trouble.forgive()
-        if self.start.position == SERVING or not (self.start.fired_up or self._serves(decode)):
+        if self.start.shown == SERVING or not (self.start.fired_up or self._serves(decode)):
             return "plain"
         begun = self.start.position > BEGIN or not self._fragment  # in a fragment of a serving server nothing begins
         self.start.advance(None, SERVING)
@@ -153,7 +153,7 @@ class RunReader:
         In a log that shows the start, only decoding beyond what the warm-up asks for (8 tokens; a line comes every 40 steps)
         is proof; a log without any milestone was cut from a running server.
         """
-        if self.start.position < LOAD:
+        if self.start.shown < LOAD:
             return True
         args = self._args or {}
         if not decode or args.get("warmups"):
@@ -209,8 +209,8 @@ class RunReader:
     def _outcome(self, unhandled: bool) -> Outcome:
         if self.trouble.stop is not None:
             return Outcome.STOPPED
-        if self.trouble.fatal is not None or (unhandled and self.start.position < READY):
+        if self.trouble.fatal is not None or (unhandled and self.start.shown < READY):
             return Outcome.CRASHED
-        if self.start.fired_up or self.start.position == SERVING:
+        if self.start.fired_up or self.start.shown == SERVING:
             return Outcome.READY
         return Outcome.STARTING

@@ -146,6 +146,7 @@ class Start:
         self.clock = clock
         self.phase = Phase.LAUNCH
         self.position = BEGIN
+        self.shown = BEGIN  # the same by the log's own lines, without what tracebacks prove
         self.ranks: dict[str, Rank] = {}
         self.frozen = False  # a process died: what others still say does not undo that
         self.went_on = False  # something advanced since this was last set to False
@@ -172,6 +173,7 @@ class Start:
         if self.frozen:
             return False
         self.went_on = True
+        self.shown = max(self.shown, position)
         return self._move(rank, position)
 
     def _move(self, rank: Rank | None, position: Position) -> bool:

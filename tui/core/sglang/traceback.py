@@ -27,8 +27,8 @@ _BOILERPLATE = re.compile(
 )
 # Lookups whose failure is often handled by raising what is really wrong.
 _LOOKUPS = ("KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError")
-_FRAMES_KEPT = 200  # of one exception: the outermost and the innermost half
-_LINKS_KEPT = 16
+_FRAMES_KEPT = 100  # of one exception: the outermost and the innermost half
+_LINKS_KEPT = 8
 _LINES_KEPT = 200
 _LINE_LIMIT = 400
 _QUOTED = 20
