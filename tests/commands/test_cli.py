@@ -33,7 +33,7 @@ ROW_KEYS = [
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
-    *("last_decode", "ledger"),
+    *("last_decode", "ledger", "source"),
 ]
 
 
@@ -233,7 +233,7 @@ def test_closed_and_full_streams(shell: Shell) -> None:
         assert process.wait(60) == 0
     # Nothing to read is an empty log, and no one to ask.
     done = shell("diagnose", "-", "--json", stdin=None, preexec_fn=closing(0))
-    assert (done.code, done.json["outcome"]) == (0, "starting")
+    assert (done.code, done.json["outcome"]) == (2, "unknown")
     shell("stop", "nosuch", "--json", stdin=None, preexec_fn=closing(0)).refused(2, "unknown_run")
     with open("/dev/full", "wb") as full:
         for args in (["paths", "--json"], ["paths"], ["logs", "nosuch", "--json"]):
@@ -332,12 +332,13 @@ def test_a_followed_log_is_rotated_and_truncated(shell: Shell) -> None:
 def test_diagnose_reads_anything(shell: Shell) -> None:
     for text in (b"", b"\x00\xff" * 100_000, b"x" * 3_000_000):
         done = shell("diagnose", "-", "--json", input=text)
-        assert done.code == 0
+        assert done.code == 2
         assert list(done.json) == REPORT_KEYS
-        assert (done.json["outcome"], done.json["cause"]) == ("starting", None)
+        assert (done.json["outcome"], done.json["cause"]) == ("unknown", None)
+    assert b"UNKNOWN: no line of it" in shell("diagnose", "-", input=b"Dear all, our memory is out of order.\n").out
     with open(shell.cwd / "sparse.log", "wb") as file:
         file.truncate(200 << 20)
-    assert shell("diagnose", "sparse.log", "--json").code == 0
+    assert shell("diagnose", "sparse.log", "--json").code == 2
     text = b"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: self.server_args.mem_fraction_static=0.76\n"
     (shell.cwd / "died.log").write_bytes(
         b"[2026-01-01 00:00:00 TP3] Scheduler hit an exception: Traceback (most recent call last):\n" + text

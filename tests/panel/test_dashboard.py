@@ -22,12 +22,13 @@ from tui.core.server.finding import Finding, Level
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watchdog import Slower, Suspicion
-from tui.core.sglang.diagnosis import Diagnosis
+from tui.core.sglang.diagnosis import Diagnosis, Evidence, SourceLines
 from tui.core.sglang.state import LedgerRow, Progress
 from tui.core.sglang.tracker import LogTracker
 from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.launcher import Launcher
+from tui.panel.reports import server_report
 from tui.panel.server_view import phase_rows
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
@@ -497,6 +498,20 @@ async def test_frames_of_a_traceback_are_one_row_of_the_evidence():
     async with panel(script).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "… 11 frames", "≡ 23 lines", "raise RuntimeError(", "Scheduler hit an exception")
         assert "part7.py" not in screen_text(pilot.app)
+
+
+async def test_every_line_of_the_evidence_and_its_source_are_shown():
+    script = fakes.scene("crashed")
+    state = fakes.crashed()
+    evidence = Evidence(257, "RuntimeError: ninja … ptxas fatal", ("RuntimeError: ninja", "FAILED: a.o", "ptxas fatal"))
+    source = (SourceLines("/opt/sglang/srt/jit.py", 12, 11, ("def build():", "    raise RuntimeError(text)")),)
+    state = replace(state, diagnosis=replace(state.diagnosis, evidence=evidence, source=source))
+    script.updates = (RunUpdate(state),)
+    async with panel(script).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "ptxas fatal", "FAILED: a.o", "/opt/sglang/srt/jit.py:12", "12     raise RuntimeError(text)")
+        assert screen_text(pilot.app).count("ptxas fatal") == 1
+        copied = server_report(pilot.app.board)[0].split("\n")
+        assert {"  FAILED: a.o", "  12     raise RuntimeError(text)"} <= set(copied)
 
 
 @pytest.mark.parametrize("size", SIZES)

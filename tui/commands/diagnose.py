@@ -18,10 +18,11 @@ from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
 from tui.core.server.forecast import prefer_worked
+from tui.core.server.raised_source import with_source
 from tui.core.server.run_end import exit_evidence, outcome_of_files
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.report import report_of, report_text
+from tui.core.sglang.report import Report, report_of, report_text, report_with
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
@@ -57,7 +58,13 @@ class _Reports:
         self._as_json = as_json
         self._shown: list[object] = []
 
-    def show(self, run: Run | None = None, exit: ExitEvidence | None = None, outcome: Outcome | None = None) -> None:
+    @property
+    def recognised(self) -> bool:
+        """Whether any line is SGLang's."""
+        return self.tracker.state().recognised
+
+    def read(self, run: Run | None = None, exit: ExitEvidence | None = None) -> Report:
+        """What the log says so far."""
         known = launch_records.read(run.run_id) if run is not None else None
 
         def prefer(found: Diagnosis, state: StartupState) -> Diagnosis:
@@ -65,7 +72,10 @@ class _Reports:
             past = [record for record in launch_records.read_all() if record.run_id != known.run_id]
             return prefer_worked(found, state, known.host, known.args, past)
 
-        found = report_of(self.tracker, exit=exit, prefer=prefer if known is not None else None)
+        return report_of(self.tracker, exit=exit, prefer=prefer if known is not None else None)
+
+    def show(self, found: Report, outcome: Outcome | None = None) -> None:
+        """Prints a report, where it is another than the last one."""
         if outcome is not None:  # a log may end without a word
             found["outcome"] = outcome
         key = [found[name] for name in ("phase", "outcome", "cause", "evidence")]
@@ -82,11 +92,11 @@ def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
     # A pipe gives what it has, so that a report comes as soon as it can.
     while block := os.read(file.fileno(), 1 << 17):
         reports.tracker.feed(block)
-        if follow:
-            reports.show()
+        if follow and reports.recognised:
+            reports.show(reports.read())
     reports.tracker.flush()
-    reports.show()
-    return 0
+    reports.show(reports.read())
+    return 0 if reports.recognised else UsageError.exit_code
 
 
 async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
@@ -95,11 +105,15 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
         run, reader = log.run, LogReader(reports.tracker)
         async for chunk in chunks:
             reader.take(chunk)
-            if follow and chunk.data and chunk.caught_up:
-                reports.show(run)
-        if run is None:
-            reports.show()
-        else:
+            if follow and chunk.data and chunk.caught_up and reports.recognised:
+                reports.show(reports.read(run))
+        exit = None
+        if run is not None:
             run = await log.session.find_run(run.run_id) if follow else run
-            reports.show(run, await exit_evidence(log.session.transport, run), outcome_of_files(run))
-    return 0
+            exit = await exit_evidence(log.session.transport, run)
+        found = reports.read(run, exit)
+        if found.found is not None:
+            explained = await with_source(log.session.transport, found.found, run.run_id if run is not None else None)
+            found = report_with(reports.tracker.state(), explained, alive=run is not None)
+        reports.show(found, outcome_of_files(run) if run is not None else None)
+    return 0 if run is not None or reports.recognised else UsageError.exit_code

@@ -102,5 +102,5 @@ def state_json(state: ServerState) -> dict[str, object]:
 
 def diagnosis_json(diagnosis: Diagnosis | None) -> dict[str, object] | None:
     """A diagnosis as scripts see it."""
-    names = ("cause", "title", "phase", "rank", "evidence", "advice", "set")
+    names = ("cause", "title", "phase", "rank", "evidence", "source", "advice", "set")
     return {name: to_json(getattr(diagnosis, name)) for name in names} if diagnosis is not None else None

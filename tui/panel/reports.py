@@ -58,6 +58,10 @@ def server_report(board: Board) -> tuple[str, str] | None:
     ]
     if diagnosis.evidence is not None:
         lines.append(f"line {diagnosis.evidence.line}: {diagnosis.evidence.text}")
+        lines += [f"  {line}" for line in diagnosis.evidence.lines if line.strip() not in diagnosis.evidence.text]
+    for source in diagnosis.source:
+        lines.append(f"{source.file}:{source.line}")
+        lines += [f"  {number} {line}" for number, line in enumerate(source.lines, source.first)]
     lines += [f"- {advice}" for advice in diagnosis.advice]
     lines += [f"set {key} = {value}" for key, value in diagnosis.set.items()]
     return "\n".join([*lines, command]), "report"

@@ -124,6 +124,17 @@ async def test_what_is_in_the_log_when_a_watch_begins_is_in_the_first_settled_st
     assert (await until_settled(host, run)).state.startup.lines == 200_001
 
 
+async def test_the_last_update_has_the_source_of_the_raise(host: LocalTransport, port: int, tmp_path: Path) -> None:
+    program = tmp_path / "raises.py"
+    program.write_text("def check(pool):\n    assert pool is not None\n\n\ncheck(None)\n")
+    end = await to_end(host, await start(host, port, sys.executable, str(program)))
+    found = end.state.diagnosis
+    assert found is not None
+    assert found.evidence is not None
+    assert found.evidence.text == "AssertionError: assert pool is not None"
+    assert [(source.line, source.lines[1]) for source in found.source] == [(2, "    assert pool is not None")]
+
+
 async def test_an_ended_run_keeps_what_was_learnt_while_it_lived(host: LocalTransport, port: int) -> None:
     run = await start(host, port, "sh", "-c", "echo hello; exit 3")
     known = LaunchRecord(

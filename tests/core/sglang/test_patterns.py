@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import tui.data
 from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.flags import flag_table
 from tui.core.sglang.patterns import Failure, Milestone, patterns
 from tui.core.sglang.shortlist import Shortlist, needed_texts
 from tui.core.sglang.state import StartupState
@@ -21,6 +22,7 @@ LOADED = [EXAMPLES[id_] for id_ in ("load_begin", "load_end")]
 # What brings a start to the phase that a pattern is limited to.
 CONTEXT: dict[Phase, list[str]] = {
     Phase.LAUNCH: [],
+    Phase.DISTRIBUTED_INIT: [EXAMPLES["dist_begin"]],
     Phase.MEMORY_POOL: [*LOADED, EXAMPLES["pool"]],
     Phase.CUDA_GRAPH: [*LOADED, EXAMPLES["capture_begin"]],
     Phase.DRAFT_MODEL: [*LOADED, EXAMPLES["load_begin"]],
@@ -92,12 +94,23 @@ def test_each_failure_is_found(failure: Failure, stamp: str) -> None:
                 assert [clue.id for clue in state.clues] == [failure.id]
 
 
-def test_each_frame_proves_its_phase() -> None:
-    for frame in tomllib.loads(Path(tui.data.__path__[0], "startup.toml").read_text())["frame"]:
-        marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
-        before = EXAMPLES["fired_up" if frame["phase"] == "serving" else "dist_begin"]
-        state, _ = read(STAMP + before, STAMP + (marker or ""), f"  {frame['example']}", "OSError: no such thing")
-        assert state.clues[-1].phase == frame["phase"]
+@pytest.mark.parametrize("id_", patterns().of_kinds)
+def test_each_kind_is_found(id_: str) -> None:
+    kind = next(item for item in patterns().kinds if item.id == id_)
+    marker = next(item.example for item in patterns().failures if item.id == "exception_marker")
+    context = [] if kind.phases is None else CONTEXT.get(next(phase for phase in Phase if phase in kind.phases), [])
+    example = patterns().of_kinds[id_].example or ""
+    state, _ = read(*(STAMP + line for line in context), STAMP + (marker or ""), *example.splitlines())
+    assert state.clues[-1].id == id_
+
+
+def test_advice_names_flags_that_exist() -> None:
+    others = {"enable-reasoning", "help", "ipc", "privileged", "shm-size", "upgrade"}  # of other programs
+    texts = [*patterns().causes.values(), *patterns().words.values(), *patterns().features, *patterns().failures]
+    advice = " ".join(text for item in (*texts, *patterns().of_kinds.values()) for text in item.advice)
+    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)", advice))
+    assert len(named) > 50
+    assert [name for name in named - others if not flag_table().known(name)] == []
 
 
 @pytest.mark.parametrize("kind", ["note", "warning"])

@@ -34,15 +34,17 @@ def test_corpus(case: dict[str, Any]) -> None:
     assert found["cause"] in causes
     if truth["progress"]:
         assert f"{found['progress']['done']}/{found['progress']['total']}" == truth["progress"].split()[-1]
-    assert found["ranks_seen"] == truth["n_ranks_seen"]
+    if truth["n_ranks_seen"] is not None:
+        assert found["ranks_seen"] == truth["n_ranks_seen"]
     if truth["last_decode"]:
-        assert found["last_decode"] == truth["last_decode"]
-    else:
+        assert found["last_decode"].items() >= truth["last_decode"].items()
+    elif truth["n_ranks_seen"] is not None:
         assert found["last_decode"] is None
     if truth.get("ledger"):
         assert all(row.items() >= truth["ledger"].items() for row in found["ledger"])
+    assert truth.get("evidence", "").lower() in str(found["evidence"] and found["evidence"]["text"]).lower()
     advice = (" ".join(found["advice"]) + json.dumps(found["set"])).lower()
-    if truth["outcome"] == "crashed" and truth["cause"] != "unknown":
+    if truth["outcome"] == "crashed" and truth["cause"] != "unknown" and truth["advice"]:
         wanted = [text.lower().replace("increase ", "").strip("-") for text in truth["advice"]]
         assert any(all(word in advice for word in text.split()) for text in wanted)
         assert found["evidence"]["line"] > 0
@@ -69,6 +71,7 @@ def test_report_has_exactly_the_documented_keys() -> None:
             "ranks_seen",
             "last_decode",
             "ledger",
+            "source",
         ]
     )
     json.dumps(found)
@@ -81,7 +84,7 @@ RECORDED: dict[str, tuple[Outcome, Phase, str | None]] = {
     "fail_mem_fraction_too_small": (Outcome.CRASHED, Phase.MEMORY_POOL, "oom_kv_pool"),
     "fail_missing_draft_path": (Outcome.CRASHED, Phase.LAUNCH, "bad_model_path"),
     "fail_no_draft_flag": (Outcome.CRASHED, Phase.MEMORY_POOL, "draft_config"),
-    "fail_tp2_threads_bind": (Outcome.CRASHED, Phase.DISTRIBUTED_INIT, "unknown"),
+    "fail_tp2_threads_bind": (Outcome.CRASHED, Phase.DISTRIBUTED_INIT, "bad_flag"),
     "fail_unknown_flag": (Outcome.CRASHED, Phase.LAUNCH, "bad_flag"),
     "normal_start": (Outcome.STOPPED, Phase.SERVING, None),
     "pty_start": (Outcome.STOPPED, Phase.READY, None),

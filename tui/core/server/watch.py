@@ -26,6 +26,7 @@ from tui.core.runs.adopted import path_of_log
 from tui.core.server import forecast
 from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
+from tui.core.server.raised_source import with_source
 from tui.core.server.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
 from tui.core.server.run_end import KernelWords, evidence, kernel_words_of, outcome_of_files
 from tui.core.server.server_state import RunUpdate, ServerState
@@ -112,6 +113,8 @@ class RunWatcher:
                     if task.done() and (error := task.exception()):
                         raise error  # a watch that reads no more must not look alive
                 news, ended = self._step()
+                if ended:
+                    news[-1] = await self._explained(news[-1])
                 if not self._pieces.empty():
                     self._wake.set()
                 for update in news:
@@ -238,6 +241,11 @@ class RunWatcher:
             except EagletuiError:
                 continue  # asked again
             self._wake.set()
+
+    async def _explained(self, last: RunUpdate) -> RunUpdate:
+        """The last update with what the host says about the place where an exception was raised."""
+        found = await with_source(self._transport, last.state.diagnosis, self._run.run_id)
+        return replace(last, state=replace(last.state, diagnosis=found))
 
     # -- one step -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from dataclasses import replace
 from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import decimal
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
+from tui.core.sglang.flags import flag_table, version_at_least
+from tui.core.sglang.frames import feature_of
+from tui.core.sglang.kinds import place_of
 from tui.core.sglang.memory import FractionWindow, fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
@@ -16,8 +19,14 @@ _SHAPES = re.compile(
     r"shapes? cannot be multiplied|must match the size of tensor|size mismatch|shape mismatch|dimension mismatch"
 )
 _DRAFT_FRAMES = re.compile(r"eagle|draft|speculat|spec_|multi_layer|ngram|standalone", re.I)
-_FLAG_FRAMES = re.compile(r"server_args|arg_groups|check_server_args")
+_POOL = re.compile(r"HTTPS?ConnectionPool\(host='([^']{1,200})', port=(\d{1,5})\)")  # what urllib3 calls a host
+_FOLLOWS = re.compile(
+    r"(?:[\w.]*\.)?(?:AttributeError|KeyError|IndexError|TypeError|NameError|UnboundLocalError)\b|AssertionError:?$"
+)
+_OF_A_FEATURE = ("cuda_error", "cuda_graph", "engine_bug", "jit_compile", "unknown", "unsupported_arch")
+_FIXED_BY_VERSIONS = (*_OF_A_FEATURE, "bad_model_path", "disaggregation", "draft_config")
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
+_FILLED = 2_000  # the right one of many choices may be the last
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _FRACTION = "mem-fraction-static"
 
@@ -33,19 +42,47 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
     found = Diagnosis(
         cause,
         title,
-        clue.phase if clue.level in ("root", "comm") else state.phase,
+        clue.phase if clue.level in ("root", "comm", "exception") else state.phase,
         clue.rank,
         evidence_of(clue),
         advice,
         dict(failure.set) if failure is not None else {},
+        raised_in=clue.raised_in,
     )
     refine = _REFINEMENTS.get(cause)
-    return refine(found, clue, state) if refine is not None else found
+    found = refine(found, clue, state) if refine is not None else found
+    if found.cause in _OF_A_FEATURE:
+        feature = feature_of(clue.raised_in or clue.frames, patterns().features)
+        if feature is not None and (not feature.causes or found.cause in feature.causes):
+            first = found.advice[: 1 if found.cause != "unknown" else 0]
+            found = replace(found, advice=tuple(dict.fromkeys((*first, *feature.advice, *found.advice))))
+    return with_version(found, state.version)
+
+
+def with_version(found: Diagnosis, version: str | None) -> Diagnosis:
+    """Where a newer SGLang may help, whether there is one.
+
+    Args:
+        version: of the server's SGLang; None: not known.
+    """
+    newest = flag_table().newest
+    if version is None or found.cause not in _FIXED_BY_VERSIONS or version_at_least(version, newest):
+        return found
+    return replace(
+        found, advice=tuple(dict.fromkeys((*found.advice, *_advice("newer", newest=newest, version=version))))
+    )
 
 
 def evidence_of(clue: Clue) -> Evidence:
-    """The line that a clue was found in."""
-    return Evidence(clue.line, one_line(clue.text, 400))
+    """The line that a clue was found in; of an exception what a person would quote.
+
+    A lookup that failed, or a check without a word, follows from an error that was logged just before, if one was.
+    """
+    number, text, lines = clue.line, clue.quote or clue.text, clue.lines or (clue.text,)
+    if clue.before is not None and _FOLLOWS.match(clue.text):
+        number, text, lines = clue.before.number, clue.before.text, (clue.before.text, *lines)
+    text = _POOL.sub(r"\1:\2", text)
+    return Evidence(number, one_line(text, 400), tuple(one_line(line, 2_000) for line in lines))
 
 
 def args_of(state: StartupState) -> Mapping[str, object]:
@@ -57,7 +94,7 @@ def _fill(text: str, groups: Mapping[str, str]) -> str | None:
     """`text` with {name} replaced; None where a group is missing."""
     if not set(_PLACEHOLDER.findall(text)) <= set(groups):
         return None
-    return _PLACEHOLDER.sub(lambda match: one_line(groups[match.group(1)], 200), text)
+    return _PLACEHOLDER.sub(lambda match: one_line(groups[match.group(1)], _FILLED), text)
 
 
 def _advice(words: str, **values: object) -> tuple[str, ...]:
@@ -154,13 +191,9 @@ def _no_room_for_weights(found: Diagnosis, clue: Clue, state: StartupState) -> D
 
 
 def _unknown(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
-    frames = "\n".join(clue.frames)
+    frames = "\n".join(place_of(frame) for frame in clue.frames)
     if _SHAPES.search(clue.text) and _DRAFT_FRAMES.search(frames):
         return replace(_as_cause(found, "draft_config"), phase=clue.phase)
-    if clue.level == "exception" and clue.phase == Phase.LAUNCH and clue.rank is None and _FLAG_FRAMES.search(frames):
-        message = one_line(clue.text.partition(": ")[2], 200)
-        advice = _advice("refused_flags", message=message) if message else patterns().words_for("bad_flag").advice[:1]
-        return replace(found, cause="bad_flag", title=patterns().words["refused_flags"].title, advice=advice)
     if clue.phase == Phase.CUDA_GRAPH and re.search("piecewise|prefill", state.capturing or ""):
         return _piecewise(_as_cause(found, "piecewise_cuda_graph"), clue, state)
     if clue.level in ("end", "collateral"):
@@ -178,7 +211,7 @@ def _as_cause(found: Diagnosis, cause: str) -> Diagnosis:
 def _path(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:
     # The frames that tell are below the line: Python prints the innermost traceback of a chain first.
     frames = [frame for item in state.clues if item.id == clue.id for frame in item.frames]
-    if not any("speculative" in frame or "draft" in frame for frame in frames):
+    if not any(_DRAFT_FRAMES.search(place_of(frame)) for frame in frames):
         return found
     either = "(--model-path, or --speculative-draft-model-path for the draft)"
     advice = tuple(text.replace(either, "(--speculative-draft-model-path)") for text in found.advice)
@@ -229,6 +262,7 @@ _REFINEMENTS = {
     "oom_serving": _no_room_outside,
     "oom_weights": _no_room_for_weights,
     "unknown": _unknown,
+    "engine_bug": _unknown,
     "bad_model_path": _path,
     "nccl": _nccl,
     "port_in_use": _port,

@@ -3,12 +3,24 @@
 from dataclasses import dataclass, field
 
 from tui.core.model.phases import Phase
+from tui.core.sglang.traceback import Frame
 
 
 @dataclass(frozen=True)
 class Evidence:
     line: int  # 1-based line of the log; 0 where the evidence is not in the log
-    text: str  # sanitised
+    text: str  # sanitised; what a person would quote
+    lines: tuple[str, ...] = ()  # sanitised: every line of it that tells something, as it stands in the log
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of a program on the host, around the one that raised."""
+
+    file: str
+    line: int  # that raised
+    first: int  # number of the first of `lines`
+    lines: tuple[str, ...]  # sanitised
 
 
 @dataclass(frozen=True)
@@ -21,6 +33,8 @@ class Diagnosis:
     advice: tuple[str, ...] = ()
     set: dict[str, object] = field(default_factory=dict)  # flags to change, without dashes
     observation: bool = False  # about a server that lives
+    raised_in: tuple[Frame, ...] = ()  # frames of the exception, the innermost last: where its source can be read
+    source: tuple[SourceLines, ...] = ()  # read there
 
 
 @dataclass(frozen=True)

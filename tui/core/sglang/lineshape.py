@@ -29,6 +29,7 @@ _WRAPPER = re.compile(
     r"|\[[\w.-]+/[\w./-]+\] "
     r"|\[\d+,\d+\]<std(?:out|err)>: ?"
     r"|\d{1,3}: (?=\[\d{4}-|\s*File|Traceback|\w+Error)"
+    r"|\[rank\d{1,4}\]: (?!\[)"  # torch's own hook for exceptions
     r"|Output: )"
 )
 _BAR_REST = re.compile(
@@ -40,9 +41,13 @@ EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
 )
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
-FRAME = re.compile(r'^  File "')
+FRAME = re.compile(r'^\s{0,12}File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:,? in (?P<function>\S{1,200}))?')
 ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
-TROUBLE = (EXCEPTION, TRACEBACK, FRAME, ERROR_LEVEL)
+# A logged error that no pattern knows: it may be what a later exception comes from.
+SAID = re.compile(r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not ")
+# Python's fault handler: its frames begin with the innermost one.
+THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(most recent call first\):")
+TROUBLE = (EXCEPTION, TRACEBACK, FRAME, THREAD, ERROR_LEVEL, SAID)
 # Secrets in SGLang's own arguments. An unterminated value is masked too: the line may be cut, or not be read to its end yet.
 _HINTS = ("api_key", "api-key", "hf_", "password")
 _SECRETS = re.compile(

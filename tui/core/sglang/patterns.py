@@ -1,6 +1,6 @@
 """Start-up and failure patterns as data: tui/data/*.toml, and the user's own under config_dir()/patterns.
 
-A user's file may hold [[milestone]], [[failure]], [[note]] and [[warning]] tables; they are tried before ours. A table
+A user's file may hold [[milestone]], [[failure]], [[kind]], [[frame]], [[feature]], [[note]] and [[warning]] tables; they are tried before ours. A table
 that is wrong is left out and named in `Patterns.problems`; it never stops the tool.
 """
 
@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from tui.core.config import config_dir
 from tui.core.model.phases import Phase
-from tui.core.sglang.lineshape import TROUBLE
+from tui.core.sglang.frames import Feature, FrameRule
+from tui.core.sglang.kinds import Kind
+from tui.core.sglang.lineshape import EXCEPTION, TROUBLE
 from tui.core.sglang.shortlist import Shortlist
 
 EVENTS = (
@@ -22,7 +24,7 @@ EVENTS = (
     "pool_end pool_mark sched_ready working"
 ).split()
 LEVELS = "root comm wrapper collateral exit stop marker end observation".split()
-_OURS = ("startup.toml", "failures.toml", "benign.toml")
+_OURS = ("startup.toml", "failures.toml", "kinds.toml", "frames.toml", "benign.toml")
 _NOTES = ("note", "warning", "benign")  # tables of a regex alone
 
 
@@ -88,7 +90,10 @@ class Patterns:
     notes: AnyOf
     warnings: AnyOf
     benign: AnyOf
-    frames: tuple[tuple[re.Pattern[str], Phase], ...]  # in a traceback: the phase that a rank had come to
+    kinds: tuple[Kind, ...]  # of exceptions that no failure matches
+    of_kinds: Mapping[str, Failure]  # what they say, by id
+    frames: tuple[FrameRule, ...]  # in a traceback: the phase that a rank had come to
+    features: tuple[Feature, ...]
     causes: Mapping[str, Words]
     words: Mapping[str, Words]  # of what no line says: exits, and figures of a living server
     problems: tuple[str, ...]
@@ -112,8 +117,8 @@ class Patterns:
         return self.causes.get(cause, self.causes["unknown"])
 
     def failure(self, id_: str) -> Failure | None:
-        """The pattern with this id; the user's before ours."""
-        return next((item for item in self.failures if item.id == id_), None)
+        """The pattern or kind with this id; the user's before ours."""
+        return next((item for item in self.failures if item.id == id_), self.of_kinds.get(id_))
 
 
 class _Wrong(ValueError):
@@ -156,24 +161,28 @@ def _of_type(kind: type, what: str, value: object) -> object:
 
 
 _CHECKS: dict[str, Callable[[object], object]] = {
-    **dict.fromkeys(("id", "example", "since", "until", "cause", "title"), _text),
-    "regex": _regex,
+    **dict.fromkeys(("id", "example", "since", "until", "cause", "title", "name"), _text),
+    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "source"), _regex),
     "event": partial(_named, "event", EVENTS),
     "scope": partial(_named, "scope", ["rank", "r0", "main"]),
     "level": partial(_named, "level", LEVELS),
-    "phase": _phase,
+    **dict.fromkeys(("phase", "within_draft"), _phase),
     "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
-    "fatal": partial(_of_type, bool, "true or false"),
-    "advice": _texts,
+    **dict.fromkeys(("fatal", "names_flag"), partial(_of_type, bool, "true or false")),
+    **dict.fromkeys(("advice", "causes"), _texts),
     "set": partial(_of_type, dict, "a table of flags"),
 }
+_TESTS = ["type", "text", "raised_in", "through", "source", "names_flag", "phases"]  # of a kind
 _KEYS = {
     "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
-    "frame": ["regex", "phase", "example"],
+    "kind": [*_TESTS, "id", "cause", "title", "advice", "set", "example"],
+    "frame": ["phase", "module", "function", "within_draft"],
+    "feature": ["name", "module", "advice", "causes"],
     **{kind: ["regex", "example"] for kind in _NOTES},
 }
-_NEEDED = {"milestone": ("id", "regex", "event"), "failure": ("id", "regex"), "frame": ("regex", "phase")}
+_NEEDED = {"milestone": ("id", "regex", "event"), "failure": ("id", "regex"), "frame": ("phase",)}
+_NEEDED |= {"kind": ("id", "cause"), "feature": ("name", "module", "advice")}
 
 
 def _checked(kind: str, table: object) -> dict[str, Any]:
@@ -201,7 +210,10 @@ class _Reading:
     milestones: list[Milestone] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: dict[str, list[re.Pattern[str]]] = field(default_factory=lambda: {kind: [] for kind in _NOTES})
-    frames: list[tuple[re.Pattern[str], Phase]] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
+    of_kinds: dict[str, Failure] = field(default_factory=dict)
+    frames: list[FrameRule] = field(default_factory=list)
+    features: list[Feature] = field(default_factory=list)
     words: dict[str, dict[str, Words]] = field(default_factory=lambda: {"cause": {}, "words": {}})
     problems: list[str] = field(default_factory=list)
 
@@ -219,7 +231,7 @@ class _Reading:
                     )
                     self.words[kind].setdefault(slug, words)
             elif kind not in _KEYS or not isinstance(tables, list):
-                known = "milestone, failure, note, warning, benign"
+                known = "milestone, failure, kind, frame, feature, note, warning, benign"
                 self.problems.append(f"{name}: unknown table {kind} (known: {known})")
             else:
                 for at, table in enumerate(tables, 1):
@@ -237,9 +249,19 @@ class _Reading:
         elif kind == "failure":
             self.failures.append(Failure(**values))
         elif kind == "frame":
-            self.frames.append((values["regex"], values["phase"]))
+            self.frames.append(FrameRule(**values))
+        elif kind == "feature":
+            self.features.append(Feature(**values))
+        elif kind == "kind":
+            self._kind(values)
         else:
             self.notes[kind].append(values["regex"])
+
+    def _kind(self, values: dict[str, Any]) -> None:
+        tests = {name: values[name] for name in _TESTS if name in values}
+        says = {name: values[name] for name in ("cause", "title", "advice", "set", "example") if name in values}
+        self.kinds.append(Kind(values["id"], **tests))
+        self.of_kinds.setdefault(values["id"], Failure(values["id"], EXCEPTION, "exception", **says))
 
 
 @cache
@@ -260,7 +282,10 @@ def patterns() -> Patterns:
         notes=AnyOf(found.notes["note"]),
         warnings=AnyOf(found.notes["warning"]),
         benign=AnyOf(found.notes["benign"]),
+        kinds=tuple(found.kinds),
+        of_kinds=found.of_kinds,
         frames=tuple(found.frames),
+        features=tuple(found.features),
         causes=found.words["cause"],
         words=found.words["words"],
         problems=tuple(found.problems),

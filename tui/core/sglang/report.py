@@ -9,12 +9,16 @@ from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import PARTS, StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.text import one_line
+
+_NOT_OURS = "no line of it is one that a server of SGLang writes"
 
 
 class Report(dict[str, Any]):
     """The JSON object of `eagletui diagnose`; `title` is for people and not a part of it."""
 
     title: str | None = None
+    found: Diagnosis | None = None  # of a death
 
 
 def report_of(
@@ -33,11 +37,23 @@ def report_of(
     found, observations = diagnose(state, exit=exit)
     if found is not None and prefer is not None:
         found = prefer(found, state)
+    return report_with(state, found, observations, alive=exit is not None)
+
+
+def report_with(
+    state: StartupState, found: Diagnosis | None, observations: tuple[Diagnosis, ...] = (), *, alive: bool = False
+) -> Report:
+    """The same for a diagnosis that is made.
+
+    Args:
+        alive: a run is there, whatever its log says: an empty one is that of a start.
+    """
+    unknown = not state.recognised and not alive and found is None
     named = found or next((item for item in observations if state.outcome == Outcome.READY), None)
     decode = state.last_decode
     made = Report(
         phase=state.phase.value,
-        outcome=state.outcome.value,
+        outcome=(Outcome.UNKNOWN if unknown else state.outcome).value,
         cause=named.cause if named else None,
         rank=named.rank if named else None,
         evidence=asdict(named.evidence) if named and named.evidence else None,
@@ -49,8 +65,10 @@ def report_of(
         if decode
         else None,
         ledger=[asdict(row) for row in state.ledger],
+        source=[asdict(item) for item in named.source] if named else [],
     )
-    made.title = named.title if named else None
+    made.title = named.title if named else _NOT_OURS if unknown else None
+    made.found = found
     return made
 
 
@@ -58,7 +76,8 @@ def report_text(found: Mapping[str, Any]) -> str:
     """The same for people: outcome, cause, evidence, advice, change, ledger."""
     title = getattr(found, "title", None)
     phase = str(found["phase"]).replace("_", " ")
-    lines = [f"{str(found['outcome']).upper()} in {phase}" + (f": {title}" if title else "")]
+    where = "" if found["outcome"] == Outcome.UNKNOWN else f" in {phase}"
+    lines = [f"{str(found['outcome']).upper()}{where}" + (f": {title}" if title else "")]
     progress, evidence, decode = found.get("progress"), found.get("evidence"), found.get("last_decode")
     if progress:
         lines.append(f"  progress  {progress['what']} {progress['done']}/{progress['total']}")
@@ -67,6 +86,12 @@ def report_text(found: Mapping[str, Any]) -> str:
     if evidence:
         where = f"line {evidence['line']}: " if evidence["line"] else ""
         lines.append(f"  evidence  {where}{evidence['text']}")
+        more = [line for line in evidence["lines"] if line.strip() and line.strip() not in evidence["text"]]
+        lines += [f"            {one_line(line, 200)}" for line in more]
+    for part in found.get("source", ()):
+        lines.append(f"  source    {part['file']}:{part['line']}")
+        for number, line in enumerate(part["lines"], part["first"]):
+            lines.append(f"          {'>' if number == part['line'] else ' '} {number:>5} {line}")
     lines += [f"  advice    {text}" for text in found.get("advice", ())]
     lines += [f"  set       {key} = {value}" for key, value in found.get("set", {}).items()]
     if decode:

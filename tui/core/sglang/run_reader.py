@@ -9,7 +9,7 @@ from tui.core.sglang.lineshape import BarFrame, Segment, segments
 from tui.core.sglang.patterns import Patterns
 from tui.core.sglang.server_info import parse_server_args
 from tui.core.sglang.start import BEGIN, LOAD, READY, SERVING, Bar, Clock, Start
-from tui.core.sglang.state import StartupState
+from tui.core.sglang.state import Clue, StartupState
 from tui.core.sglang.trouble import Trouble
 
 TAG_LIMIT = 4_096  # rank tags kept: a hostile log may invent any number
@@ -18,6 +18,9 @@ _ANSWERED = re.compile(
     r'^INFO: .{0,60}"POST /(?:generate|v1/chat/completions|v1/completions|v1/responses|v1/messages)\S* HTTP/[\d.]+" 200'
 )
 _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.launch_server'")
+_RELEASE = r"(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)"
+_VERSION = re.compile(rf"\bsglang(?:==|: ?v?| version:? v?){_RELEASE}\b|\bsglang-{_RELEASE}(?:\.dist-info|-py3|-cp3)")
+_OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
@@ -42,6 +45,8 @@ class RunReader:
         self.figures = Figures()
         self._args: dict[str, object] | None = None
         self._tags: set[str] = set()
+        self._version: str | None = None
+        self._stamped = False  # a record has the stamp of a server's logger
 
     def _new_run(self) -> None:
         """A second run in the same file: what the first one said is over."""
@@ -86,6 +91,10 @@ class RunReader:
         if len(body) > MATCHED and not body.startswith("server_args="):
             body = body[:MATCHED]
             segment = segment._replace(body=body)
+        self._stamped = self._stamped or stamped or _OTHER_LOGGER.match(body) is not None
+        if self._version is None and "sglang" in body:
+            version = _VERSION.search(body)
+            self._version = version[1] or version[2] if version is not None else None
         if stamped:
             if self._clock.first_s is None:
                 self._clock.seconds()
@@ -132,7 +141,7 @@ class RunReader:
         self.figures.iterations = self.figures.iterations or "[" in batch.group()
         self.figures.batch(segment.rank or "", segment.body, number, decode, TAG_LIMIT)
         self.trouble.forgive()
-        if self.start.position == SERVING or not (self.start.fired_up or self._serves(decode)):
+        if self.start.shown == SERVING or not (self.start.fired_up or self._serves(decode)):
             return "plain"
         begun = self.start.position > BEGIN or not self._fragment  # in a fragment of a serving server nothing begins
         self.start.advance(None, SERVING)
@@ -144,7 +153,7 @@ class RunReader:
         In a log that shows the start, only decoding beyond what the warm-up asks for (8 tokens; a line comes every 40 steps)
         is proof; a log without any milestone was cut from a running server.
         """
-        if self.start.position < LOAD:
+        if self.start.shown < LOAD:
             return True
         args = self._args or {}
         if not decode or args.get("warmups"):
@@ -161,6 +170,8 @@ class RunReader:
             newest: frames of bars that have no terminator yet.
             ended: the writer is gone.
         """
+        if ended:
+            self.trouble.close()
         start, figures, clues = self.start, self.figures, self.trouble.clues()
         accept_one, accept_one_line = figures.accept_one()
         first_s = self._clock.first_s or 0.0
@@ -183,6 +194,8 @@ class RunReader:
             restarts=self._restarts,
             clues=clues,
             ranks_seen=len(self._tags),
+            recognised=self._recognised(clues),
+            version=self._version,
             accept_one=accept_one,
             accept_one_line=accept_one_line,
             first_stamp_s=first_s if first_s > 1e8 else None,  # a stamp with its date
@@ -190,11 +203,16 @@ class RunReader:
             **{name: getattr(figures, name) for name in of_lines},
         )
 
+    def _recognised(self, clues: tuple[Clue, ...]) -> bool:
+        """Whether any line is one that a server of SGLang, or its death, writes."""
+        known = self._stamped or self._tags or self.figures.ranks or self._args is not None or self.trouble.over
+        return bool(known) or self.start.position > BEGIN or any(clue.traceback for clue in clues)
+
     def _outcome(self, unhandled: bool) -> Outcome:
         if self.trouble.stop is not None:
             return Outcome.STOPPED
-        if self.trouble.fatal is not None or (unhandled and self.start.position < READY):
+        if self.trouble.fatal is not None or (unhandled and self.start.shown < READY):
             return Outcome.CRASHED
-        if self.start.fired_up or self.start.position == SERVING:
+        if self.start.fired_up or self.start.shown == SERVING:
             return Outcome.READY
         return Outcome.STARTING

@@ -143,6 +143,7 @@ class Start:
         self.clock = clock
         self.phase = Phase.LAUNCH
         self.position = BEGIN
+        self.shown = BEGIN  # the same by the log's own lines, without what tracebacks prove
         self.ranks: dict[str, Rank] = {}
         self.frozen = False  # a process died: what others still say does not undo that
         self.went_on = False  # something advanced since this was last set to False
@@ -170,6 +171,7 @@ class Start:
         if self.frozen:
             return False
         self.went_on = True
+        self.shown = max(self.shown, position)
         return self._move(rank, position)
 
     def _move(self, rank: Rank | None, position: Position) -> bool:
@@ -194,17 +196,23 @@ class Start:
 
     def prove(self, rank: Rank, phase: Phase) -> None:
         """Trouble shows that a rank had come to this phase, whatever its log says."""
-        if phase == Phase.SERVING and not (self.fired_up or self.position < LOAD):
-            phase = Phase.WARMUP  # the event loop runs from the warm-up on
-        match phase:
-            case Phase.DISTRIBUTED_INIT | Phase.LOAD_WEIGHTS:
-                self._move(rank, Position(0, Step[phase.name]))
-            case Phase.MEMORY_POOL | Phase.CUDA_GRAPH:
-                self._move(rank, rank.at(Step[phase.name]))
-            case Phase.WARMUP | Phase.SERVING:
-                self._move(None, Position(_AFTER_ALL_ROUNDS, Step[phase.name]))
+        match self.provable(phase):
+            case Phase.DISTRIBUTED_INIT | Phase.LOAD_WEIGHTS as early:
+                self._move(rank, Position(0, Step[early.name]))
+            case Phase.DRAFT_MODEL if rank.phase != Phase.DRAFT_MODEL:
+                late = rank.position >= _POOL  # up to 0.5.13 a draft begins after the target's graphs
+                self._move(rank, Position(1, Step.LOAD_WEIGHTS) if late else Position(0, Step.DRAFT_MODEL, 1))
+            case Phase.MEMORY_POOL | Phase.CUDA_GRAPH as late:
+                self._move(rank, rank.at(Step[late.name]))
+            case Phase.WARMUP | Phase.SERVING as last:
+                self._move(None, Position(_AFTER_ALL_ROUNDS, Step[last.name]))
             case _:
                 pass
+
+    def provable(self, phase: Phase) -> Phase:
+        """A phase that frames show, as this log has it: the event loop runs from the warm-up on."""
+        early = phase == Phase.SERVING and not (self.fired_up or self.position < LOAD)
+        return Phase.WARMUP if early else phase
 
     def answered(self) -> None:
         """A generation request was answered: several of them prove that it serves, where the ready line is missing."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.traceback import Frame, Line
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class LedgerRow:
 class Clue:
     """A line that a failure pattern matched, with what was known at that line."""
 
-    id: str  # of the pattern; "exception" for an exception that none matches
+    id: str  # of the pattern; that of its kind, or "exception", where none matches
     cause: str | None
     level: str  # see tui/data/failures.toml
     line: int
@@ -102,7 +103,11 @@ class Clue:
     traceback: bool  # in a traceback at all
     fatal: bool
     groups: Mapping[str, str] = field(default_factory=dict)
-    frames: tuple[str, ...] = ()  # names of the functions and files of the traceback so far
+    quote: str | None = None  # of an exception: what a person would quote; None: `text`
+    lines: tuple[str, ...] = ()  # of an exception: every line that tells something
+    raised_in: tuple[Frame, ...] = ()  # its own frames, the innermost last
+    frames: tuple[Frame, ...] = ()  # of the whole chain, the outermost first
+    before: Line | None = None  # the newest logged error before an exception that no pattern knows
 
 
 @dataclass(frozen=True)
@@ -133,4 +138,6 @@ class StartupState:
     batch_line: int | None = None  # the newest prefill or decode line
     capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about
     working: str | None = None  # newest line that names slow work (autotune, JIT) in this phase
+    recognised: bool = False  # a line that a server of SGLang writes was seen
+    version: str | None = None  # of SGLang, where a line names it
     first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch

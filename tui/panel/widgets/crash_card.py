@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tui.core.logs.rows import Row
     from tui.core.logs.window import LogWindow
     from tui.core.server.server_state import ServerState
+    from tui.core.sglang.diagnosis import Diagnosis
     from tui.core.sglang.state import LedgerRow
 
+_LINES_QUOTED = 6  # of an exception, beside what a person would quote
 _LOOK_BACK = 1200  # records before the evidence: tracebacks of eight ranks
 _FRAME = re.compile(r'\s+File ".{1,400}", line \d+')
 _INSIDE = re.compile(r"\s{2,}\S")  # source, carets, "[Previous line repeated …]"
@@ -261,17 +263,20 @@ class CrashCard(Painted):
         text_at = 10 if narrow else 30
         line = y + 1
         shown = False
+        quoted = {text.strip() for text in evidence.lines}
+        rows = max(3, rows - sum(1 + len(part.lines) for part in diagnosis.source))
         for piece in self._around(evidence.line, rows):
-            if piece.number == evidence.line > 0 and not shown:
-                rank = piece.rank if piece.rank != fmt.NONE else diagnosis.rank or fmt.NONE
-                line = self._quote(canvas, line, end, text_at, piece.number, evidence.text, piece.time, rank)
+            if not shown and piece.number >= evidence.line > 0:
+                here = piece.number == evidence.line
+                rank = piece.rank if here and piece.rank != fmt.NONE else diagnosis.rank or fmt.NONE
+                line = self._quote(canvas, line, end, text_at, diagnosis, piece.time if here else None, rank)
                 shown = True
-                continue
-            if not shown and piece.number > evidence.line:
-                line = self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
-                shown = True
+                if here:
+                    continue
             if line >= end:
                 break
+            if shown and piece.text.strip() in quoted:
+                continue
             canvas.right(7, line, f"{piece.number:,}" if piece.number else "", "muted")
             if not narrow:
                 canvas.put(10, line, *piece.mark)
@@ -283,7 +288,7 @@ class CrashCard(Painted):
             canvas.put(text_at, line, piece.text[:1000], piece.spec, stop - text_at)
             line += 1
         if not shown:
-            self._quote(canvas, line, end, text_at, evidence.line, evidence.text)
+            self._quote(canvas, line, end, text_at, diagnosis)
 
     def _around(self, number: int, rows: int) -> "list[_Piece]":
         """What stands around a line of the log, the frames of a traceback as one row."""
@@ -301,19 +306,31 @@ class CrashCard(Painted):
         return pieces[begin : begin + rows]
 
     def _quote(
-        self, canvas: Canvas, y: int, end: int, x: int, number: int, text: str, time: str | None = None, rank: str = ""
+        self, canvas: Canvas, y: int, end: int, x: int, diagnosis: "Diagnosis", time: str | None = None, rank: str = ""
     ) -> int:
-        """The evidence itself: wrapped, never cut as long as there are rows."""
-        for offset, part in enumerate(wrap(text.expandtabs(4), canvas.width - x - 1)[: max(1, end - y)]):
+        """The evidence itself, wrapped, never cut as long as there are rows; every line of it, and its source below."""
+        evidence = diagnosis.evidence
+        assert evidence is not None
+        width = canvas.width - x - 1
+        more = [text for text in evidence.lines if text.strip() not in evidence.text][:_LINES_QUOTED]
+        parts = [part for text in (evidence.text, *more) for part in wrap(text.expandtabs(4), width)]
+        for offset, part in enumerate(parts[: max(1, end - y)]):
             canvas.fill(1, y, canvas.width - 2, 1, "errbg")
             if offset == 0:
-                canvas.right(7, y, f"{number:,}", "err!/errbg")
+                canvas.right(7, y, f"{evidence.line:,}", "err!/errbg")
                 if x > 20:
                     canvas.put(10, y, "✗", "err/errbg")
                     canvas.put(12, y, time or "", "muted/errbg", 8)
                     canvas.put(21, y, rank, "muted/errbg", 8)
             canvas.put(x, y, part, "err!/errbg" if offset == 0 else "text/errbg")
             y += 1
+        for source in diagnosis.source:
+            rows = [(f"{source.file}:{source.line}", "muted")]
+            for number, text in enumerate(source.lines, source.first):
+                rows.append((f"{number:>6} {text.expandtabs(4)}", "strong" if number == source.line else "muted"))
+            for text, spec in rows[: max(0, end - y)]:
+                canvas.put(x, y, text, spec, width)
+                y += 1
         return y
 
     def _progress(self, canvas: Canvas, y: int, state: "ServerState") -> None:

@@ -1,0 +1,69 @@
+"""What kind of trouble an exception is that no pattern knows: by its type, where it was raised, and what it says."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tui.core.model.phases import Phase
+from tui.core.sglang.flags import flag_table
+from tui.core.sglang.frames import module_of
+from tui.core.sglang.traceback import Frame, Raised
+
+_PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+_FLAG = re.compile(r"(?<![\w-])(?:--|(?:self\.)?server_args\.|(?=[a-z]{1,20}_))([a-z][\w-]{1,60})")
+_TEXT_LIMIT = 8_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of trouble: see tui/data/kinds.toml. What it says is the failure with the same id."""
+
+    id: str
+    type: re.Pattern[str] | None = None
+    text: re.Pattern[str] | None = None
+    raised_in: re.Pattern[str] | None = None
+    through: re.Pattern[str] | None = None
+    source: re.Pattern[str] | None = None
+    names_flag: bool = False
+    phases: frozenset[Phase] | None = None
+
+    def groups(self, raised: Raised, frames: Iterable[Frame], phase: Phase) -> Mapping[str, str] | None:
+        """What the text's named groups found, with `message` and `flags`; None where the exception is of another kind.
+
+        Args:
+            frames: of the whole chain.
+        """
+        if self.phases is not None and phase not in self.phases:
+            return None
+        if self.type is not None and not self.type.fullmatch(raised.name):
+            return None
+        if self.raised_in is not None and not (raised.frames and self.raised_in.search(place_of(raised.frames[-1]))):
+            return None
+        if self.through is not None and not any(self.through.search(place_of(frame)) for frame in frames):
+            return None
+        message = raised.message[:_TEXT_LIMIT]
+        source = raised.frames[-1].source if raised.frames else None
+        match = self.text.search(message or source or "") if self.text is not None else None
+        if self.text is not None and match is None:
+            return None
+        if self.source is not None and source is not None and not self.source.search(source):
+            return None
+        flags = flags_in(message)
+        if self.names_flag and not flags:
+            return None
+        found = match.groupdict() if match is not None else {}
+        said = {"message": message or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
+        return {name: value for name, value in said.items() if value}
+
+
+def flags_in(message: str) -> tuple[str, ...]:
+    """The flags of SGLang that a message names, with dashes or as the arguments are called in its code."""
+    table = flag_table()
+    words = (match[1].replace("_", "-") for match in _FLAG.finditer(message))
+    return tuple(dict.fromkeys(word for word in words if table.known(word)))
+
+
+def place_of(frame: Frame) -> str:
+    """Where a frame is: "srt/managers/scheduler.py:run_batch", "torch/nn/modules/module.py:_call_impl"."""
+    module = module_of(frame.file) or _PACKAGES.sub("", frame.file)
+    return f"{module}:{frame.function}"
