@@ -4,9 +4,9 @@ A line may carry a log's prefix; a block may lack its banner, its end or any lin
 """
 
 import re
+from collections.abc import Iterable
 
 from tui.core.results.external.form import latency_key
-from tui.core.results.external.forms import of_line
 from tui.core.results.external.posted import DATA, LABELS, Posted, number_of
 from tui.core.text import one_line
 
@@ -41,11 +41,16 @@ _ONE_BATCH = re.compile(
 _SERVER_CASE = re.compile(
     r"(?P<label>batch size|input_len|output_len|latency|(?:last_)?ttft|input throughput|output throughput"
     r"|\(input \+ output\) throughput|overall throughput|last generation throughput|acc_length|cache hit rate)"
-    r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$"
+    r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$",
+    re.IGNORECASE,
 )
 # Lines that only these tools print, before the title of the block.
 _BEFORE_A_BLOCK = ("traffic request rate", "maximum request concurrency", "max request concurrency")
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
+_OF_SGLANG = frozenset(("backend", "input token throughput", "concurrency", "max request concurrency"))
+_ONE_LINE = [(re.compile(form["pattern"]), form) for form in DATA["lines"]]
+_SWEPT = re.compile(r"\bFinish i=\d+:\s*(.*)")  # a line of a speculation sweep
+_SWEPT_ITEM = re.compile(r"(\w+)=([\d.eE+-]+|nan|None)")
 _LINE_LIMIT = 2000  # characters; no line of ours is longer
 _RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s", "mean_e2e_ms", "mean_ttft_ms", "mean_tpot_ms"])
 _CONTEXT = frozenset(["request_rate", "max_concurrency", "backend", "num_prompts"])
@@ -87,7 +92,7 @@ class BlockReader:
         elif _END.search(line):
             found += self.flush()
             self._steady = False
-        elif (one := of_line(line)) is not None:
+        elif (one := _of_line(line)) is not None:
             found += self.flush()
             found.append(one)
         elif (arguments := _NAMESPACE.search(line)) is not None:
@@ -215,7 +220,7 @@ class BlockReader:
 
     def _server_case(self, matched: re.Match[str], found: list[Posted]) -> bool:
         """A line of bench_one_batch_server, whose cases begin with the batch size."""
-        label, number = matched["label"], number_of(matched["number"])
+        label, number = matched["label"].lower(), number_of(matched["number"])
         if label == "batch size":
             found += self.flush()
             self._batch = Posted("sglang", "one_batch_server")
@@ -232,6 +237,42 @@ class BlockReader:
 def _is_record(posted: Posted) -> bool:
     known = posted.figures.keys() | posted.broken
     return bool(known & (_RATES | {"step_time_ms"})) and len(known) >= 3
+
+
+def _of_line(line: str) -> Posted | None:
+    """The record that a line by itself is."""
+    for pattern, form in _ONE_LINE:
+        if (matched := pattern.search(line)) is not None:
+            posted = Posted(form["tool"], form["kind"], dataset=form.get("dataset"))
+            for key, value in matched.groupdict().items():
+                posted.put(key, value)
+            return posted
+    if (matched := _SWEPT.search(line)) is None:
+        return None
+    posted = Posted("sglang", "speculative")
+    for key, value in _SWEPT_ITEM.findall(matched[1]):
+        posted.put("step_time_ms" if key == "step_time" else key, value)
+    return posted if "speed" in posted.figures or "speed" in posted.broken else None
+
+
+def is_title(line: str) -> bool:
+    """Whether a block of SGLang's or vLLM's begins with the line."""
+    return "benchmark result" in line.lower() and _BANNER.search(line[:_LINE_LIMIT]) is not None
+
+
+def figure_at(label: str, value: str) -> tuple[str, str] | None:
+    """Our key and the figure of a cell in a table that has the labels of the blocks; None of another label."""
+    unit = _UNIT.search(label)
+    key = _key(label[: unit.start()] if unit and unit.group(1) != "retokenized" else label, "")
+    return None if key is None else (key, _in_our_unit(key, value, unit.group(1) if unit else ""))
+
+
+def tool_of(labels: Iterable[str]) -> str | None:
+    """Which tool has such labels, lower case; None where both do."""
+    bare = {label.split(" (")[0] for label in labels}
+    if bare & _OF_SGLANG or any("e2e latency" in label for label in bare):
+        return "sglang"
+    return "vllm" if bare & _OF_VLLM or any("e2el" in label for label in bare) else None
 
 
 def _labelled(line: str, section: str) -> tuple[str, str, str] | None:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tui.core.results.external.form import has
 from tui.core.results.external.posted import DATA
+from tui.core.results.external.tables import BARS
 
 _LINE_LIMIT = 2000  # characters of a line that are looked at
-_BARS = str.maketrans("│┃║", "|||")  # of drawn tables
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class Foreign:
     lines: Mapping[str, str] = field(default_factory=dict)
     objects: Sequence[Sequence[str]] = ()
     advice: str = "{other}"
+    tool: str | None = None  # of one that is read
 
 
 FOREIGN = tuple(Foreign(**form) for form in DATA["foreign"])
-EVALSCOPE_PERCENTILES = next(form for form in FOREIGN if form.what == "evalscope's percentiles")
 _LINES = [(word, re.compile(pattern), form) for form in FOREIGN for word, pattern in form.lines.items()]
 
 
@@ -34,23 +35,13 @@ def of_line(line: str) -> Foreign | None:
     """The tool that alone prints such a line."""
     line = line[:_LINE_LIMIT]
     if not line.isascii():
-        line = line.translate(_BARS)
+        line = line.translate(BARS)
     return next((form for word, pattern, form in _LINES if word in line and pattern.search(line)), None)
 
 
 def of_object(raw: Mapping[str, Any]) -> Foreign | None:
     """The tool that alone writes such a JSON object."""
     for form in FOREIGN:
-        if any(all(_has(raw, path.split(">")) for path in paths) for paths in form.objects):
+        if any(all(has(raw, path) for path in paths) for paths in form.objects):
             return form
     return None
-
-
-def _has(value: Any, path: list[str]) -> bool:
-    for key in path:
-        if isinstance(value, list):
-            value = value[0] if value else None
-        if not isinstance(value, Mapping) or key not in value:
-            return False
-        value = value[key]
-    return True

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from tui.core.results.external.posted import Posted
+from tui.core.results.external.posted import TOOLS, Posted
 
 ROUNDING = 0.006  # of figures that are printed with two digits
 COUNTS_REQUESTED = "SGLang's benchmark counts the requested length there, too much where replies stop early"
@@ -18,6 +18,8 @@ def no_latencies(posted: Posted) -> bool:
 def reasons_against(posted: Posted) -> Iterator[str]:
     """Why the record must not count."""
     successful, failed = posted.count("successful"), posted.count("failed")
+    if posted.against is not None:
+        yield f"it says itself: {posted.against}"
     if successful == 0:
         yield "no request succeeded"
     if posted.broken:
@@ -117,5 +119,6 @@ def notes(posted: Posted) -> Iterator[str]:
     limit, most = posted.count("max_concurrency"), posted.number("peak_concurrent")
     if limit and most is not None and most > limit:
         yield f"its peak of {most:g} requests at once is above the limit of {limit}: it counts whole seconds"
+    yield from TOOLS.get(posted.tool or "", {}).get("notes", ())
     if posted.kind == "one_batch":
         yield "without a server: one batch straight through the model"

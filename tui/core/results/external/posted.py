@@ -27,7 +27,7 @@ def _ours(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
 # Our name of a figure, by the name that tools give it.
 LABELS = _ours(DATA["labels"])
 JSON_KEYS = _ours(DATA["json_keys"])
-EVALSCOPE = _ours(DATA["evalscope"])
+TOOLS: dict[str, dict[str, Any]] = DATA["tools"]
 
 _COUNTS = frozenset(
     [
@@ -63,8 +63,11 @@ Figure = float | int | str
 class Posted:
     """One record of a file, being gathered."""
 
-    tool: str | None = None  # sglang, vllm, tensorrt_llm, evalscope
-    kind: str = "serving"  # serving, offline, speculative, mtbench, one_batch, one_batch_server, throughput
+    tool: str | None = None  # sglang, vllm, tensorrt_llm and the keys of TOOLS; None: nothing says it
+    kind: str = "serving"  # serving, offline, speculative, mtbench, one_batch, one_batch_server, throughput, latency
+    part: bool = False  # of a record that several tables make
+    repeats: bool = False  # in a table of runs, which the tool may have printed one by one before
+    against: str | None = None  # why the tool itself says that it does not count
     figures: dict[str, Figure] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # keys of figures that are not numbers
     dataset: str | None = None
@@ -115,6 +118,11 @@ class Posted:
 def measurable(number: float) -> bool:
     """Whether it can have been measured: neither nan nor inf, nor so large or small that computing with it ends there."""
     return number == 0 or _SMALLEST <= abs(number) <= _LARGEST
+
+
+def times(number: float, factor: float) -> float:
+    """In another unit, without what binary fractions add behind the figure's own digits."""
+    return float(f"{number * factor:.12g}") if factor != 1 else number
 
 
 def number_of(value: object) -> float | None:

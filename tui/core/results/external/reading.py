@@ -8,7 +8,7 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from tui.core.errors import Slug, UsageError
 from tui.core.model.result import SCHEMA, Result
 from tui.core.records import from_json
 from tui.core.results.external import foreign, forms
-from tui.core.results.external.blocks import BlockReader
-from tui.core.results.external.evalscope import PERCENTILES
-from tui.core.results.external.plausibility import ROUNDING
-from tui.core.results.external.posted import DATA, Posted
+from tui.core.results.external.blocks import BlockReader, is_title
+from tui.core.results.external.merging import Records, merged
+from tui.core.results.external.pairs import PairReader
+from tui.core.results.external.posted import DATA, TOOLS, Posted
+from tui.core.results.external.prefixes import unprefixed
 from tui.core.results.external.to_result import result_of
 from tui.core.results.store import is_result_id
 from tui.core.text import sanitize
@@ -67,7 +68,10 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
     left_out = _LeftOut()
     found: list[Imported] = []
     times: Counter[str] = Counter()
-    for record in _merged(_records(text, left_out), left_out):
+    for record in merged(_records(text, left_out)):
+        if isinstance(record, Posted) and (lacks := _lacks(record)):
+            left_out.is_cut("a result", record.tool, lacks)
+            continue
         rows: tuple[dict[str, object], ...] = ()
         if isinstance(record, Result):
             result = record
@@ -78,49 +82,71 @@ def read_posted(text: str, *, host: str | None = None, profile: str | None = Non
                 result = replace(result, result_id=f"{result.result_id}-{nth}")
         server = replace(result.server, host=host or result.server.host, profile=profile or result.server.profile)
         found.append(Imported(replace(result, server=server), rows))
-    if not found and left_out.others:
-        names = list(left_out.others)
-        advice = left_out.others[names[0]].advice.replace("{other}", DATA["advice"]["other"])
-        many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
-        raise UsageError(f"it is {many}", advice, slug=Slug.FOREIGN_BENCHMARK)
     if not found:
-        why = f": {left_out.problems[0]}" if left_out.problems else ""
-        raise UsageError(f"it holds no benchmark result{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
-    return Import(tuple(found), tuple(left_out.problems))
+        raise left_out.refusal()
+    return Import(tuple(found), left_out.problems({record.result.tool.name for record in found}))
 
 
 class _LeftOut:
     """What of a text is no record."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
-        self.others: dict[str, foreign.Foreign] = {}  # other tools' blocks by name, in their order
+        self.cut: dict[str, tuple[str, str, str]] = {}  # by tool: of what, what is missing, what to give
+        self.others: dict[str, foreign.Foreign] = {}  # other tools' output by name, in its order
+        self._problems: list[tuple[str, str | None]] = []  # and the tool that it is of, where that is one that is read
+
+    def add(self, problem: str, tool: str | None = None) -> None:
+        self._problems.append((problem, tool))
 
     def is_of_another(self, place: str, other: foreign.Foreign | None) -> bool:
         """Whether it is another tool's, which is then reported once, however many lines show it."""
         if other is not None and other.what not in self.others:
             self.others[other.what] = other
-            self.problems.append(f"{place} is from {other.what}: left out")
+            self.add(f"{place} is from {other.what}: left out", other.tool)
         return other is not None
+
+    def is_cut(self, place: str, tool: str | None, lacks: str) -> None:
+        """A part of a tool's output: what is missing is said, and nothing of it is read."""
+        about = TOOLS.get(tool or "", {})
+        what = about.get("what", "a table of benchmarks")
+        self.add(f"{place} is a part of {what}, without {lacks}: left out")
+        self.cut.setdefault(tool or "", (what, lacks, about.get("give", "paste all of it")))
+
+    def problems(self, read: Container[str | None]) -> tuple[str, ...]:
+        """Without those that only say that a tool's output is there whose records were read, or called a part."""
+        return tuple(text for text, tool in self._problems if tool is None or not (tool in read or tool in self.cut))
+
+    def refusal(self) -> UsageError:
+        """Where nothing is a record."""
+        for what, lacks, give in self.cut.values():
+            return UsageError(f"it is a part of {what}, without {lacks}", give, slug=Slug.FOREIGN_BENCHMARK)
+        if self.others:
+            names = list(self.others)
+            advice = self.others[names[0]].advice.replace("{other}", DATA["advice"]["other"])
+            many = ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else names[0]
+            return UsageError(f"it is {many}", advice, slug=Slug.FOREIGN_BENCHMARK)
+        why = f": {self._problems[0][0]}" if self._problems else ""
+        return UsageError(f"it holds no benchmark result{why}", _EXPECTED, slug=Slug.NOTHING_RECOGNISED)
 
 
 def _clean(line: str) -> str:
     return _QUOTE.sub("", sanitize(line).replace("\xa0", " ").replace("\u200b", "")).rstrip()
 
 
-def _records(text: str, left_out: _LeftOut) -> Iterator[Posted | Result]:
-    lines = [_clean(line) for line in re.split(r"\r\n|\n|\r", text)]
+def _lacks(posted: Posted) -> str:
+    """Without which figures a record of another tool is a part of one."""
+    missing = [key for key in TOOLS.get(posted.tool or "", {}).get("whole", ()) if key not in posted.figures]
+    return ", ".join(key for key in missing if key not in posted.broken)
+
+
+def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
+    """Records as they come: those of a table together."""
+    lines = unprefixed([_clean(line) for line in re.split(r"\r\n|\n|\r", text)])
     whole = "\n".join(lines)
     if whole.lstrip().startswith("[") and (array := _decoded(whole, len(whole) - len(whole.lstrip()))):
-        for number, item in enumerate(array[0] if isinstance(array[0], list) else (), 1):
-            if isinstance(item, dict):
-                record = _of_object(item, f"entry {number}", left_out)
-                if record is not None:
-                    yield record
-                else:
-                    left_out.is_of_another(f"entry {number}", foreign.of_object(item))
+        yield from _of_array(array[0] if isinstance(array[0], list) else [], left_out)
         return
-    reader = BlockReader()
+    reader, pairs = BlockReader(), PairReader()
     offset = after = 0
     for number, line in enumerate(lines, 1):
         begin, offset, place = offset, offset + len(line) + 1, f"line {number}"
@@ -129,27 +155,50 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Posted | Result]:
         brace = line.find("{")
         if brace >= 0 and (decoded := _decoded(whole, begin + brace)) is not None:
             raw, end = decoded
-            record = _of_object(raw, place, left_out) if isinstance(raw, dict) else None
-            if record is not None:
+            if isinstance(raw, dict) and (found := _of_object(raw, place, left_out)):
                 after = end
-                yield from reader.flush()
-                yield record
+                yield from _each(pairs.flush(), reader.flush())
+                yield found
                 continue
             if isinstance(raw, dict) and left_out.is_of_another(place, foreign.of_object(raw)):
                 after = end
                 continue
         elif line.startswith('{"'):
-            left_out.problems.append(f"{place} is not a whole JSON object: left out")
-        if (table := forms.table_at(lines, number - 1)) is not None:
-            records, taken = table
-            after = begin + sum(len(row) + 1 for row in lines[number - 1 : number - 1 + taken])
-            yield from reader.flush()
-            yield from records
-        elif left_out.is_of_another(place, foreign.of_line(line)):
-            yield from reader.leave()
+            left_out.add(f"{place} is not a whole JSON object: left out")
+        if (read := forms.table_at(lines, number - 1)) is not None:
+            records, table = read
+            after = begin + sum(len(row) + 1 for row in lines[number - 1 : number - 1 + table.taken])
+            yield from _each(pairs.flush(), reader.flush())
+            if table.cut is not None:
+                left_out.is_cut(place, records[0].tool, table.cut)
+            else:
+                yield records
+            continue
+        other = foreign.of_line(line)
+        elsewhere = is_title(line) or (other is not None and other.tool != pairs.tool)
+        taken, ended = (False, pairs.flush()) if elsewhere else pairs.feed(line)
+        yield from _each(ended)
+        if taken or left_out.is_of_another(place, other):
+            yield from _each(reader.leave())
         else:
-            yield from reader.feed(line)
-    yield from reader.flush()
+            yield from _each(reader.feed(line))
+    yield from _each(pairs.flush(), reader.flush())
+
+
+def _each(*ended: list[Posted]) -> Iterator[Records]:
+    return ([posted] for records in ended for posted in records)
+
+
+def _of_array(items: list[Any], left_out: _LeftOut) -> Iterator[Records]:
+    if (read := forms.of_rows(items)) is not None:
+        yield read[0]
+        return
+    for number, item in enumerate(items, 1):
+        if isinstance(item, dict):
+            if found := _of_object(item, f"entry {number}", left_out):
+                yield found
+            else:
+                left_out.is_of_another(f"entry {number}", foreign.of_object(item))
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int] | None:
@@ -172,9 +221,9 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         size *= 4
 
 
-def _of_object(raw: dict[str, Any], place: str, left_out: _LeftOut) -> Posted | Result | None:
+def _of_object(raw: dict[str, Any], place: str, left_out: _LeftOut) -> Records:
     if not ("result_id" in raw and "schema" in raw):
-        return forms.of_object(raw)
+        return list(forms.of_object(raw))
     try:  # one of ours
         if raw["schema"] != SCHEMA:
             raise ValueError("another version wrote it")
@@ -182,42 +231,6 @@ def _of_object(raw: dict[str, Any], place: str, left_out: _LeftOut) -> Posted | 
         if not is_result_id(result.result_id):
             raise ValueError("result_id: not a file name")
     except ValueError as error:
-        left_out.problems.append(f"{place} is not a result of this version of eagletui ({error}): left out")
-        return None
-    return result
-
-
-def _merged(records: Iterator[Posted | Result], left_out: _LeftOut) -> Iterator[Posted | Result]:
-    """A tool may print its block and then the same run as JSON: that is one record. So are a summary and its percentiles."""
-    held: Posted | Result | None = None
-    for record in records:
-        if isinstance(record, Posted) and record.kind == PERCENTILES:
-            if isinstance(held, Posted) and held.tool == record.tool:
-                for key, value in record.figures.items():
-                    held.put(key, value)
-            else:
-                left_out.is_of_another("a table", foreign.EVALSCOPE_PERCENTILES)
-            continue
-        if isinstance(held, Posted) and isinstance(record, Posted) and _same_run(held, record):
-            for key, value in held.figures.items():
-                record.put(key, value)
-            record.dataset = record.dataset or held.dataset
-            record.model = record.model or held.model
-        elif held is not None:
-            yield held
-        held = record
-    if held is not None:
-        yield held
-
-
-def _same_run(text: Posted, other: Posted) -> bool:
-    keys = ("successful", "input_tokens", "output_tokens", "duration_s", "req_per_s", "mean_ttft_ms")
-    both = [(text.number(key), other.number(key)) for key in keys]
-    shared = [(a, b) for a, b in both if a is not None and b is not None]
-    # Text is rounded and JSON is not; two blocks with the very same figures are two blocks.
-    return (
-        text.kind == other.kind == "serving"
-        and len(shared) >= 4
-        and all(abs(a - b) <= ROUNDING for a, b in shared)
-        and any(a != b for a, b in shared)
-    )
+        left_out.add(f"{place} is not a result of this version of eagletui ({error}): left out")
+        return []
+    return [result]

@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tui.core.results.external.form import Head, ObjectForm, Rows, TableForm, latency_key
+from tui.core.results.external.form import ObjectForm, latency_key
 from tui.core.results.external.posted import JSON_KEYS, Posted, measurable, number_of
+from tui.core.results.external.tables import Table
 from tui.core.sglang.server_info import speculation
 from tui.core.text import as_number, as_text, as_whole, one_line
 
@@ -124,19 +125,25 @@ def _local_date(value: object) -> str | None:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _read_rows(head: Head, rows: Rows) -> list[Posted]:
-    records = []
-    for row in rows:
-        raw: dict[str, Any] = {key: number_of(cell) for key, cell in zip(head, row, strict=True) if _KEY.fullmatch(key)}
-        if all(raw.get(key) is None for key in _RATES):
-            continue
-        posted = SERVING.read(raw)
-        for key in raw.keys() - JSON_KEYS.keys() - {"request_rate"}:
-            posted.put(key, raw[key])
-        records.append(posted)
-    return records
+class ServingRows:
+    """A record a row, a column a JSON key: SGLang's grid and its HTML, the sweeps of both as CSV."""
 
+    def fits(self, head: Sequence[str], drawn: bool) -> bool:
+        return sum(cell in JSON_KEYS for cell in head) >= _FEWEST and bool(_RATES & set(head))
 
-SERVING_ROWS = TableForm(
-    fits=lambda head: sum(cell in JSON_KEYS for cell in head) >= _FEWEST and bool(_RATES & set(head)), read=_read_rows
-)
+    def read(self, table: Table) -> list[Posted]:
+        records = []
+        for row in table.rows:
+            cells = zip(table.head, row, strict=True)
+            raw: dict[str, Any] = {
+                key: cell if (number := number_of(cell)) is None else number
+                for key, cell in cells
+                if _KEY.fullmatch(key)
+            }
+            if all(number_of(raw.get(key)) is None for key in _RATES):
+                continue
+            (posted,) = SERVING.read(raw)
+            for key in raw.keys() - JSON_KEYS.keys() - {"request_rate"}:
+                posted.put(key, number_of(raw[key]))
+            records.append(posted)
+        return records

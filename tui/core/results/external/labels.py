@@ -1,0 +1,116 @@
+"""Labels by which tools name their figures: which statistic of what, in which unit.
+
+"P99 TTFT (ms)", "Avg TTFT(s)", "results_ttft_s_quantiles_p99", "50.00 percentile first token latency (ns)" and
+"Request Latency Sec Mdn" are all read by one grammar; what the name stands for is data (`benchmarks.toml`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tui.core.results.external.posted import DATA
+
+Names = Mapping[str, Any]  # a name, lower case and without its unit, to our figure, or to [our figure, factor]
+
+_POINTS: dict[str, str] = {theirs: ours for ours, words in DATA["points"].items() for theirs in words}
+_PERCENTILE = re.compile(r"p?(\d{1,3}(?:\.\d+)?)(%|th)?")
+_MILLISECONDS = {
+    "ns": 1e-6,
+    "us": 1e-3,
+    "µs": 1e-3,
+    "ms": 1.0,
+    "msec": 1.0,
+    "s": 1000.0,
+    "sec": 1000.0,
+    "seconds": 1000.0,
+}
+_RATE = re.compile(r"\bper (?:(s)(?:ec|econd)?|(min)(?:ute)?)\b")
+_BRACKETS = re.compile(r"\s*[(\[]([^()\[\]]*)[)\]]\s*")
+_PERCENT = re.compile(r"%?(?<=[\d%]) percentile\b")
+_LONGEST = 200  # characters of a label
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label taken apart."""
+
+    name: str  # lower case; "" where the label is a statistic alone
+    point: str = ""  # mean, median, p90, max, …
+    unit: str = ""
+
+    @property
+    def own(self) -> str:
+        """The key of a figure that has no name of ours."""
+        words = re.sub(r"\W+", "_", f"{self.name} {self.unit}".replace("%", "pct")).strip("_")
+        return words[:60]
+
+
+def point_of(word: str) -> str:
+    """A statistic by any of its names: "avg" -> "mean", "p50" and "50%" -> "median"; "" for another word."""
+    word = word.strip().lower()
+    if (point := _POINTS.get(word)) is not None:
+        return point
+    matched = _PERCENTILE.fullmatch(word)
+    if matched is None or not (word.startswith("p") or matched[2]):
+        return ""
+    value = float(matched[1])
+    if len(matched[1]) == 3 and value != 100:  # p999, p001
+        value /= 10
+    return "median" if value == 50 else f"p{value:g}"
+
+
+@lru_cache(4096)
+def _label(text: str) -> Label:
+    text = _RATE.sub(r"/\1\2", text.lower().replace("*", "").replace("`", "").replace("_", " "))
+    unit, inside = "", ""
+    for word in _BRACKETS.findall(text):
+        unit, inside = (word, inside) if word in _MILLISECONDS or "/" in word or not inside else (unit, word)
+        inside = inside or word
+    bare = _BRACKETS.sub(" ", text)
+    words = _PERCENT.sub("%", re.sub(r"[-\s]+", " ", bare)).strip(" .:").split()
+    point = ""
+    for at in (0, -1):
+        if words and not point and (point := point_of(words[at].rstrip("."))):
+            del words[at]
+    words = [word for word in words if word not in ("percentiles", "quantiles", "results")]
+    if not unit and len(words) > 1 and words[-1] in _MILLISECONDS:
+        unit = words.pop()
+    if not words and inside not in ("", unit):  # [TPOT] AVERAGE
+        words = inside.split()
+    elif not words and unit not in _MILLISECONDS:
+        words, unit = unit.split(), ""
+    return Label(" ".join(words).strip(" .:"), point, unit)
+
+
+def label_of(text: str) -> Label:
+    """Takes a label apart; text of a file is cut first, and what was seen is remembered."""
+    return _label(text[:_LONGEST])
+
+
+def figure_of(label: Label, names: Names, point: str = "", *, own: bool = True) -> tuple[str, float] | None:
+    """Our key of a figure and the factor to our unit.
+
+    Args:
+        names: what the tool calls its figures.
+        point: the statistic, where a column says it.
+        own: whether a figure without a name of ours keeps its own.
+    """
+    point = point or label.point
+    keys = (f"{label.name} {label.unit}", label.name)
+    ours = next((table[key] for table in (names, SHARED) for key in keys if key in table), None)
+    if ours == "":  # no figure
+        return None
+    if ours is None:
+        key = f"{point}_{label.own}" if point else label.own
+        return (key, 1.0) if own and label.own else None
+    name, factor = (ours, None) if isinstance(ours, str) else ours
+    if name.endswith("_ms"):
+        return f"{point or 'mean'}_{name}", factor or _MILLISECONDS.get(label.unit, 1.0)
+    if name == "duration_s":
+        return name, factor or _MILLISECONDS.get(label.unit, 1000.0) / 1000
+    return (name if point in ("", "mean") else f"{point}_{name}"), factor or 1.0
+
+
+SHARED: Names = {theirs: ours for ours, words in DATA["names"].items() for theirs in words}
