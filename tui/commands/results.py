@@ -80,7 +80,7 @@ def _list(host: str | None, bench: str | None, profile: str | None, as_json: boo
 @click.option("--profile", metavar="P", help="The launch profile that it measured.")
 @json_option
 def import_results(file: Path, dry_run: bool, host: str | None, profile: str | None, as_json: bool) -> int:
-    """Output of SGLang's or vLLM's benchmark, text or JSON, becomes results."""
+    """Output of another benchmark (SGLang's, vLLM's, AIPerf, …), text or JSON, becomes results."""
     name = "standard input" if str(file) == "-" else one_line(str(file), 120)
     try:
         with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:

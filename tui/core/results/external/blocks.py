@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from tui.core.results.external.form import latency_key
+from tui.core.results.external.labels import figure_of, label_of
 from tui.core.results.external.posted import DATA, LABELS, Posted, number_of
 from tui.core.text import one_line
 
@@ -17,7 +18,7 @@ _SECTION = re.compile(r"-{3,}\s*([A-Za-z][^-]*(?:-[A-Za-z][^-]*)*?)\s*-{3,}")
 _PAIR = re.compile(r"^(?P<label>.*[\w)%])\s*(?::|\|)\s*(?P<value>[^\s|](?:[^|]*[^\s|])?)\s*\|?\s*$")
 _VALUE = re.compile(
     r"(?P<number>[-+]?(?:\d[\d,_]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
-    r"\s*(?P<unit>%|ms|s|seconds|tok/s|tokens?/s|req/s|requests?/s)?",
+    r"\s*(?P<unit>%|ms|s|seconds|tok/s|tokens?/s|req/s|requests?/s)?(?:\s+[^\w\s.].*)?",  # and a remark
     re.IGNORECASE,
 )
 _UNIT = re.compile(r"\s*\(([^)]*)\)$")
@@ -26,6 +27,7 @@ _LATENCY = re.compile(
 )
 _LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
 _POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
+_POSITION = re.compile(r"position (\d{1,2})$", re.IGNORECASE)  # of a draft token, in vLLM's acceptance
 _LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
     f"ttft tpot itl e2el e2e latency {_POINTS}".split()
 )
@@ -83,8 +85,9 @@ class BlockReader:
                 self._read_arguments(arguments.group(1))
             return found
         if (banner := _BANNER.search(line)) is not None:
-            found += self.flush()
+            found += self.flush()  # before a warm-up is over
             title = banner.group(1).lower()
+            self._warming = title == "warmup begin"
             self._steady = title == "steady-state result"
             if "benchmark result" in title:
                 self._section, self._block = "", Posted(kind="offline" if "offline" in title else "serving")
@@ -98,9 +101,7 @@ class BlockReader:
         elif (arguments := _NAMESPACE.search(line)) is not None:
             self._read_arguments(arguments.group(1))
         elif self._steady:
-            pair = _labelled(line, "")
-            if pair is not None and pair[0] == "output_tok_s" and self._last is not None:
-                self._last.put("steady_output_tok_s", pair[1])
+            self._take_steady(line)
         elif self._strange:
             pair = _labelled(line, "")
             if pair is not None and pair[2] in _BEFORE_A_BLOCK:
@@ -127,6 +128,8 @@ class BlockReader:
 
     def flush(self) -> list[Posted]:
         """The record that ends here, or with the text."""
+        if self._warming and self._batch is not None and self._batch.kind == "one_batch_server":
+            self._batch = None
         ended = [posted for posted in (self._batch, self._block) if posted is not None and _is_record(posted)]
         if self._block is not None and ended and ended[-1] is self._block:
             self._complete(self._block)
@@ -160,6 +163,14 @@ class BlockReader:
         elif label == "user throughput":  # the block of vLLM, in TensorRT-LLM's copy
             self._block.tool = "tensorrt_llm"
         self._block.put(key, value)
+
+    def _take_steady(self, line: str) -> None:
+        """A figure of the span with all users busy, which stands in a block of its own behind the run's."""
+        if self._last is None or (pair := _PAIR.match(line)) is None:
+            return
+        figure = figure_of(label_of(pair["label"]), {})
+        if figure is not None and _VALUE.fullmatch(pair["value"]):
+            self._last.put(f"steady_{figure[0]}", _in_our_unit(figure[0], pair["value"], ""))
 
     def _complete(self, block: Posted) -> None:
         """What the tool said of itself before, where the block does not."""
@@ -281,7 +292,8 @@ def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
     if pair is None:
         return None
     before, value = pair["label"], pair["value"]
-    if not (ends := _LAST_WORD.search(before)) or ends.group(1).lower() not in _LAST_WORDS:
+    ends = _LAST_WORD.search(before)
+    if ends is None or not (ends.group(1).lower() in _LAST_WORDS or _POSITION.search(before)):
         return None  # most lines of a log
     # The label is the end of what stands before its value; what precedes it must look like a log's prefix.
     for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)", before))]:
@@ -299,6 +311,8 @@ def _key(label: str, section: str) -> str | None:
     lower = label.lower()
     if lower in LABELS:
         return LABELS[lower]
+    if (position := _POSITION.fullmatch(lower)) is not None:
+        return f"acceptance_pct_position_{position[1]}"
     if (latency := _LATENCY.fullmatch(lower)) is not None:
         point, name = latency.groups()
         name = name.replace(" latency", "") or section

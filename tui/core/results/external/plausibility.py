@@ -56,7 +56,8 @@ def _of_counts(posted: Posted) -> Iterator[str]:
         yield f"a mean concurrency of {mean:g} above the limit of {limit}"
     duration = posted.number("duration_s")
     rates = (("successful", "req_per_s"), ("input_tokens", "input_tok_s"), ("output_tokens", "output_tok_s"))
-    for tokens, rate in rates if posted.kind in ("serving", "offline") and duration else ():
+    checked = posted.kind in ("serving", "offline") and "rates" not in TOOLS.get(posted.tool or "", {})
+    for tokens, rate in rates if checked and duration else ():
         stated, count = posted.number(rate), posted.number(tokens)
         if stated is None or count is None or not duration:
             continue

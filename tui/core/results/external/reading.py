@@ -1,4 +1,4 @@
-"""Benchmarks that somebody else ran: what SGLang's and vLLM's tools print or write becomes results.
+"""Benchmarks that somebody else ran: what the tools print or write becomes results.
 
 Text blocks and one-line figures, JSON and JSON lines, in any mixture and however they were pasted: padded, coloured,
 quoted, fenced, behind a log's prefix. `docs/results.md` lists the forms. A figure that the file leaves out stays None.
@@ -26,8 +26,8 @@ from tui.core.results.store import is_result_id
 from tui.core.text import sanitize
 
 _EXPECTED = (
-    'paste the block that begins with "Serving Benchmark Result", or give the JSON or JSONL file that '
-    "sglang.benchmark.serving, bench_speculative or vllm bench serve wrote"
+    'paste the block that begins with "Serving Benchmark Result", another tool\'s whole table, or give the JSON or JSONL '
+    "file that it wrote (docs/results.md lists the tools)"
 )
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _PIECE = 4096  # characters
@@ -108,7 +108,7 @@ class _LeftOut:
     def is_cut(self, place: str, tool: str | None, lacks: str) -> None:
         """A part of a tool's output: what is missing is said, and nothing of it is read."""
         about = TOOLS.get(tool or "", {})
-        what = about.get("what", "a table of benchmarks")
+        what = f"{about['what']}'s output" if "what" in about else "a table of results"
         self.add(f"{place} is a part of {what}, without {lacks}: left out")
         self.cut.setdefault(tool or "", (what, lacks, about.get("give", "paste all of it")))
 
@@ -136,7 +136,7 @@ def _clean(line: str) -> str:
 def _lacks(posted: Posted) -> str:
     """Without which figures a record of another tool is a part of one."""
     missing = [key for key in TOOLS.get(posted.tool or "", {}).get("whole", ()) if key not in posted.figures]
-    return ", ".join(key for key in missing if key not in posted.broken)
+    return ", ".join(DATA["missing"][key] for key in missing if key not in posted.broken)
 
 
 def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:

@@ -129,7 +129,8 @@ class ServingRows:
     """A record a row, a column a JSON key: SGLang's grid and its HTML, the sweeps of both as CSV."""
 
     def fits(self, head: Sequence[str], drawn: bool) -> bool:
-        return sum(cell in JSON_KEYS for cell in head) >= _FEWEST and bool(_RATES & set(head))
+        known = sum(cell in JSON_KEYS or _LATENCY.fullmatch(cell) is not None for cell in head)
+        return known >= _FEWEST and bool(_RATES & set(head))
 
     def read(self, table: Table) -> list[Posted]:
         records = []
@@ -138,12 +139,13 @@ class ServingRows:
             raw: dict[str, Any] = {
                 key: cell if (number := number_of(cell)) is None else number
                 for key, cell in cells
-                if _KEY.fullmatch(key)
+                if _KEY.fullmatch(key) and cell.strip().lower() != "nan"  # in a table: this run has none
             }
             if all(number_of(raw.get(key)) is None for key in _RATES):
                 continue
             (posted,) = SERVING.read(raw)
             for key in raw.keys() - JSON_KEYS.keys() - {"request_rate"}:
-                posted.put(key, number_of(raw[key]))
+                if _LATENCY.fullmatch(key) is None:
+                    posted.put(key, number_of(raw[key]))
             records.append(posted)
         return records

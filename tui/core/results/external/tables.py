@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 BARS = str.maketrans("│┃║", "|||")  # of drawn tables
 _LINES = r"[-+|:=─━═┌┬┐├┼┤└┴┘┏┳┓┡╇┩╞╪╡┠╂┨┢╈┪╟╫╢╔╦╗╠╬╣╚╩╝╭╮╰╯╤╧╪┗┻┛┯┷┿]"
-_RULE = re.compile(rf"(?:^|\s)\|*(?!\|){_LINES}{{3,}}$")  # between rows; bars alone end a head whose cells span
+# Between rows. Bars alone end a head whose cells span; a title may end in a line, which has no joints.
+_RULE = re.compile(rf"(?:^|\s)(?=\S*[^-=─━═\s])\|*(?!\|){_LINES}{{3,}}$|^\s*[-=─━═]{{3,}}$")
 _TOP = re.compile(rf"(?:^|\s)(?:[┌┏╔╭]|\|={{3}}){_LINES}*$")  # of a table that has a lower border too
 _BOTTOM = re.compile(rf"(?:^|\s)(?:[└┗╚╰]|\|={{3}}){_LINES}*$")
 _HEAD_ROWS = 4
@@ -138,7 +139,10 @@ def _html(lines: Sequence[str], at: int, known: _Known) -> Table | None:
     if not (rows := _html_rows(opening)) or not known(rows[0], False):
         return None
     end = next((number for number in range(at, len(lines)) if "</table" in lines[number].lower()), None)
-    last = len(lines) if end is None else end + 1
+    if end is None:
+        last = next((number for number in range(at + 1, len(lines)) if "<" not in lines[number]), len(lines))
+    else:
+        last = end + 1
     rows = _html_rows("\n".join([lines[at][begin:], *lines[at + 1 : last]]))
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     return Table(rows[0], body, last - at, drawn=False, cut="its end, </table>" if end is None else None)
