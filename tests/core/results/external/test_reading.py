@@ -15,9 +15,11 @@ from tui.core.model.result import Result
 from tui.core.records import from_json, to_json
 from tui.core.results import store
 from tui.core.results.external import foreign
+from tui.core.results.external.posted import TOOLS
 from tui.core.results.external.reading import decode, read_posted
 from tui.core.results.flat import flat
 
+TOOLS_READ = {tool: about for tool, about in TOOLS.items() if "what" in about}
 DATA = Path(__file__).parents[3] / "data" / "bench"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -251,6 +253,35 @@ def test_a_copy_of_a_known_block_by_another_tool_has_that_tools_name():
     assert (found["tool"], found["user_tok_s"]) == ("tensorrt_llm", 61.2)
 
 
+OTHERS = [
+    case
+    for case in CASES
+    if expected(case["truth"])[0].get("tool") in TOOLS_READ and not case["file"].endswith(("json", "table.html.md"))
+]
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case["id"])
+def test_another_tools_result_beside_a_known_one_keeps_its_name(case):
+    other = (DATA / case["file"]).read_bytes().decode().strip()
+    alone, known = parse(other), parse(KNOWN)
+    assert parse(f"{other}\n\n{KNOWN}") == alone + known
+    assert parse(f"{KNOWN}\n\n{other}") == known + alone
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case["id"])
+def test_a_part_of_another_tools_result_is_never_half_a_record(case):
+    """Wherever it is cut: what is read then is what the whole says of its first figures."""
+    lines = (DATA / case["file"]).read_bytes().decode().strip().splitlines()
+    whole = [flat(result) for result in parse("\n".join(lines))]
+    for length in range(len(lines)):
+        with contextlib.suppress(UsageError):
+            for got, wanted in zip(parse("\n".join(lines[:length])), whole, strict=False):
+                record = flat(got)
+                assert all(record[key] is not None for key in TOOLS_READ[got.tool.name].get("whole", ())), length
+                shared = {key for key, value in record.items() if value is not None} - {"result", "suspicious", "valid"}
+                assert {key: record[key] for key in shared} == {key: wanted.get(key) for key in shared}, length
+
+
 ALL_LINES = sorted(
     {
         line
@@ -273,6 +304,45 @@ def test_any_mixture_of_lines_is_read_or_refused(data):
     with contextlib.suppress(UsageError):
         for found in read_posted("\n".join(lines)).records:
             json.dumps(to_json(found.result), allow_nan=False)
+            json.dumps(flat(found.result), allow_nan=False)
+            assert to_json(from_json(Result, to_json(found.result))) == to_json(found.result)
+
+
+OBJECTS = [
+    json.loads((DATA / case["file"]).read_text(encoding="utf-8")) for case in CASES if case["file"].endswith(".json")
+]
+JUNK = [
+    None,
+    True,
+    -1,
+    10**400,
+    math.nan,
+    math.inf,
+    "",
+    "x",
+    "1e999",
+    [],
+    {},
+    [[]],
+    {"": {}},
+    {"percentiles": {"p": []}},
+]
+
+
+def mutated(value, draw):
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.sampled_from(JUNK))
+    if isinstance(value, dict):
+        return {key: mutated(inner, draw) for key, inner in value.items() if draw(st.integers(0, 19))}
+    return [mutated(inner, draw) for inner in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_change_of_a_tools_json_is_read_or_refused(data):
+    text = json.dumps(mutated(data.draw(st.sampled_from(OBJECTS)), data.draw))
+    with contextlib.suppress(UsageError):
+        for found in read_posted(text).records:
             json.dumps(flat(found.result), allow_nan=False)
             assert to_json(from_json(Result, to_json(found.result))) == to_json(found.result)
 

@@ -49,7 +49,8 @@ _SERVER_CASE = re.compile(
 # Lines that only these tools print, before the title of the block.
 _BEFORE_A_BLOCK = ("traffic request rate", "maximum request concurrency", "max request concurrency")
 _OF_VLLM = frozenset(("maximum request concurrency", "request rate configured", "failed requests"))
-_OF_SGLANG = frozenset(("backend", "input token throughput", "concurrency", "max request concurrency"))
+_OF_VLLM_ALONE = frozenset(("maximum request concurrency", "request rate configured"))  # whoever wrote the table
+_OF_SGLANG = frozenset(("backend", "max request concurrency", "max reqeuest concurrency"))
 _ONE_LINE = [(re.compile(form["pattern"]), form) for form in DATA["lines"]]
 _SWEPT = re.compile(r"\bFinish i=\d+:\s*(.*)")  # a line of a speculation sweep
 _SWEPT_ITEM = re.compile(r"(\w+)=([\d.eE+-]+|nan|None)")
@@ -169,7 +170,7 @@ class BlockReader:
         if self._last is None or (pair := _PAIR.match(line)) is None:
             return
         figure = figure_of(label_of(pair["label"]), {})
-        if figure is not None and _VALUE.fullmatch(pair["value"]):
+        if figure is not None and _VALUE.fullmatch(pair["value"][:80]):
             self._last.put(f"steady_{figure[0]}", _in_our_unit(figure[0], pair["value"], ""))
 
     def _complete(self, block: Posted) -> None:
@@ -279,11 +280,9 @@ def figure_at(label: str, value: str) -> tuple[str, str] | None:
 
 
 def tool_of(labels: Iterable[str]) -> str | None:
-    """Which tool has such labels, lower case; None where both do."""
-    bare = {label.split(" (")[0] for label in labels}
-    if bare & _OF_SGLANG or any("e2e latency" in label for label in bare):
-        return "sglang"
-    return "vllm" if bare & _OF_VLLM or any("e2el" in label for label in bare) else None
+    """Which tool has such labels; None where both do."""
+    bare = {label.lower().split(" (")[0] for label in labels}
+    return "sglang" if bare & _OF_SGLANG else "vllm" if bare & _OF_VLLM_ALONE else None
 
 
 def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
@@ -321,7 +320,7 @@ def _key(label: str, section: str) -> str | None:
 
 
 def _in_our_unit(key: str, value: str, unit: str) -> str:
-    matched = _VALUE.fullmatch(value)
+    matched = _VALUE.fullmatch(value[:80])
     if matched is None:
         return value
     number = matched["number"]

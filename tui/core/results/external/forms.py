@@ -50,28 +50,29 @@ def of_object(raw: Mapping[str, Any]) -> list[Posted]:
 
 
 def table_at(lines: Sequence[str], at: int) -> tuple[list[Posted], Table] | None:
-    """The records of the table that begins at that line; None where no table that is read does."""
+    """The table that begins at that line and its records; None where none does whose head somebody knows."""
     table = tables.table_at(lines, at, lambda head, drawn: any(form.fits(head, drawn) for form in TABLES))
-    return None if table is None else of_table(table)
+    return None if table is None else (of_table(table), table)
 
 
-def of_table(table: Table) -> tuple[list[Posted], Table] | None:
+def of_table(table: Table) -> list[Posted]:
+    """Its records; none where its rows are not what its head promised."""
     for form in TABLES:
         if form.fits(table.head, table.drawn) and (records := form.read(table)):
             for posted in records:
                 posted.repeats = True
-            return records, table
-    return None
+            return records
+    return []
 
 
-def of_rows(items: Sequence[Any]) -> tuple[list[Posted], Table] | None:
+def of_rows(items: Sequence[Any]) -> list[Posted]:
     """The records of a list of flat objects with the same keys: what was a table before it was written as JSON."""
-    if not items or not isinstance(items[0], dict) or not all(isinstance(item, dict) for item in items):
-        return None
+    if not items or not all(isinstance(item, dict) for item in items):
+        return []
     head = list(items[0])
     rows = [[_text(item.get(key)) for key in head] for item in items if list(item) == head]
     if len(rows) != len(items) or not any(isinstance(form, TableForm) and form.fits(head, True) for form in TABLES):
-        return None
+        return []
     return of_table(Table(head, rows, 0))
 
 

@@ -147,7 +147,7 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
         yield from _of_array(array[0] if isinstance(array[0], list) else [], left_out)
         return
     reader, pairs = BlockReader(), PairReader()
-    offset = after = 0
+    offset = after = no_table = 0
     for number, line in enumerate(lines, 1):
         begin, offset, place = offset, offset + len(line) + 1, f"line {number}"
         if begin < after:
@@ -165,7 +165,10 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
                 continue
         elif line.startswith('{"'):
             left_out.add(f"{place} is not a whole JSON object: left out")
-        if (read := forms.table_at(lines, number - 1)) is not None:
+        read = forms.table_at(lines, number - 1) if number > no_table else None
+        if read is not None and not read[0]:
+            no_table = number + read[1].taken - 1  # its rows are looked at one by one, and not as heads of the rest
+        elif read is not None:
             records, table = read
             after = begin + sum(len(row) + 1 for row in lines[number - 1 : number - 1 + table.taken])
             yield from _each(pairs.flush(), reader.flush())
@@ -190,8 +193,8 @@ def _each(*ended: list[Posted]) -> Iterator[Records]:
 
 
 def _of_array(items: list[Any], left_out: _LeftOut) -> Iterator[Records]:
-    if (read := forms.of_rows(items)) is not None:
-        yield read[0]
+    if records := forms.of_rows(items):
+        yield records
         return
     for number, item in enumerate(items, 1):
         if isinstance(item, dict):

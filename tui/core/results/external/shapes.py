@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tui.core.results.external.labels import Label, figure_of, label_of, point_of
@@ -16,6 +17,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _TEXTS = ("tag", "model", "dataset")  # of a record, and no figures
+_LONGEST = 80  # characters of a figure and what is said of it
 _MOST = 400  # figures of a record
 
 
@@ -32,18 +34,17 @@ class TableForm:
     kind: str = "serving"
 
     def fits(self, head: Sequence[str], drawn: bool) -> bool:
-        cells = [" ".join(cell.replace("*", "").lower().split()) for cell in head]
-        first = next((at for at, cell in enumerate(cells) if cell), 0)  # an index has no name
-        return (
-            drawn is self.drawn
-            and cells[first : first + len(self.begins)] == list(self.begins)
-            and (self.shape == "pairs" or set(self.also) <= set(cells))
-        )
+        first = next((at for at, cell in enumerate(head) if cell.strip()), 0)  # an index has no name
+        if drawn is not self.drawn or plain(head[first][:_LONGEST]) != self.begins[0]:
+            return False
+        cells = [plain(cell[:_LONGEST]) for cell in head]
+        begins = cells[first : first + len(self.begins)] == list(self.begins)
+        return begins and (self.shape == "pairs" or set(self.also) <= set(cells))
 
     def read(self, table: Table) -> list[Posted]:
         first = next((at for at, cell in enumerate(table.head) if cell.strip()), 0)
         rows = [row[first:] for row in table.rows]
-        if self.shape == "pairs" and not set(self.also) <= {row[0].lower() for row in rows}:
+        if self.shape == "pairs" and not set(self.also) <= {plain(row[0][:_LONGEST]) for row in rows}:
             return []
         return [
             posted
@@ -55,9 +56,15 @@ class TableForm:
         return Posted(self.tool, self.kind, part=self.part)
 
 
+@lru_cache(4096)
+def plain(cell: str) -> str:
+    """A cell of a head as forms name it."""
+    return " ".join(cell.replace("*", "").lower().split())
+
+
 def value_of(cell: str) -> tuple[float | str | None, str]:
     """The figure of a cell and the unit behind it; what follows a figure, as a margin or a remark, is none of it."""
-    matched = _VALUE.fullmatch(cell.strip().strip("*`"))
+    matched = _VALUE.fullmatch(cell.strip().strip("*`")[:_LONGEST])
     return (matched["number"], (matched["unit"] or "").lower()) if matched else (None, "")
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 BARS = str.maketrans("│┃║", "|||")  # of drawn tables
-_LINES = r"[-+|:=─━═┌┬┐├┼┤└┴┘┏┳┓┡╇┩╞╪╡┠╂┨┢╈┪╟╫╢╔╦╗╠╬╣╚╩╝╭╮╰╯╤╧╪┗┻┛┯┷┿]"
-# Between rows. Bars alone end a head whose cells span; a title may end in a line, which has no joints.
-_RULE = re.compile(rf"(?:^|\s)(?=\S*[^-=─━═\s])\|*(?!\|){_LINES}{{3,}}$|^\s*[-=─━═]{{3,}}$")
+_STROKES = "-=─━═"
+_DRAWN = _STROKES + "+|:┌┬┐├┼┤└┴┘┏┳┓┡╇┩╞╪╡┠╂┨┢╈┪╟╫╢╔╦╗╠╬╣╚╩╝╭╮╰╯╤╧┗┻┛┯┷┿"
+_LINES = f"[{re.escape(_DRAWN)}]"
 _TOP = re.compile(rf"(?:^|\s)(?:[┌┏╔╭]|\|={{3}}){_LINES}*$")  # of a table that has a lower border too
 _BOTTOM = re.compile(rf"(?:^|\s)(?:[└┗╚╰]|\|={{3}}){_LINES}*$")
 _HEAD_ROWS = 4
 _ROW, _CELL, _TAG = (re.compile(rf"<{tag}[^<>]*>", re.IGNORECASE) for tag in (r"tr\b", r"t[dh]\b", ""))
-_HTML_HEAD = 200  # lines, within which the head of an HTML table ends
+_HTML_HEAD = 60  # lines, within which the head of an HTML table ends
 
 _Known = Callable[[Sequence[str], bool], bool]
 
@@ -44,10 +44,19 @@ def table_at(lines: Sequence[str], at: int, known: Callable[[Sequence[str], bool
     return _csv(lines, at, known) if line.count(",") >= 2 and "{" not in line else None
 
 
+def _is_rule(line: str) -> bool:
+    """Whether a line only divides rows. A title may end in strokes, which have no joints then, and a head in bars."""
+    line = line.strip()
+    last = line.rsplit(None, 1)[-1] if line else ""
+    if not any(stroke in last for stroke in _STROKES):
+        return False
+    return not line.strip(_DRAWN + " \t") or (len(last) > 2 and not last.strip(_DRAWN) and last.strip(_STROKES) != "")
+
+
 def _cells(line: str) -> list[str]:
     """The cells as they are padded; none of a rule between rows."""
     line = line.translate(BARS).strip()
-    if "|" not in line or _RULE.search(line):
+    if "|" not in line or _is_rule(line):
         return []
     return (line[1:].removesuffix("|") if line.startswith("|") else line).split("|")
 
@@ -60,7 +69,7 @@ def _drawn(lines: Sequence[str], at: int, known: _Known) -> Table | None:
     while end < len(lines) and len(heads) < _HEAD_ROWS and len(cells := _cells(lines[end])) == len(heads[0]):
         heads.append(cells)
         end += 1
-    if end >= len(lines) or _RULE.search(lines[end]) is None:  # no rule behind it: its head is one row
+    if end >= len(lines) or not _is_rule(lines[end]):  # no rule behind it: its head is one row
         heads, end = heads[:1], at + 1
     head = _joined(heads)
     if not known(head, True):
@@ -72,7 +81,7 @@ def _drawn(lines: Sequence[str], at: int, known: _Known) -> Table | None:
         cells = _cells(lines[end])
         if len(cells) == len(head):
             rows.append(cells)
-        elif _RULE.search(lines[end]) is None:
+        elif not _is_rule(lines[end]):
             break
         elif bordered and _BOTTOM.search(lines[end]) is not None:
             end, cut = end + 1, None
