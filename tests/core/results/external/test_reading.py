@@ -268,6 +268,19 @@ def test_another_tools_result_beside_a_known_one_keeps_its_name(case):
     assert parse(f"{KNOWN}\n\n{other}") == known + alone
 
 
+@pytest.mark.parametrize("name", ["bench-aiperf.txt", "bench-evalscope-2026.txt", "bench-genai-perf.txt"])
+def test_a_table_behind_a_logs_prefix_in_other_text(name):
+    text = (DATA / "inputs" / name).read_text(encoding="utf-8").strip()
+    prefixed = "\n".join(f"[rank0]: {line}" for line in text.splitlines())
+    assert parse(f"Some words first.\n{prefixed}\nAnd some behind.") == parse(text)
+
+
+def test_two_tables_of_nearly_the_same_figures_are_two_runs():
+    text = (DATA / "inputs/bench-aiperf-wrapped.md").read_text(encoding="utf-8")
+    assert len(parse(text + text.replace("7.12", "7.13"))) == 2
+    assert len(parse(text + text)) == 1
+
+
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: case["id"])
 def test_a_part_of_another_tools_result_is_never_half_a_record(case):
     """Wherever it is cut: what is read then is what the whole says of its first figures."""

@@ -61,6 +61,7 @@ def test_html_in_one_line_and_over_many():
         table = read(text)
         assert (table.head, table.rows, table.cut) == (["a", "b < c"], [["1", "2"]], None)
     assert read(html.replace("</table>", "")).cut == "its end, </table>"
+    assert read("<table>\n\n<tr><th>a</th></tr>").rows == []
 
 
 def test_what_nobody_reads_is_not_read_on(monkeypatch):

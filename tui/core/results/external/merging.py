@@ -88,4 +88,4 @@ def _repeats(record: Posted, other: Posted) -> bool:
         return False
     both = [(record.number(key), other.number(key)) for key in record.figures.keys() & other.figures.keys()]
     shared = [(a, b) for a, b in both if a is not None and b is not None]
-    return len(shared) >= _ALIKE and all(abs(a - b) <= ROUNDING + 0.01 * abs(b) for a, b in shared)
+    return len(shared) >= _ALIKE and all(abs(a - b) <= ROUNDING for a, b in shared)

@@ -34,23 +34,23 @@ class TableForm:
     kind: str = "serving"
 
     def fits(self, head: Sequence[str], drawn: bool) -> bool:
-        first = next((at for at, cell in enumerate(head) if cell.strip()), 0)  # an index has no name
-        if drawn is not self.drawn or plain(head[first][:_LONGEST]) != self.begins[0]:
+        if drawn is not self.drawn or (first := self._first(head)) is None:
             return False
         cells = [plain(cell[:_LONGEST]) for cell in head]
         begins = cells[first : first + len(self.begins)] == list(self.begins)
         return begins and (self.shape == "pairs" or set(self.also) <= set(cells))
 
+    def _first(self, head: Sequence[str]) -> int | None:
+        """Its first column: behind an index, or what a log put before the line."""
+        return next((at for at, cell in enumerate(head) if plain(cell[:_LONGEST]) == self.begins[0]), None)
+
     def read(self, table: Table) -> list[Posted]:
-        first = next((at for at, cell in enumerate(table.head) if cell.strip()), 0)
+        first = self._first(table.head) or 0
         rows = [row[first:] for row in table.rows]
         if self.shape == "pairs" and not set(self.also) <= {plain(row[0][:_LONGEST]) for row in rows}:
             return []
-        return [
-            posted
-            for posted in _SHAPES[self.shape](self, list(table.head[first:]), rows)
-            if posted.figures or posted.broken
-        ]
+        records = _SHAPES[self.shape](self, list(table.head[first:]), rows)
+        return [posted for posted in records if posted.figures or posted.broken]
 
     def record(self) -> Posted:
         return Posted(self.tool, self.kind, part=self.part)

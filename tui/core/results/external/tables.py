@@ -58,7 +58,8 @@ def _cells(line: str) -> list[str]:
     line = line.translate(BARS).strip()
     if "|" not in line or _is_rule(line):
         return []
-    return (line[1:].removesuffix("|") if line.startswith("|") else line).split("|")
+    bordered = line.startswith("|") or not line.endswith("||")  # else its last cell spans
+    return (line.removeprefix("|").removesuffix("|") if bordered else line).split("|")
 
 
 def _drawn(lines: Sequence[str], at: int, known: _Known) -> Table | None:
@@ -147,14 +148,14 @@ def _html(lines: Sequence[str], at: int, known: _Known) -> Table | None:
     opening = "\n".join([lines[at][begin:], *lines[at + 1 : at + _HTML_HEAD]])
     if not (rows := _html_rows(opening)) or not known(rows[0], False):
         return None
-    end = next((number for number in range(at, len(lines)) if "</table" in lines[number].lower()), None)
-    if end is None:
-        last = next((number for number in range(at + 1, len(lines)) if "<" not in lines[number]), len(lines))
-    else:
-        last = end + 1
-    rows = _html_rows("\n".join([lines[at][begin:], *lines[at + 1 : last]]))
+    last = at  # the line with its end, or the blank one before it
+    while last < len(lines) and lines[last].strip() and "</table" not in lines[last].lower():
+        last += 1
+    ended = last < len(lines) and bool(lines[last].strip())
+    last += ended
+    rows = _html_rows("\n".join([lines[at][begin:], *lines[at + 1 : last]])) or rows[:1]
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return Table(rows[0], body, last - at, drawn=False, cut="its end, </table>" if end is None else None)
+    return Table(rows[0], body, last - at, drawn=False, cut=None if ended else "its end, </table>")
 
 
 def _html_rows(text: str) -> list[list[str]]:
