@@ -118,8 +118,8 @@ def statistics(raw: Mapping[str, Any], *, nested: bool = False) -> Iterator[tupl
             yield from statistics(value, nested=True)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             point = point_of(key) or (point_of(f"{key}%") if nested or key[:1].isdigit() else "")
-            if point:
-                yield point, value
+            if point and (number := number_of(value)) is not None:
+                yield point, number
 
 
 def _pairs(form: TableForm, head: list[str], rows: Sequence[Sequence[str]]) -> Iterator[Posted]:

@@ -14,6 +14,7 @@ _TOP = re.compile(rf"(?:^|\s)(?:[┌┏╔╭]|\|={{3}}){_LINES}*$")  # of a tab
 _BOTTOM = re.compile(rf"(?:^|\s)(?:[└┗╚╰]|\|={{3}}){_LINES}*$")
 _HEAD_ROWS = 4
 _ROW, _CELL, _TAG = (re.compile(rf"<{tag}[^<>]*>", re.IGNORECASE) for tag in (r"tr\b", r"t[dh]\b", ""))
+_HTML_LINES = 5000  # of a table
 _HTML_HEAD = 60  # lines, within which the head of an HTML table ends
 
 _Known = Callable[[Sequence[str], bool], bool]
@@ -148,14 +149,16 @@ def _html(lines: Sequence[str], at: int, known: _Known) -> Table | None:
     opening = "\n".join([lines[at][begin:], *lines[at + 1 : at + _HTML_HEAD]])
     if not (rows := _html_rows(opening)) or not known(rows[0], False):
         return None
-    last = at  # the line with its end, or the blank one before it
-    while last < len(lines) and lines[last].strip() and "</table" not in lines[last].lower():
-        last += 1
-    ended = last < len(lines) and bool(lines[last].strip())
-    last += ended
-    rows = _html_rows("\n".join([lines[at][begin:], *lines[at + 1 : last]])) or rows[:1]
+    within = range(at, min(len(lines), at + _HTML_LINES))
+    end = next((number for number in within if "</table" in lines[number].lower()), None)
+    if end is None:  # up to where no tags are
+        end = next((number for number in within[1:] if "<" not in lines[number]), within[-1] + 1) - 1
+        cut = "its end, </table>"
+    else:
+        cut = None
+    rows = _html_rows("\n".join([lines[at][begin:], *lines[at + 1 : end + 1]])) or rows[:1]
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return Table(rows[0], body, last - at, drawn=False, cut=None if ended else "its end, </table>")
+    return Table(rows[0], body, end + 1 - at, drawn=False, cut=cut)
 
 
 def _html_rows(text: str) -> list[list[str]]:
