@@ -30,6 +30,8 @@ _EXPECTED = (
     "file that it wrote (docs/results.md lists the tools)"
 )
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
+_YAML = re.compile(r"^[ -]{0,8}(?:guidellm_version: |type_: generative_benchmark$)", re.MULTILINE)
+_YAML_LIMIT = 4 << 20  # characters
 _PIECE = 4096  # characters
 _LONGEST_TOKEN = 16  # of JSON, but strings
 
@@ -146,6 +148,9 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
     if whole.lstrip().startswith("[") and (array := _decoded(whole, len(whole) - len(whole.lstrip()))):
         yield from _of_array(array[0] if isinstance(array[0], list) else [], left_out)
         return
+    if found := _of_yaml(whole, left_out):
+        yield found
+        return
     reader, pairs = BlockReader(), PairReader()
     offset = after = no_table = 0
     for number, line in enumerate(lines, 1):
@@ -186,6 +191,19 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
         else:
             yield from _each(reader.feed(line))
     yield from _each(pairs.flush(), reader.flush())
+
+
+def _of_yaml(text: str, left_out: _LeftOut) -> Records:
+    """The records of GuideLLM's report in YAML, which has the keys of the one in JSON."""
+    if len(text) > _YAML_LIMIT or not _YAML.search(text):
+        return []
+    import yaml  # noqa: PLC0415: no other tool writes it
+
+    try:
+        raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+    return _of_object(raw, "it", left_out) if isinstance(raw, dict) else []
 
 
 def _each(*ended: list[Posted]) -> Iterator[Records]:
