@@ -256,7 +256,7 @@ def test_a_copy_of_a_known_block_by_another_tool_has_that_tools_name():
 OTHERS = [
     case
     for case in CASES
-    if expected(case["truth"])[0].get("tool") in TOOLS_READ and not case["file"].endswith(("json", "table.html.md"))
+    if expected(case["truth"])[0].get("tool") in TOOLS_READ and not case["file"].endswith(("json", "yaml"))
 ]
 
 
@@ -273,6 +273,13 @@ def test_a_table_behind_a_logs_prefix_in_other_text(name):
     text = (DATA / "inputs" / name).read_text(encoding="utf-8").strip()
     prefixed = "\n".join(f"[rank0]: {line}" for line in text.splitlines())
     assert parse(f"Some words first.\n{prefixed}\nAnd some behind.") == parse(text)
+
+
+def test_yaml_is_read_as_a_file_of_its_own_and_without_merges():
+    text = (DATA / "inputs/bench-guidellm.yaml").read_text(encoding="utf-8")
+    assert "a part of GuideLLM's output" in refusal(text.replace("duration: 60.0", "")).message
+    for other in (f"{text}\n<<: *a\n", f"Some words.\n{text}", text.replace("metrics:", "metrics: [")):
+        assert refusal(other).message == "it is GuideLLM's output"
 
 
 def test_two_tables_of_nearly_the_same_figures_are_two_runs():
