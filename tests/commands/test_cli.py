@@ -33,7 +33,7 @@ ROW_KEYS = [
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
-    *("last_decode", "ledger", "source"),
+    *("last_decode", "ledger", "source", "engine", "wrapping", "container", "other_containers"),
 ]
 
 
@@ -346,6 +346,33 @@ def test_diagnose_reads_anything(shell: Shell) -> None:
     there = shell("diagnose", f"local:{shell.cwd}/died.log", "--json").json
     assert there == shell("diagnose", "died.log", "--json").json
     assert (there["outcome"], there["cause"], there["evidence"]["line"]) == ("crashed", "oom_kv_pool", 2)
+
+
+def test_diagnose_takes_off_what_is_around_a_log(shell: Shell) -> None:
+    log = (
+        b"[2026-01-01 00:00:00 TP3] Scheduler hit an exception: Traceback (most recent call last):\n"
+        b'  File "/x/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process\n'
+        b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB.\n"
+    )
+    plain = shell("diagnose", "-", "--json", input=log).json
+    text = b"It dies:\n\n" + b"".join(b"> sglang-1  | " + line for line in log.splitlines(keepends=True))
+    found = shell("diagnose", "-", "--json", input=text + b"> nginx-1   | GET / 502\n")
+    assert found.code == 0
+    assert found.json["wrapping"] == ["quote", "prefix"]
+    assert (found.json["container"], found.json["other_containers"]) == ("sglang-1", ["nginx-1"])
+    assert found.json["evidence"] == {**plain["evidence"], "line": plain["evidence"]["line"] + 2}
+    assert [found.json[key] for key in ("cause", "rank")] == [plain["cause"], plain["rank"]]
+    words = shell("diagnose", "-", input=text + b"> nginx-1   | GET / 502\n").out.decode()
+    assert "sglang-1 was read; left out: nginx-1" in words
+
+
+def test_diagnose_calls_another_engine_by_its_name(shell: Shell) -> None:
+    log = b"(EngineCore_DP0 pid=59619) ERROR 10-15 08:32:29 [core.py:708] EngineCore failed to start.\n"
+    (shell.cwd / "vllm.log").write_bytes(log)
+    done = shell("diagnose", "./vllm.log")
+    assert (done.code, done.out.decode()) == (2, "a log of vLLM, not of SGLang: nothing of it is judged\n")
+    done = shell("diagnose", f"local:{shell.cwd}/vllm.log", "--json")
+    assert (done.code, done.json["engine"], done.json["outcome"]) == (2, "vllm", "starting")
 
 
 # -- runs of this machine ---------------------------------------------------------------------------------------------

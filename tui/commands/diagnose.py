@@ -25,6 +25,8 @@ from tui.core.sglang.patterns import patterns
 from tui.core.sglang.report import Report, report_of, report_text, report_with
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.sglang.wrapping.engines import SGLANG
+from tui.core.sglang.wrapping.paste import PasteTracker
 from tui.core.text import one_line
 
 
@@ -37,7 +39,7 @@ def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     """Read any SGLang log: how far it came, why it died, what to change."""
     for problem in patterns().problems:
         say(f"pattern left out: {one_line(problem)}")
-    reports = _Reports(as_json)
+    reports = _Reports(as_json, follow)
     if what == "-":
         return _read(sys.stdin.buffer, reports, follow)
     named = named_log(what, host)
@@ -53,15 +55,16 @@ def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
 class _Reports:
     """What a log says, printed at each change."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.tracker = LogTracker(records=False)
+    def __init__(self, as_json: bool, follow: bool) -> None:
+        # A text that grows is no paste, and its first lines are to be judged as they come.
+        self.tracker = LogTracker(records=False) if follow else PasteTracker()
         self._as_json = as_json
         self._shown: list[object] = []
 
     @property
     def recognised(self) -> bool:
-        """Whether any line is SGLang's."""
-        return self.tracker.state().recognised
+        """Whether any line is SGLang's, and the log is no other engine's."""
+        return self.tracker.paste.engine in (None, SGLANG) and self.tracker.state().recognised
 
     def read(self, run: Run | None = None, exit: ExitEvidence | None = None) -> Report:
         """What the log says so far."""
@@ -102,7 +105,10 @@ def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
 async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
     """Reads by a session; with `follow` a report at each change, until the run is over."""
     async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
-        run, reader = log.run, LogReader(reports.tracker)
+        run = log.run
+        if run is not None:  # nothing stands around what we wrote
+            reports.tracker = LogTracker(records=False)
+        reader = LogReader(reports.tracker)
         async for chunk in chunks:
             reader.take(chunk)
             if follow and chunk.data and chunk.caught_up and reports.recognised:
@@ -114,6 +120,6 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
         found = reports.read(run, exit)
         if found.found is not None:
             explained = await with_source(log.session.transport, found.found, run.run_id if run is not None else None)
-            found = report_with(reports.tracker.state(), explained, alive=run is not None)
+            found = report_with(reports.tracker.state(), explained, alive=run is not None, paste=reports.tracker.paste)
         reports.show(found, outcome_of_files(run) if run is not None else None)
     return 0 if run is not None or reports.recognised else UsageError.exit_code

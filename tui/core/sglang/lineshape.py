@@ -19,7 +19,7 @@ _STAMP = re.compile(
 )  # the date and the bracket before it are looked at by hand: that costs less than a search that begins with "maybe ["
 _DATE_BEFORE = re.compile(r"\d{4}-\d\d-\d\d $")
 _OLD_RANK = re.compile(r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): ")
-_WRAPPER = re.compile(
+WRAPPER = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
     r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d{3} - [\w.]+ - [A-Z]+ - "
@@ -178,7 +178,7 @@ def _add_record(
 def _without_wrapper(text: str) -> tuple[str, int]:
     cut = 0
     for _ in range(4):
-        match = _WRAPPER.match(text, cut)
+        match = WRAPPER.match(text, cut)
         if match is None:
             break
         cut = match.end()

@@ -7,11 +7,13 @@ from typing import Any
 from tui.core.model.phases import Outcome
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
-from tui.core.sglang.state import PARTS, StartupState
+from tui.core.sglang.state import PARTS, Paste, StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.sglang.wrapping.engines import SGLANG, name_of
 from tui.core.text import one_line
 
 _NOT_OURS = "no line of it is one that a server of SGLang writes"
+_ALONE = Paste()
 
 
 class Report(dict[str, Any]):
@@ -34,19 +36,27 @@ def report_of(
         prefer: knows better advice, from earlier starts on that host (`forecast.prefer_worked`).
     """
     state = tracker.state()
+    if tracker.paste.engine not in (None, SGLANG):
+        state = StartupState(recognised=True)  # what another engine says is not for us to judge
     found, observations = diagnose(state, exit=exit)
     if found is not None and prefer is not None:
         found = prefer(found, state)
-    return report_with(state, found, observations, alive=exit is not None)
+    return report_with(state, found, observations, alive=exit is not None, paste=tracker.paste)
 
 
 def report_with(
-    state: StartupState, found: Diagnosis | None, observations: tuple[Diagnosis, ...] = (), *, alive: bool = False
+    state: StartupState,
+    found: Diagnosis | None,
+    observations: tuple[Diagnosis, ...] = (),
+    *,
+    alive: bool = False,
+    paste: Paste = _ALONE,
 ) -> Report:
     """The same for a diagnosis that is made.
 
     Args:
         alive: a run is there, whatever its log says: an empty one is that of a start.
+        paste: what was around the log.
     """
     unknown = not state.recognised and not alive and found is None
     named = found or next((item for item in observations if state.outcome == Outcome.READY), None)
@@ -66,6 +76,10 @@ def report_with(
         else None,
         ledger=[asdict(row) for row in state.ledger],
         source=[asdict(item) for item in named.source] if named else [],
+        engine=paste.engine,
+        wrapping=list(paste.wrapping),
+        container=paste.container,
+        other_containers=list(paste.others),
     )
     made.title = named.title if named else _NOT_OURS if unknown else None
     made.found = found
@@ -74,6 +88,9 @@ def report_with(
 
 def report_text(found: Mapping[str, Any]) -> str:
     """The same for people: outcome, cause, evidence, advice, change, ledger."""
+    engine = found.get("engine")
+    if engine not in (None, SGLANG):
+        return f"a log of {name_of(engine)}, not of SGLang: nothing of it is judged"
     title = getattr(found, "title", None)
     phase = str(found["phase"]).replace("_", " ")
     where = "" if found["outcome"] == Outcome.UNKNOWN else f" in {phase}"
@@ -106,4 +123,7 @@ def report_text(found: Mapping[str, Any]) -> str:
         lines.append(f"  memory    {row['rank'] or 'GPU'}: {', '.join(figures)} GiB")
         if row.get("contradiction"):
             lines.append(f"            its parts are more than what is gone from {row['contradiction']}")
+    if found.get("other_containers"):
+        left = ", ".join(map(str, found["other_containers"]))
+        lines.append(f"  container {found['container']} was read; left out: {left}")
     return "\n".join(lines)

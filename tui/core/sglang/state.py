@@ -111,6 +111,16 @@ class Clue:
 
 
 @dataclass(frozen=True)
+class Paste:
+    """What a pasted text is, beside what the log in it says."""
+
+    engine: str | None = None  # "sglang", the id of another engine (`tui/data/engines.toml`); None: no line tells
+    wrapping: tuple[str, ...] = ()  # what was around the log, from outside
+    container: str | None = None  # of several in one stream the one that was read
+    others: tuple[str, ...] = ()  # containers that were left out
+
+
+@dataclass(frozen=True)
 class StartupState:
     """Everything the log alone says, at one moment."""
 

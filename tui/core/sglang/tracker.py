@@ -7,7 +7,7 @@ from tui.core.sglang.run_reader import MATCHED, RunReader
 from tui.core.sglang.skim import Skimmer
 from tui.core.sglang.splitter import LinePlace, LineSplitter, Piece
 from tui.core.sglang.start import Bar
-from tui.core.sglang.state import StartupState
+from tui.core.sglang.state import Paste, StartupState
 
 
 class LogTracker:
@@ -19,6 +19,8 @@ class LogTracker:
         offset, number: byte and line where the first bytes fed stand in the file. Other than at the beginning, the phase
             is not known before a line tells it.
     """
+
+    paste = Paste()  # not asked where nobody pasted anything
 
     def __init__(self, records: bool = True, *, offset: int = 0, number: int = 1) -> None:
         self._wants_records = records
@@ -44,6 +46,12 @@ class LogTracker:
             return ()
         out = [record for piece in self._splitter.feed(data) for record in self._records(piece)]
         return (*out, *self._provisional())
+
+    def take_line(self, text: str, number: int) -> None:
+        """Takes a line without its terminator, of which no record is wanted; numbers are the caller's."""
+        self._state = None
+        if text:
+            self._reader.line(text.encode("utf-8", "replace"), number)
 
     def skip(self, count: int) -> tuple[LogRecord, ...]:
         """Passes over bytes in the middle of an overlong line; returns it as it is so far, as a provisional record."""

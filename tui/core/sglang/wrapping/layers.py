@@ -1,0 +1,293 @@
+"""Layers that a person's tools put around a log: quote marks, numbers, indentation, Markdown, HTML, colours.
+
+Each `learn` looks at a sample of the lines and returns what makes the layer, or None where there is none.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+
+from tui.core.sglang.lineshape import EXCEPTION
+from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
+
+_MOST = 0.9  # of the lines: what a layer that is around all of them must show
+
+
+class Cleaned:
+    """A layer that changes or drops each line alone."""
+
+    def __init__(self, clean: Callable[[str], str | None]) -> None:
+        self._clean = clean
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        found = ((line.number, self._clean(line.text)) for line in lines)
+        return [Line(number, text) for number, text in found if text is not None]
+
+    def end(self) -> list[Line]:
+        return []
+
+
+# ---- colours whose escape character was lost, Ray's suffix --------------------------------------------------------------
+
+_LOST_COLOUR = re.compile(r"(?:\x1b|\^\[|#033|\\(?:x1b|u001b|033|e)|\u241b)?\[\d{0,3}(?:;\d{1,3}){0,5}m")
+_REPEATED = re.compile(r" \[repeated \d+x across (?:cluster|all processes)\](?: \(Ray [^\n]*\))?$")
+
+
+def colours(lines: Sequence[Line]) -> Maker | None:
+    """Colours as text: the escape character is written out, or lost."""
+    seen = sum("[0m" in line.text or "[39m" in line.text for line in lines)
+    return partial(Cleaned, lambda text: _LOST_COLOUR.sub("", text)) if seen else None
+
+
+def repeats(lines: Sequence[Line]) -> Maker | None:
+    """Ray's remark that other workers said the same."""
+    found = any(_REPEATED.search(line.text[-400:]) for line in lines)
+    return partial(Cleaned, lambda text: _REPEATED.sub("", text)) if found else None
+
+
+# ---- HTML ---------------------------------------------------------------------------------------------------------------
+
+_TAG = re.compile(
+    r"</?(?:pre|code|div|span|p|br|details|summary|table|tbody|tr|td|ul|ol|li|b|i|em|strong|a|font|samp|html|body)"
+    r"(?:\s[^<>]{0,300})?/?>",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(r"&(?:lt|gt|quot|amp|nbsp|apos|#\d{1,5}|#x[0-9a-f]{1,4});", re.IGNORECASE)
+_RAW = re.compile(r'File "|in <module>|</?[a-z_]+ object at|"(?:GET|POST) ')
+
+
+def markup(lines: Sequence[Line]) -> Maker | None:
+    """A part of a web page: tags, and characters written as entities."""
+    texts = [line.text for line in lines]
+    block = any(re.match(r"\s*<(?:pre|code|samp|div|span|p)\b[^<>]*>", text, re.IGNORECASE) for text in texts)
+    escaped = any(_ENTITY.search(text) for text in texts)
+    if not block and (not escaped or any(_RAW.search(text) for text in texts)):
+        return None
+
+    def clean(text: str) -> str | None:
+        bare = _TAG.sub("", text) if "<" in text else text
+        if bare != text and not bare.strip():
+            return None
+        return html.unescape(bare).replace("\xa0", " ") if "&" in bare else bare
+
+    return partial(Cleaned, clean)
+
+
+# ---- Markdown -----------------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"\s{0,8}(`{3,}|~{3,})\s*(?P<rest>[^`]*?)\s*`*$")
+_LANGUAGE = re.compile(r"[\w.+#-]{0,20}(?: [\w={}\"-]{1,40})?$")
+_SUMMARY = re.compile(r"\s*</?(?:details|summary)\b[^>]*>", re.IGNORECASE)
+
+
+class Fenced:
+    """Prose around blocks of code: the blocks that hold a log are kept, and the rest where it is part of one.
+
+    Args:
+        without: blocks that hold none, counted from 0.
+        outside: keep what stands outside of blocks.
+    """
+
+    def __init__(self, without: frozenset[int], outside: bool) -> None:
+        self._without = without
+        self._outside = outside
+        self._inside = False
+        self._block = -1
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        return [
+            line for line, block in self.blocks(lines) if (self._outside if block < 0 else block not in self._without)
+        ]
+
+    def blocks(self, lines: Iterable[Line]) -> list[tuple[Line, int]]:
+        """Each line with the number of its block; -1 outside."""
+        found = []
+        for line in lines:
+            fence = _FENCE.match(line.text) if "```" in line.text or "~~~" in line.text else None
+            if fence is not None:
+                self._inside = not self._inside
+                self._block += self._inside
+                if not self._inside or _LANGUAGE.match(fence["rest"]):
+                    continue
+                line = line._replace(text=fence["rest"])
+            found.append((line, self._block if self._inside else -1))
+            if self._inside and line.text.endswith("```"):
+                found[-1] = (line._replace(text=line.text.rstrip("`")), self._block)
+                self._inside = False
+        return found
+
+    def end(self) -> list[Line]:
+        return []
+
+
+def fences(lines: Sequence[Line]) -> Maker | None:
+    """A Markdown text with the log in blocks of code."""
+    blocks = Fenced(frozenset(), True).blocks(lines)
+    if not any(block >= 0 for _, block in blocks):
+        return None
+    holds = Counter(block for line, block in blocks if is_of_a_log(line.text))
+    records = Counter(block for line, block in anchored_blocks(blocks))
+    inside = [block for block in holds if block >= 0]
+    if not inside:
+        return None
+    return partial(
+        Fenced, frozenset(block for _, block in blocks if block >= 0 and block not in holds), records[-1] > 0
+    )
+
+
+def anchored_blocks(blocks: Sequence[tuple[Line, int]]) -> list[tuple[Line, int]]:
+    """The lines that are surely of a log, with their blocks."""
+    return [(line, block) for line, block in blocks if anchored([line])]
+
+
+# ---- what chats and word processors do -------------------------------------------------------------------------------------
+
+_TYPED = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u201a\xa0", '"""""\'\'\' ')
+_TELLS_TYPED = re.compile("File [\u201c\u201e\u00ab]|[={] ?[\u201c\u2018]|\xa0")
+_FLAT_FRAME = re.compile(r'File "[^"]{1,300}", line \d+(?:, in |$)')
+
+
+def typography(lines: Sequence[Line]) -> Maker | None:
+    """Straight quotes became typographic ones, blanks those that do not break."""
+    typed = any(_TELLS_TYPED.search(line.text) for line in lines)
+    return partial(Cleaned, lambda text: text.translate(_TYPED)) if typed else None
+
+
+class Raised:
+    """Tracebacks whose indentation is lost: frames get two blanks, the line of source below them four."""
+
+    def __init__(self) -> None:
+        self._source = False
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        found = []
+        for line in lines:
+            frame = _FLAT_FRAME.match(line.text) is not None
+            source = self._source and not frame and not starts_record(line.text) and not EXCEPTION.match(line.text)
+            self._source = frame
+            found.append(line._replace(text="  " * frame + "    " * source + line.text))
+        return found
+
+    def end(self) -> list[Line]:
+        return []
+
+
+def flattened(lines: Sequence[Line]) -> Maker | None:
+    """The blanks at the beginning of all lines are lost."""
+    frames = sum(_FLAT_FRAME.match(line.text) is not None for line in lines)
+    return Raised if frames and not any(line.text.startswith("  File ") for line in lines) else None
+
+
+# ---- quote marks, numbers, indentation ----------------------------------------------------------------------------------
+
+_QUOTE = re.compile(r" {0,3}(?:> ?)*>(?: |$)|(?: {0,3}>)+(?! *File )")
+
+
+_MARKS = 60  # characters in which marks are looked for
+
+
+def quotes(lines: Sequence[Line]) -> Maker | None:
+    """Quoted as in mail and Markdown, one or more deep; what stands between quotes is the answer of another person."""
+    known = [line for line, _ in anchored(lines)] or [
+        line for line in written(lines) if is_of_a_log(line.text.lstrip(" >"))
+    ]
+    known = known or written(lines)
+    quoted = sum(_depth(line.text) > 0 for line in known)
+    if quoted < 1 or quoted < _MOST * len(known):
+        return None
+    deep = Counter(_depth(line.text) for line in known)
+    depth = min((level for level, count in deep.items() if level and count >= len(known) / 10), default=1)
+    mark = re.compile(r" {0,3}>" * depth)
+    spaced = all(mark.sub("", line.text, count=1)[:1] in ("", " ") for line in known)
+
+    def clean(text: str) -> str | None:
+        match = mark.match(text)
+        if match is None:
+            return None
+        rest = text[match.end() :]
+        return rest[1:] if spaced and rest.startswith(" ") else rest
+
+    return partial(Cleaned, clean)
+
+
+def _depth(text: str) -> int:
+    match = _QUOTE.match(text[:_MARKS])
+    return match.group().count(">") if match is not None else 0
+
+
+_NUMBER = re.compile(r"(?P<before>[ \t]*(?:L|#)?)(?P<number>\d{1,7})(?P<mark> ?[:|\u2192\u2502.)\]-] ?|\t|  ?|$)")
+_NUMBERED_MARKS = " :|\u2192\u2502.)]-\t"
+
+
+def numbers(lines: Sequence[Line]) -> Maker | None:
+    """Numbered lines, as of `cat -n`, `grep -n`, an editor or a web page: the numbers only grow, mostly by one."""
+    texts = [line.text for line in written(lines)]
+    matches = [match for text in texts if (match := _NUMBER.match(text)) is not None]
+    if len(texts) < 2 or len(matches) < _MOST * len(texts):
+        return None
+    values = [int(match["number"]) for match in matches]
+    steps = [after - before for before, after in pairwise(values)]
+    signs = Counter(match["mark"].strip(" ") for match in matches if match.end() < len(match.string))
+    if (
+        not signs
+        or sum(step > 0 for step in steps) < _MOST * len(steps)
+        or sum(step == 1 for step in steps) < len(steps) / 2
+    ):
+        return None
+    sign, count = signs.most_common(1)[0]
+    if count < _MOST * sum(signs.values()):
+        return None
+    before = r"[ \t]*(?:L|#)?\d{1,7} ?" + re.escape(sign)
+    rests = [re.sub(before, "", text, count=1) for text in texts if re.match(before, text)]
+    gap = min((len(rest) - len(rest.lstrip(" ")) for rest in rests if rest.strip()), default=0)
+    mark = re.compile("^" + before + f" {{0,{min(gap, 1)}}}")
+    return partial(Cleaned, lambda text: mark.sub("", text, count=1))
+
+
+def indentation(lines: Sequence[Line]) -> Maker | None:
+    """The whole text is moved to the right."""
+    texts = [line.text for line in written(lines)]
+    places = [line.text[:at] for line, at in anchored(lines)]
+    if places:
+        first = Counter(places).most_common(1)[0]
+        if first[0].strip() or first[1] < (_MOST * len(places) if len(places) > 9 else len(places) - 1):
+            return None
+        wide = len(first[0])
+    else:
+        wide = min((len(text) - len(text.lstrip(" \t")) for text in texts), default=0)
+    deep = sum(not text[:wide].strip() for text in texts)
+    if not wide or deep < _MOST * len(texts) - 1:
+        return None
+    mark = re.compile(rf"^[ \t]{{0,{wide}}}")
+    return partial(Cleaned, lambda text: mark.sub("", text, count=1))
+
+
+# ---- what closes a line ---------------------------------------------------------------------------------------------------
+
+_CLOSING = "\"'`\u2502|"
+
+
+def endings(lines: Sequence[Line]) -> Maker | None:
+    """All lines end alike: quoted as in a table or a list of a program, or in a box."""
+    ends = [line.text.rstrip() for line in written(lines)]
+    if len(ends) < 3:
+        return None
+    for size in (3, 2, 1):
+        end, count = Counter(text[-size:] for text in ends).most_common(1)[0]
+        if count >= 0.8 * len(ends) and end.strip(",") and set(end) <= {*_CLOSING, ","}:
+            break
+    else:
+        return None
+    quote = next(sign for sign in end if sign in _CLOSING)
+
+    def clean(text: str) -> str:
+        bare = text.rstrip()
+        if not bare.endswith(end):
+            return text
+        bare = bare[: -len(end)]
+        return bare.replace('""', '"') if quote == '"' else bare.rstrip()
+
+    return partial(Cleaned, clean)
