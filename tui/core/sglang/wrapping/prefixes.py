@@ -43,6 +43,7 @@ _TIME = re.compile(r"\d+(?:[./:T+-]?\d)*Z?$|\d{4}-\d\d-\d\dT.*")
 _CONTAINERS = 64
 _OF_A_RECORD, _WAITING = 400, 200  # lines of a record, records held back
 _HEAD = re.compile(r"\d\d:\d\d:\d\d|\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+_SOURCE = re.compile(r"    |  File |\w+(?:\.\w+)*(?:Error|Exception)\b")  # a frame's line of source, where it is there
 _HOST = re.compile(r"(?:^|\W)(?:kernel|systemd|slurmstepd|srun|dockerd|containerd|kubelet)\b")
 
 
@@ -381,18 +382,20 @@ def _containers(layer: Prefixed, rows: Sequence[Line]) -> Containers:
 def _mixed(matches: Sequence[re.Match[str]]) -> bool:
     """Whether processes write between the lines of each other's tracebacks.
 
-    A number in a prefix that is none of a process gives it away: its tracebacks would not go on with a frame.
+    A number in a prefix that is none of a process gives it away: its tracebacks would not go on with a frame, nor its
+    frames with a line of source.
     """
-    expects: set[str] = set()  # processes whose next line is a traceback's first frame
+    expected: dict[str, re.Pattern[str]] = {}  # by process: what its next line must be
     previous, broken, begun, whole = "", 0, 0, 0
     for match in matches:
         process, rest = process_of(match), match.string[match.end() :]
-        if process in expects:
-            expects.discard(process)
-            whole += FRAME.match(rest) is not None
-        if rest.endswith("(most recent call last):"):
-            expects.add(process)
+        if (shape := expected.pop(process, None)) is not None:
             begun += 1
+            whole += shape.match(rest) is not None
+        if rest.endswith("(most recent call last):"):
+            expected[process] = FRAME
+        elif FRAME.match(rest):
+            expected[process] = _SOURCE
         broken += process != previous and not STAMP.match(rest)
         previous = process
     return broken > 0 and begun > 0 and whole >= begun * 0.8
