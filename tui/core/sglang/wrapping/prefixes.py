@@ -43,7 +43,7 @@ _TIME = re.compile(r"\d+(?:[./:T+-]?\d)*Z?$|\d{4}-\d\d-\d\dT.*")
 _CONTAINERS = 64
 _OF_A_RECORD, _WAITING = 400, 200  # lines of a record, records held back
 _HEAD = re.compile(r"\d\d:\d\d:\d\d|\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
-_SOURCE = re.compile(r"    |  File |\w+(?:\.\w+)*(?:Error|Exception)\b")  # a frame's line of source, where it is there
+_SOURCE = re.compile(r"    |\w+(?:\.\w+)*(?:Error|Exception)\b")
 _HOST = re.compile(r"(?:^|\W)(?:kernel|systemd|slurmstepd|srun|dockerd|containerd|kubelet)\b")
 
 
