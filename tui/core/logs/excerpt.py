@@ -20,6 +20,7 @@ from tui.core.link.retry import try_again
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, refused
+from tui.core.logs.follow import Chunk
 from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import ANSWERS, DECODES, PREFILLS
 from tui.core.sglang.patterns import patterns
@@ -62,6 +63,11 @@ class Excerpt:
     size: int  # bytes of the file
     passages: tuple[Passage, ...]  # ascending; the last one is the end of the file
     unread: int = 0  # unusual lines that are neither among the first nor the newest, where there were too many
+
+    @property
+    def last(self) -> Chunk:
+        """What a follower continues after."""
+        return Chunk(b"", self.size, 0, self.size, None, f"{self.file}:0:0")
 
 
 class _Refused(Exception):
@@ -233,7 +239,11 @@ def _is_figure_missing(passages: Sequence[Passage], line: int) -> bool:
     for passage in reversed([passage for passage in passages if passage.number < line]):
         if begin is not None and passage.end < begin:
             return True
-        known += sum(passage.data.count(text) for text in _DECODES) if passage.end <= line else _decodes_before(passage, line)
+        known += (
+            sum(passage.data.count(text) for text in _DECODES)
+            if passage.end <= line
+            else _decodes_before(passage, line)
+        )
         if known >= _NEWEST:
             return False
         begin = passage.number

@@ -57,7 +57,9 @@ def search_words(patterns: Iterable[re.Pattern[str]]) -> tuple[str, ...]:
     Characters that JSON or HTML write otherwise are in none of them. "" where a pattern names no text: it is everywhere.
     """
     pieces = {
-        max(_REWRITTEN.split(text), key=len) for pattern in patterns for text in needed_texts(pattern) or frozenset(("",))
+        max(_REWRITTEN.split(text), key=len)
+        for pattern in patterns
+        for text in needed_texts(pattern) or frozenset(("",))
     }
     return tuple(sorted(text for text in pieces if not any(other != text and other in text for other in pieces)))
 
