@@ -12,7 +12,7 @@ from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.config import LOCAL_HOST
 from tui.core.errors import HostError, Slug, UsageError
-from tui.core.logs.excerpt import read_excerpt
+from tui.core.logs.excerpt import CANNOT_PICK, read_excerpt
 from tui.core.logs.follow import Chunk
 from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
@@ -96,7 +96,9 @@ class _Reports:
         else:
             print(("\n" if self._shown else "") + report_text(found), flush=True)
             if self.unread_lines:
-                print(f"  unread    {self.unread_lines:,} lines: too many are unusual; the first and the newest were read")
+                print(
+                    f"  unread    {self.unread_lines:,} lines: too many are unusual; the first and the newest were read"
+                )
         self._shown = key
 
 
@@ -143,7 +145,7 @@ async def _picked(log: OpenedLog, reports: _Reports) -> Chunk | None:
     try:
         excerpt = await read_excerpt(log.session.transport, log.path, tracker=reports.tracker)
     except HostError as error:
-        if error.slug not in (Slug.SEARCH_FAILED, Slug.CHANGED):
+        if error.slug not in CANNOT_PICK:
             raise
         reports.tracker.reset()
         return None

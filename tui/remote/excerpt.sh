@@ -58,8 +58,11 @@ function keep(line) {
   }
   if (at == 0 || text == "") next
   if (length(text) > 65536) text = substr(text, 1, 65536) (index(substr(text, 65537), "\r") ? "\r" substr(text, length(text) - 8191) : "")
-  kind = text
-  gsub(/[0-9a-f]*[0-9][0-9a-f]*/, "", kind)
+  if (index(text, counted)) kind = counted
+  else {
+    kind = text
+    gsub(/[0-9a-f]*[0-9][0-9a-f]*/, "", kind)
+  }
   if (index(text, "server_args=") || (!(kind in seen) && ++kinds > 50000)) {
     split("", seen)
     kinds = 0
@@ -68,7 +71,7 @@ function keep(line) {
   if (count <= 16) near = 40
   else if (near > 0) near--
   else if (count > often) {
-    if (index(text, counted)) passed++
+    if (kind == counted) passed++
     next
   }
   keep("L " substr($0, 1, at - 1) " " passed + 0 " " text)
@@ -87,7 +90,7 @@ END {
 }'
 
 ex_tell() { # words
-  awk -v words="$1" -v most="$EX_MOST" -v often=512 -v counted="$EX_COUNTED" -v word="$EX_WORD" "$EX_TELL"
+  awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v word="$EX_WORD" "$EX_TELL"
 }
 
 ex_unusual() { # byte, count
@@ -123,7 +126,7 @@ ex_main() {
     ex_align $((EX_FROM + EX_HEAD))
     _head=$AT
     ex_align $((size - EX_TAIL))
-    _tail=$AT
+    _tail=$((AT > _head ? AT : _head))
     ex_raw "$EX_FROM" $((_head - EX_FROM))
     _n=$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 1)
     [ $(((_tail - _head) / 33554432)) -lt "$_n" ] && _n=$(((_tail - _head) / 33554432))

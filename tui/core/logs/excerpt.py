@@ -11,6 +11,7 @@ import asyncio
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from secrets import token_hex
 
@@ -29,14 +30,17 @@ from tui.core.sglang.tracker import LogTracker
 from tui.core.text import one_line
 
 WHOLE_BYTES = 4 << 20  # a log that is not longer travels whole
-HEAD_BYTES = 1 << 20
+HEAD_BYTES = 262_144
 TAIL_BYTES = 262_144
 MOST_BYTES = 4 << 20  # of unusual lines
+CANNOT_PICK = (Slug.SEARCH_FAILED, Slug.CHANGED)  # of errors after which a log can still be read whole
 _COUNTED = "Using a slow tokenizer"
 _NEWEST = 8  # decode lines that are read for their figures
+_FIRSTS = 4  # times that the first batch line after a place is asked for
 _PIECE_BYTES = 65_536  # read before others get their turn
 _LINE_LIMIT = 131_072  # of an answer
 _TRIES = 3
+_ROUNDS = 3  # of questions
 _DECODES = tuple(text.encode() for text in DECODES)
 
 
@@ -128,16 +132,17 @@ async def read_excerpt(
     tracker = tracker or LogTracker(records=False)
     for _ in range(_TRIES):
         try:
-            found = await try_again(lambda: _read(transport, path, begin, number))
+            found = await try_again(partial(_read, transport, path, begin, number))
             asked: set[_Question] = set()
-            while True:
+            for _ in range(_ROUNDS):
                 tracker.reset(begin, number)
-                questions = await _read_along(tracker, found.passages) - asked
-                if not questions:
-                    return found
-                asked |= questions
-                lines = await try_again(lambda found=found, new=questions: _usual(transport, path, found.file, new))  # type: ignore[misc]
+                new = await _read_along(tracker, found.passages) - asked
+                if not new:
+                    break
+                asked |= new
+                lines = await try_again(partial(_usual, transport, path, found.file, new))
                 found = replace(found, passages=_with(found.passages, lines))
+            return found
         except _Changed:
             continue
     raise HostError(f"{transport.host}: {one_line(path)} changes while it is read", "try again", slug=Slug.CHANGED)
@@ -218,15 +223,19 @@ class _Question:
 async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[_Question]:
     """Feeds the passages; what else the tracker would have to know."""
     questions: set[_Question] = set()
-    at = passages[0].number
+    at, taken = passages[0].number, 0
     for passage in passages:
         if passage.number > at:
-            if tracker.state().phase is Phase.READY:
+            if tracker.phase is not Phase.SERVING and len(questions) < _FIRSTS:  # a batch line may make it that
                 questions.add(_Question(at, after=True))
             tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
         for begin in range(0, len(passage.data), _PIECE_BYTES):
-            tracker.feed(passage.data[begin : begin + _PIECE_BYTES])
-            await asyncio.sleep(0)
+            piece = passage.data[begin : begin + _PIECE_BYTES]
+            tracker.feed(piece)
+            taken += len(piece)
+            if taken > _PIECE_BYTES:
+                taken = 0
+                await asyncio.sleep(0)
         at = passage.end
     died = next((clue.line for clue in tracker.state().clues if clue.fatal), None)
     ends = (at + 1,) if died is None else (died, at + 1)
