@@ -1,5 +1,5 @@
 # Reads a huge log here and sends what is unusual in it: its beginning and its end whole, and between them each line that
-# holds none of the texts of a serving server's usual lines. POSIX sh with dd, grep, awk, head, wc and stat (or ls); sent by
+# holds none of the texts of a serving server's usual lines. POSIX sh with dd, grep, cut, awk, head, wc and stat (or ls); sent by
 # tui/core/logs/excerpt.py after the functions of tui/core/logs/blocks.py, which have opened the file as file 3; it sets:
 #   EX_FROM    first byte wanted, where a line begins
 #   EX_WHOLE   so many bytes, or fewer, are sent whole
@@ -57,10 +57,9 @@ function keep(line) {
     next
   }
   if (at == 0 || text == "") next
-  if (length(text) > 65536) text = substr(text, 1, 65536) (index(substr(text, 65537), "\r") ? "\r" substr(text, length(text) - 8191) : "")
   if (index(text, counted)) kind = counted
   else {
-    kind = text
+    kind = substr(text, 1, 2000)
     gsub(/[0-9a-f]*[0-9][0-9a-f]*/, "", kind)
   }
   if (index(text, "server_args=") || (!(kind in seen) && ++kinds > 50000)) {
@@ -93,8 +92,8 @@ ex_tell() { # words
   awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v word="$EX_WORD" "$EX_TELL"
 }
 
-ex_unusual() { # byte, count
-  { ex_cat "$1" "$2"; printf '\n%s\n' "$EX_WORD"; } | grep -a -n -v -F -e "$EX_USUAL"
+ex_unusual() { # byte, count : lines with their numbers; awk takes long ones badly
+  { ex_cat "$1" "$2"; printf '\n%s\n' "$EX_WORD"; } | grep -a -n -v -F -e "$EX_USUAL" | cut -b 1-65560
 }
 
 ex_piece() { # byte, count
