@@ -56,7 +56,7 @@ function keep(line) {
     lines = substr($0, 1, at - 1) - 2
     next
   }
-  if (at == 0 || text == "") next
+  if (at == 0) next
   if (index(text, counted)) kind = counted
   else {
     kind = substr(text, 1, 2000)

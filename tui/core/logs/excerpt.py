@@ -36,7 +36,6 @@ MOST_BYTES = 4 << 20  # of unusual lines
 CANNOT_PICK = (Slug.SEARCH_FAILED, Slug.CHANGED)  # of errors after which a log can still be read whole
 _COUNTED = "Using a slow tokenizer"
 _NEWEST = 8  # decode lines that are read for their figures
-_FIRSTS = 4  # times that the first batch line after a place is asked for
 _PIECE_BYTES = 65_536  # read before others get their turn
 _LINE_LIMIT = 131_072  # of an answer
 _TRIES = 3
@@ -177,6 +176,8 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
                 elif answer[0] == b"S":
                     lines, left, passed = map(int, answer[1:])
                     number, unread, slow = number + lines, unread + left, slow + passed
+                    if found[-1] == Passage(number, b"\n", found[-1].slow_tokenizer):  # the program's own
+                        slow += found.pop().slow_tokenizer
                 else:
                     raise ValueError
             if int(answer[1]) < size:
@@ -226,7 +227,7 @@ async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[_
     at, taken = passages[0].number, 0
     for passage in passages:
         if passage.number > at:
-            if tracker.phase is not Phase.SERVING and len(questions) < _FIRSTS:  # a batch line may make it that
+            if tracker.phase is Phase.READY:
                 questions.add(_Question(at, after=True))
             tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
         for begin in range(0, len(passage.data), _PIECE_BYTES):
