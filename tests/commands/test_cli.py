@@ -33,7 +33,7 @@ ROW_KEYS = [
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
-    *("last_decode", "ledger", "source"),
+    *("last_decode", "ledger", "source", "unread_lines"),
 ]
 
 
