@@ -123,12 +123,20 @@ def main() -> None:
         middle = {name: statistics.median(seconds) for name, seconds in took.items()}
         ratios = [(h - s) / g for h, s, g in zip(took["here"], took["small here"], took["grep"], strict=True)]
         size = big.stat().st_size
-        print(f"{size / GIB:.2f} GiB, {options.rounds} rounds, {options.delay_ms:g} ms each way, {os.cpu_count()} processors")
+        print(
+            f"{size / GIB:.2f} GiB, {options.rounds} rounds, {options.delay_ms:g} ms each way, {os.cpu_count()} processors"
+        )
         print(f"grep -c, five words        {middle['grep']:6.2f} s   with -i {middle['grep -i']:.2f} s")
         print(f"diagnose, this machine     {middle['here'] - middle['small here']:6.2f} s   ({middle['here']:.2f} s with starting Python)")  # fmt: skip
-        print(f"  to grep -c               {statistics.median(ratios):6.2f}     ({min(ratios):.2f} to {max(ratios):.2f})")
-        print(f"diagnose, over the link    {middle['there']:6.2f} s   (a log of a few kilobytes: {middle['small there']:.2f} s)")
-        print(f"  bytes both ways          {statistics.median(moved):,.0f} ({100 * statistics.median(moved) / size:.2f} % of the log)")
+        print(
+            f"  to grep -c               {statistics.median(ratios):6.2f}     ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+        print(
+            f"diagnose, over the link    {middle['there']:6.2f} s   (a log of a few kilobytes: {middle['small there']:.2f} s)"
+        )
+        print(
+            f"  bytes both ways          {statistics.median(moved):,.0f} ({100 * statistics.median(moved) / size:.2f} % of the log)"
+        )
 
 
 if __name__ == "__main__":

@@ -144,7 +144,11 @@ async def test_pieces_are_one_log(
     local: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
     # Several at once are for long files only; here each byte may be where one ends.
-    program = excerpt.shell_program("excerpt.sh").replace("33554432", "10000").replace("getconf _NPROCESSORS_ONLN", f"echo {pieces}")
+    program = (
+        excerpt.shell_program("excerpt.sh")
+        .replace("33554432", "10000")
+        .replace("getconf _NPROCESSORS_ONLN", f"echo {pieces}")
+    )
     monkeypatch.setattr(excerpt, "shell_program", lambda _: program)
     rng = random.Random(3)
     for _ in range(8):
