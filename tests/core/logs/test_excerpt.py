@@ -115,7 +115,7 @@ async def test_most_of_a_serving_server_s_log_stays_where_it_is(host: LocalTrans
     health = b'[2026-10-06 22:00:00] INFO:     10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK\n'
     refused = b"[2026-10-06 21:00:00 TP0] Traceback (most recent call last):\nValueError: of one request\n"
     data = START + usual_lines(rng, 4_000) + refused + usual_lines(rng, 4_000) + health * 2_000
-    said, found, tracker = await read(host, tmp_path / "a 'log' $x", data)
+    said, found, _ = await read(host, tmp_path / "a 'log' $x", data)
     assert said == report(data)
     # Nothing of its newest lines says how it serves: the decode lines before them are asked for.
     assert said["phase"] == "serving"
@@ -153,7 +153,7 @@ async def test_pieces_are_one_log(
     rng = random.Random(3)
     for _ in range(8):
         data = usual_lines(rng, rng.randrange(400, 500)) + FATAL + usual_lines(rng, rng.randrange(400, 500)) + START
-        said, found, tracker = await read(local, tmp_path / "log", data)
+        said, found, _ = await read(local, tmp_path / "log", data)
         assert said == report(data)
         lines = data.split(b"\n")
         for passage in found.passages:

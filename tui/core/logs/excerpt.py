@@ -3,8 +3,7 @@
 A serving server writes millions of lines that differ in their figures only (`batch_lines`). The host's grep leaves those
 out and sends the others, so that no pattern decides what arrives; where even they are too many, the texts that the
 patterns need decide (`Patterns.search_words`). A tracker that reads an excerpt comes to the answer that the whole log
-would give: the few usual lines that count (the first after "fired up", the newest before a death or before the end)
-are asked for afterwards. Program: `tui/remote/excerpt.sh`.
+would give: the few usual lines that count (the newest before a death and before the end) are asked for afterwards. Program: `tui/remote/excerpt.sh`.
 """
 
 import asyncio
@@ -22,7 +21,6 @@ from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, refused
 from tui.core.logs.follow import Chunk
-from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import ANSWERS, DECODES, PREFILLS
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import SEARCH_WORDS
@@ -132,7 +130,7 @@ async def read_excerpt(
     for _ in range(_TRIES):
         try:
             found = await try_again(partial(_read, transport, path, begin, number))
-            asked: set[_Question] = set()
+            asked: set[int] = set()
             for _ in range(_ROUNDS):
                 tracker.reset(begin, number)
                 new = await _read_along(tracker, found.passages) - asked
@@ -213,22 +211,11 @@ def _lines_of(texts: Iterable[str]) -> str:
 # ---- the usual lines that count ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Question:
-    """A line around which usual lines are asked for."""
-
-    number: int
-    after: bool  # the first batch at or after it; else the newest batches before it
-
-
-async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[_Question]:
-    """Feeds the passages; what else the tracker would have to know."""
-    questions: set[_Question] = set()
+async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[int]:
+    """Feeds the passages; lines before which the newest usual ones are missing: where it died, and the end."""
     at, taken = passages[0].number, 0
     for passage in passages:
         if passage.number > at:
-            if tracker.phase is Phase.READY:
-                questions.add(_Question(at, after=True))
             tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
         for begin in range(0, len(passage.data), _PIECE_BYTES):
             piece = passage.data[begin : begin + _PIECE_BYTES]
@@ -240,7 +227,7 @@ async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[_
         at = passage.end
     died = next((clue.line for clue in tracker.state().clues if clue.fatal), None)
     ends = (at + 1,) if died is None else (died, at + 1)
-    return questions | {_Question(line, after=False) for line in ends if _is_figure_missing(passages, line)}
+    return {line for line in ends if _is_figure_missing(passages, line)}
 
 
 def _is_figure_missing(passages: Sequence[Passage], line: int) -> bool:
@@ -264,32 +251,23 @@ def _decodes_before(passage: Passage, line: int) -> int:
     return sum(any(text in raw for text in _DECODES) for raw in passage.data.split(b"\n")[: line - passage.number])
 
 
-async def _usual(transport: Transport, path: str, file: str, questions: Iterable[_Question]) -> list[Passage]:
-    """Lines that answer questions. Raises _Changed."""
+async def _usual(transport: Transport, path: str, file: str, lines: Iterable[int]) -> list[Passage]:
+    """The newest batches before each of these lines. Raises _Changed."""
     script = [
         f"d={_lines_of(DECODES)} f={_lines_of(PREFILLS)}\nexport LC_ALL=C\necho O $file $size\n"
         # Through a place in the file of its own.
-        'before() ( exec 3< /proc/self/fd/3; head -n "$1" <&3 | grep -a -n -F -e "$2" | tail -n "$3" | cut -b 1-8192 )\n'
-        'after() ( exec 3< /proc/self/fd/3; tail -n "+$1" <&3 | grep -a -n -F -m 1 -e "$d" -e "$f" | cut -b 1-8192 )\n'
+        'newest() ( exec 3< /proc/self/fd/3; head -n "$1" <&3 | grep -a -n -F -e "$2" | tail -n "$3" | cut -b 1-8192 )\n'
     ]
-    for question in questions:
-        if question.after:
-            script.append(f"echo {question.number - 1}; after {question.number}\n")
-        else:
-            script.append(f'echo 0; before {question.number - 1} "$d" {_NEWEST}; before {question.number - 1} "$f" 1\n')
+    script += [f'newest {line - 1} "$d" {_NEWEST}; newest {line - 1} "$f" 1\n' for line in lines]
     found: list[Passage] = []
     async with transport.stream(f"p={shell_path(path)}\n{OPEN}{''.join(script)}echo end\n") as stream:
         answers = _Answers(stream)
         try:
             if (await _opened(answers))[0] != file:
                 raise _Changed
-            base = 0
             while (answer := await answers.line()) != b"end":
-                number, colon, text = answer.partition(b":")
-                if colon:
-                    found.append(Passage(base + int(number), text + b"\n"))
-                else:
-                    base = int(number)
+                number, _, text = answer.partition(b":")
+                found.append(Passage(int(number), text + b"\n"))
         except (EOFError, ValueError):
             raise _failed(transport, path, stream) from None
         except _Refused:

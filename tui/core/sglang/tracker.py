@@ -1,7 +1,6 @@
 """From the bytes of a server's log to records for a view, and to what they say about the server."""
 
 from tui.core.model.log import LogRecord
-from tui.core.model.phases import Phase
 from tui.core.sglang.lineshape import Segment, masked, segments, stamp_seconds
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import MATCHED, RunReader
@@ -76,11 +75,6 @@ class LogTracker:
             frames = [segment.bar for segment in segments(tail) if segment.bar is not None] if b"%" in tail else []
             self._state = self._reader.state(self._splitter.lines, frames, self._ended)
         return self._state
-
-    @property
-    def phase(self) -> Phase | None:
-        """The phase in effect; None where it is not known yet."""
-        return self._reader.phase
 
     @property
     def place(self) -> LinePlace:
