@@ -4,72 +4,28 @@
 
 The log is that of `tracker_speed.py`: a start, hours of serving, a crash. `eagletui diagnose` runs as a command, and what is told
 is the median of its wall time, less that on a log of a few kilobytes so that starting Python does not count. Over the link it runs
-through a TCP proxy that holds every byte back for so long; all of it counts there, the login too, and so do the bytes
+through the proxy of `far_link.py`, which holds every byte back for so long; all of it counts there, the login too, and so do the bytes
 that the proxy passed on. All answers must be the one of reading the whole log. The file is in the page cache.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import tracker_speed
 from big_log import GIB
-from loopback import Loopback, free_port
+from far_link import FarProxy
+from loopback import Loopback
 from peers import eagletui
 
 WORDS = ("Error", "Traceback", "Killed", "SIGQUIT", "memory")
-
-
-class SlowLink:
-    """Forwards a port of this machine, every byte so many seconds late; counts them."""
-
-    def __init__(self, target: int, delay_s: float) -> None:
-        self.port, self.bytes = free_port(), 0
-        self._target, self._delay_s = target, delay_s
-        self._started = threading.Event()
-        threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True).start()
-        self._started.wait()
-
-    async def _main(self) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self._started.set()
-        await server.serve_forever()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
-
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def deliver() -> None:
-            while True:
-                due, data = await under_way.get()
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                if not data:
-                    break
-                sink.write(data)
-            sink.close()
-
-        delivering = asyncio.create_task(deliver())
-        data = b"-"
-        while data:
-            try:
-                data = await source.read(65_536)
-            except OSError:
-                data = b""
-            self.bytes += len(data)
-            under_way.put_nowait((time.monotonic() + self._delay_s, data))
-        await delivering
 
 
 def timed(argv: Sequence[str], env: dict[str, str]) -> tuple[float, str]:
@@ -95,7 +51,7 @@ def main() -> None:
         tracker_speed.make_log(big, int(options.gib * GIB))
         tracker_speed.make_log(small, 1_000)
         truth = {**tracker_speed.diagnose(str(big)), "unread_lines": 0}
-        link = SlowLink(loopback.port, options.delay_ms / 1000)
+        link = FarProxy(loopback.port, options.delay_ms / 1000)
         loopback.ssh_config(link.port)
         env = {**os.environ, "HOME": str(loopback.home), "EAGLETUI_HOME": str(loopback.home / "eagletui")}
         env.pop("SSH_AUTH_SOCK", None)
