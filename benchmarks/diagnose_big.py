@@ -50,7 +50,7 @@ def main() -> None:
         big, small = Path(directory, "big.log"), Path(directory, "small.log")
         tracker_speed.make_log(big, int(options.gib * GIB))
         tracker_speed.make_log(small, 1_000)
-        truth = {**tracker_speed.diagnose(str(big)), "unread_lines": 0}
+        truth = json.loads(json.dumps({**tracker_speed.diagnose(str(big)), "unread_lines": 0}))
         link = FarProxy(loopback.port, options.delay_ms / 1000)
         loopback.ssh_config(link.port)
         env = {**os.environ, "HOME": str(loopback.home), "EAGLETUI_HOME": str(loopback.home / "eagletui")}
