@@ -24,11 +24,15 @@ PROFILE = 'kind = "launch"\ncommand = ["sh", "-c", "exec sleep 600", "server"]\n
 
 
 class FarProxy:
-    """Forwards to a port of this machine; each direction arrives `delay_s` later, in order and whole."""
+    """Forwards to a port of this machine; each direction arrives `delay_s` later, in order and whole.
+
+    Attributes:
+        bytes: so many were forwarded, both ways.
+    """
 
     def __init__(self, target_port: int, delay_s: float) -> None:
         self.target_port, self.delay_s = target_port, delay_s
-        self.port = 0
+        self.port = self.bytes = 0
         self._ready = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
         self._ready.wait(10)
@@ -58,6 +62,7 @@ class FarProxy:
         task = asyncio.create_task(deliver())
         with contextlib.suppress(OSError):
             while data := await source.read(65_536):
+                self.bytes += len(data)
                 late.put_nowait((time.monotonic() + self.delay_s, data))
         late.put_nowait((time.monotonic() + self.delay_s, b""))
         await task

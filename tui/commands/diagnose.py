@@ -7,11 +7,13 @@ from typing import BinaryIO
 
 import click
 
-from tui.commands.named_logs import named_log, opened_log
+from tui.commands.named_logs import OpenedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.config import LOCAL_HOST
-from tui.core.errors import Slug, UsageError
+from tui.core.errors import HostError, Slug, UsageError
+from tui.core.logs.excerpt import CANNOT_PICK, read_excerpt
+from tui.core.logs.follow import Chunk
 from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
 from tui.core.model.phases import Outcome
@@ -28,6 +30,8 @@ from tui.core.sglang.tracker import LogTracker
 from tui.core.sglang.wrapping.engines import SGLANG
 from tui.core.sglang.wrapping.paste import PasteTracker
 from tui.core.text import one_line
+
+_HUGE_BYTES = 16 << 20  # a file here that is longer is read by grep first, as on any other host
 
 
 @click.command()
@@ -46,18 +50,24 @@ def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     if named.path is not None and named.host == LOCAL_HOST and not follow:
         try:
             with open(named.path, "rb") as file:
-                return _read(file, reports, follow)
+                if os.fstat(file.fileno()).st_size <= _HUGE_BYTES:
+                    return _read(file, reports, follow)
         except OSError as error:
             raise UsageError(f"{what}: {error.strerror}", "name a readable file", slug=Slug.UNKNOWN_FILE) from None
     return run_async(_read_there(named, reports, follow))
 
 
 class _Reports:
-    """What a log says, printed at each change."""
+    """What a log says, printed at each change.
+
+    Attributes:
+        unread_lines: so many unusual lines of a huge log were too many.
+    """
 
     def __init__(self, as_json: bool, follow: bool) -> None:
         # A text that grows is no paste, and its first lines are to be judged as they come.
         self.tracker = LogTracker(records=False) if follow else PasteTracker()
+        self.unread_lines = 0
         self._as_json = as_json
         self._shown: list[object] = []
 
@@ -85,9 +95,13 @@ class _Reports:
         if key == self._shown:
             return
         if self._as_json:
-            emit(found)
+            emit({**found, "unread_lines": self.unread_lines})
         else:
             print(("\n" if self._shown else "") + report_text(found), flush=True)
+            if self.unread_lines:
+                print(
+                    f"  unread    {self.unread_lines:,} lines: too many are unusual; the first and the newest were read"
+                )
         self._shown = key
 
 
@@ -104,15 +118,22 @@ def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
 
 async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
     """Reads by a session; with `follow` a report at each change, until the run is over."""
-    async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
+    async with opened_log(named) as log:
         run = log.run
         if run is not None:  # nothing stands around what we wrote
             reports.tracker = LogTracker(records=False)
         reader = LogReader(reports.tracker)
-        async for chunk in chunks:
-            reader.take(chunk)
-            if follow and chunk.data and chunk.caught_up and reports.recognised:
+        last = await _picked(log, reports)
+        if last is None or follow:
+            if last is not None and reports.recognised:
                 reports.show(reports.read(run))
+            async with aclosing(log.chunks(follow=follow, after=last)) as chunks:
+                async for chunk in chunks:
+                    reader.take(chunk)
+                    if follow and chunk.data and chunk.caught_up and reports.recognised:
+                        reports.show(reports.read(run))
+        else:
+            reports.tracker.flush()
         exit = None
         if run is not None:
             run = await log.session.find_run(run.run_id) if follow else run
@@ -123,3 +144,16 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
             found = report_with(reports.tracker.state(), explained, alive=run is not None, paste=reports.tracker.paste)
         reports.show(found, outcome_of_files(run) if run is not None else None)
     return 0 if run is not None or reports.recognised else UsageError.exit_code
+
+
+async def _picked(log: OpenedLog, reports: _Reports) -> Chunk | None:
+    """What the host picks of the log, read; the last chunk of it, None where the log must travel whole."""
+    try:
+        excerpt = await read_excerpt(log.session.transport, log.path, tracker=reports.tracker)
+    except HostError as error:
+        if error.slug not in CANNOT_PICK:
+            raise
+        reports.tracker.reset()
+        return None
+    reports.unread_lines = excerpt.unread
+    return excerpt.last

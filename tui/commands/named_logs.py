@@ -59,14 +59,14 @@ class OpenedLog:
     path: str
     run: Run | None
 
-    async def chunks(self, *, follow: bool) -> AsyncGenerator[Chunk]:
-        """The bytes and events of the file, to its end; with `follow` until the run is over.
+    async def chunks(self, *, follow: bool, after: Chunk | None = None) -> AsyncGenerator[Chunk]:
+        """The bytes and events of the file, or those after a chunk, to its end; with `follow` until the run is over.
 
         Raises UsageError where there is no such file.
         """
         transport = self.session.transport
         end = until_over(transport, self.run) if self.run is not None and follow else None
-        async with aclosing(read_log(transport, self.path, grows=follow, end=end)) as chunks:
+        async with aclosing(read_log(transport, self.path, after=after, grows=follow, end=end)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -210,7 +210,10 @@ async def test_of_a_huge_log_the_middle_stays_where_it_is(
 ) -> None:
     monkeypatch.setattr("tui.core.server.log_feed._HUGE_BYTES", 2 << 20)
     monkeypatch.setattr("tui.core.server.log_feed._HEAD_BYTES", 256 << 10)
-    (tmp_path / "text").write_text("".join(f"[2026-10-06 20:00:01] line {n}\n" for n in range(1, 200_001)))
+    text = [f"[2026-10-06 20:00:01] line {n}\n" for n in range(1, 200_001)]
+    text[99_999] = "[2026-10-06 20:00:01 TP3] Scheduler hit an exception: Traceback (most recent call last):\n"
+    text[100_000] = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+    (tmp_path / "text").write_text("".join(text))
     run = await start(host, port, "sh", "-c", f"cat '{tmp_path}/text'; echo Traceback; exit 3")
     await until(lambda: _over(host, run))
     read: list[tuple[int, str, str]] = []
@@ -223,9 +226,13 @@ async def test_of_a_huge_log_the_middle_stays_where_it_is(
             read += [(r.number, r.kind, r.text) for r in update.records if not r.provisional]
     assert update.state.outcome is Outcome.CRASHED
     assert update.state.startup.lines == 200_001
+    assert update.state.diagnosis is not None
+    assert (update.state.diagnosis.cause, update.state.diagnosis.rank) == ("oom_kv_pool", "TP3")
+    assert update.state.diagnosis.evidence is not None
+    assert update.state.diagnosis.evidence.line == 100_001
     left_out = [text for _, kind, text in read if kind == "marker"]
     assert len(left_out) == 1
-    assert "were not read here" in left_out[0]
+    assert "only unusual lines were read" in left_out[0]
     lines = [(number, text) for number, kind, text in read if kind != "marker"]
     assert lines[0] == (1, "line 1")
     assert lines[-1] == (200_001, "Traceback")

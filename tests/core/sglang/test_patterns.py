@@ -1,5 +1,7 @@
 """Each shipped pattern is found by its example line through the whole path: no cheap test before it can hide it."""
 
+import html
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 import tui.data
 from tui.core.model.phases import Outcome, Phase
+from tui.core.sglang.batch_lines import ANSWERS, DECODES, PREFILLS
 from tui.core.sglang.flags import flag_table
 from tui.core.sglang.patterns import Failure, Milestone, patterns
 from tui.core.sglang.shortlist import Shortlist, needed_texts
@@ -159,3 +162,14 @@ def test_a_pattern_that_names_no_text_is_on_every_shortlist() -> None:
     shortlist = Shortlist([(re.compile("abc"), "first"), (re.compile(r"\d"), "second")])
     assert shortlist.of(b"nothing") == ("second",)
     assert shortlist.of(b"aBc") == ("first", "second")
+
+
+def test_no_pattern_hides_behind_a_search_of_its_words_or_among_usual_lines() -> None:
+    tables = patterns()
+    assert all(tables.search_words)
+    for item in (*tables.milestones, *tables.failures):
+        assert item.example is not None
+        assert not any(text in item.example for text in (*DECODES, *PREFILLS, *ANSWERS)), item.id
+        wrapped = (item.example, json.dumps({"log": item.example + "\n"}), html.escape(item.example))
+        for line in wrapped:
+            assert any(word in line.lower() for word in tables.search_words), (item.id, line)

@@ -250,11 +250,17 @@ async def follow(
 
 
 async def read_log(
-    transport: Transport, path: str, *, grows: bool = False, end: Coroutine[Any, Any, object] | None = None
+    transport: Transport,
+    path: str,
+    *,
+    after: Chunk | None = None,
+    grows: bool = False,
+    end: Coroutine[Any, Any, object] | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """A log from its first byte: what there is of it now, or what comes of it until its writer has ended.
 
     Args:
+        after: as of `follow`.
         grows: it is followed; else it is read once.
         end: done when the writer of a growing log has ended; None: nobody knows, it is followed until cancelled.
 
@@ -266,7 +272,7 @@ async def read_log(
         return not grows or (waiting is not None and waiting.done())
 
     try:
-        async with aclosing(follow(transport, path, ended=ended)) as chunks:
+        async with aclosing(follow(transport, path, after=after, ended=ended)) as chunks:
             async for chunk in chunks:
                 if chunk.event == "gone" and (not grows or chunk.identity is None):
                     raise refused(transport.host, path, "gone")

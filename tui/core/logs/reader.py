@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tui.core.logs.excerpt import Passage
 from tui.core.logs.follow import Chunk
 from tui.core.model.log import LogRecord
 from tui.core.sglang.splitter import LinePlace
@@ -63,6 +64,11 @@ class LogReader:
     def skip(self, count: int) -> LogStep:
         """Passes over bytes in the middle of an overlong line."""
         return LogStep(self.tracker.skip(count), None, self.tracker.place)
+
+    def glance(self, passage: Passage) -> None:
+        """Reads unusual lines further on, of which no records are wanted."""
+        self.tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
+        self.tracker.feed(passage.data)
 
     def go_on_at(self, offset: int, number: int) -> LogStep:
         """Leaves out the lines before a line further on."""

@@ -15,6 +15,7 @@ from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
 from tui.core.host.gpus import GpuSample
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import read_block
+from tui.core.logs.excerpt import Passage
 from tui.core.logs.follow import Chunk
 from tui.core.logs.reader import LogReader, LogStep
 from tui.core.model.conflict import in_use
@@ -69,7 +70,7 @@ class RunWatcher:
         self._run = run
         self._latest, self._sample = latest, sample
         # What the tasks leave.
-        self._pieces: asyncio.Queue[Chunk | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
+        self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
         self._wake = asyncio.Event()
         self._startup_changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -96,7 +97,8 @@ class RunWatcher:
         self._read_to = 0
 
     async def updates(self) -> AsyncGenerator[RunUpdate, None]:
-        """From the first byte of the log to the end of the run; survives the link. Of a huge log the middle is left out.
+        """From the first byte of the log to the end of the run; survives the link. Of the middle of a huge log what is
+        unusual counts, without records.
 
         The last update has everything: the exit, and the log to its end. Raises HostError where the host cannot do it.
         """
@@ -271,6 +273,9 @@ class RunWatcher:
                 break
             if isinstance(piece, UsageError):
                 event(LogStep(problem=piece.message))
+            elif isinstance(piece, Passage):
+                taken += len(piece.data)
+                self._reader.glance(piece)
             elif isinstance(piece, SkippedLines):
                 event(self._reader.go_on_at(piece.end, piece.number), self._skipped(piece))
                 self._read_to = piece.end
@@ -304,7 +309,7 @@ class RunWatcher:
 
     def _skipped(self, lines: SkippedLines) -> LogRecord:
         skipped = (lines.end - lines.begin) / (1 << 20)
-        text = f"[eagletui] {skipped:,.0f} MiB up to line {lines.number:,} were not read here"
+        text = f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
         return LogRecord(self._tracker.place.number, lines.begin, None, None, text, "marker", None)
 
     def _state(self, *, final: bool = False) -> ServerState:

@@ -3,6 +3,10 @@
 import re
 
 BATCH = re.compile(r"(Decode|Prefill) batch(?: \[\d+\])?[.,] ")
+# Texts of these lines, whatever wraps them, and of the access lines of requests that were answered. One is in each line of
+# which a serving server writes millions: where millions are not read, they can be told by it.
+DECODES, PREFILLS = (tuple(f"{kind} batch{mark}" for mark in (", ", ". ", " [")) for kind in ("Decode", "Prefill"))
+ANSWERS = (' HTTP/1.1" 200', ' HTTP/1.1\\" 200')
 SPEED = "gen throughput (token/s)"
 _PAIR = re.compile(r"([#A-Za-z][^:,]{0,60}): (True|False|-?\d{1,15}(?:\.\d{1,15})?)")
 

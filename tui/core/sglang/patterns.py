@@ -17,7 +17,7 @@ from tui.core.model.phases import Phase
 from tui.core.sglang.frames import Feature, FrameRule
 from tui.core.sglang.kinds import Kind
 from tui.core.sglang.lineshape import EXCEPTION, TROUBLE
-from tui.core.sglang.shortlist import Shortlist
+from tui.core.sglang.shortlist import Shortlist, search_words
 
 EVENTS = (
     "capture_begin capture_end capture_list dist_begin dist_end dist_mark fired_up http http_up load_begin load_end memory pool "
@@ -107,6 +107,13 @@ class Patterns:
     def failures_for(self) -> Shortlist[Failure | None]:
         """The failures that a line may be; None stands for a shape of trouble that needs no pattern."""
         return Shortlist([*((item.regex, item) for item in self.failures), *((shape, None) for shape in TROUBLE)])
+
+    @cached_property
+    def search_words(self) -> tuple[str, ...]:
+        """Texts for a search where case does not count: a line without any of them is no milestone and no failure."""
+        return search_words(
+            (*(item.regex for item in self.milestones), *(item.regex for item in self.failures), *TROUBLE)
+        )
 
     def kind_of(self, body: str) -> str:
         """What a line is that says nothing of a start or a failure: note, warning or plain."""

@@ -21,6 +21,8 @@ _NEW_RUN = re.compile(r"/launch_server\.py:\d+: UserWarning: 'python -m sglang\.
 _RELEASE = r"(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)"
 _VERSION = re.compile(rf"\bsglang(?:==|: ?v?| version:? v?){_RELEASE}\b|\bsglang-{_RELEASE}(?:\.dist-info|-py3|-cp3)")
 _OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
+# Lines that mean something without a pattern have one of these.
+SEARCH_WORDS = ("server_args=", "usage: ", "launch_server.py:", "sglang==", "sglang version", "% Completed", "%|")
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
@@ -53,6 +55,12 @@ class RunReader:
         self._fragment = False
         self._begin(Clock(self._clock.time, self._clock.stamp))
         self._clock.seconds()
+
+    def passed_over(self, number: int, slow_tokenizer: int) -> None:
+        """Usual lines up to this one are not read: stamped ones, and so many warnings of a slow tokenizer."""
+        self.trouble.stamped()
+        if slow_tokenizer:
+            self.figures.warned_of_tokenizer(number, slow_tokenizer)
 
     def see(self, tag: str | None) -> None:
         """A rank tag was seen."""

@@ -7,6 +7,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Generic, TypeVar
 
 _DIGITS = b"0123456789"
+_REWRITTEN = re.compile(r"""["'\\/<>&\t]""")
 _ANSWERS_KEPT = 512
 
 Item = TypeVar("Item")
@@ -48,6 +49,19 @@ def _needed_by(parts: Any) -> frozenset[str]:
 def needed_texts(pattern: re.Pattern[str]) -> frozenset[str]:
     """Texts, in lower case and without digits, one of which is in every match; empty where none can be named."""
     return _needed_by(_parser.parse(pattern.pattern, pattern.flags))
+
+
+def search_words(patterns: Iterable[re.Pattern[str]]) -> tuple[str, ...]:
+    """Texts, in lower case, one of which is in every line that one of the patterns finds, however the line is wrapped.
+
+    Characters that JSON or HTML write otherwise are in none of them. "" where a pattern names no text: it is everywhere.
+    """
+    pieces = {
+        max(_REWRITTEN.split(text), key=len)
+        for pattern in patterns
+        for text in needed_texts(pattern) or frozenset(("",))
+    }
+    return tuple(sorted(text for text in pieces if not any(other != text and other in text for other in pieces)))
 
 
 class Shortlist(Generic[Item]):

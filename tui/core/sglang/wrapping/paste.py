@@ -107,9 +107,12 @@ class PasteTracker(LogTracker):
             self._hand_on(data)
         return ()
 
-    def go_on_at(self, offset: int, number: int) -> None:
+    def go_on_at(self, offset: int, number: int, *, slow_tokenizer: int = 0) -> None:
         self._learn()
-        super().go_on_at(offset, number)
+        if not self._plain and self._tail:
+            self._take("\n")
+        super().go_on_at(offset, number, slow_tokenizer=slow_tokenizer)
+        self._number = number
 
     def flush(self) -> tuple[LogRecord, ...]:
         self._learn()
