@@ -74,7 +74,7 @@ async def test_it_is_followed_after_its_excerpt(tmp_path: Path, capsys: pytest.C
     data = usual_lines(random.Random(5), 800)
     log = tmp_path / "log"
     log.write_bytes(data[:-10])  # within a line
-    shown = diagnose._Reports(as_json=True)
+    shown = diagnose._Reports(as_json=True, follow=True)
     following = asyncio.create_task(diagnose._read_there(NamedLog("local", str(log)), shown, follow=True))
     await until(lambda: shown._shown)
     with log.open("ab") as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.log_reports import report
+from tests.support.log_reports import live_report as report
 from tests.support.usual_lines import usual_lines
 from tui.core.errors import HostError, LinkLost, UsageError
 from tui.core.link.local import LocalTransport

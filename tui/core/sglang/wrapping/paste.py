@@ -124,7 +124,9 @@ class PasteTracker(LogTracker):
         if self._layers is not None:
             return
         held, self._held = self._held, b""
-        encoding = next((name for mark, name in _UTF_16.items() if held.startswith(mark)), "utf-8")
+        # A mark alone may be any two bytes: Latin text in UTF-16 is half NUL.
+        wide = held.count(0, 0, 4_096) * 4 > len(held[:4_096])
+        encoding = next((name for mark, name in _UTF_16.items() if wide and held.startswith(mark)), "utf-8")
         held = held.removeprefix(codecs.BOM_UTF8) if encoding == "utf-8" else held[2:]
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         found = Wrapping(_sample(codecs.getincrementaldecoder(encoding)("replace").decode(held)))
