@@ -167,8 +167,8 @@ def test_the_command_imports(tmp_path):
     piped = subprocess.run([COMMAND, "results", "import", "-", "--json"], input=file.read_bytes(),
                            capture_output=True, timeout=60)  # fmt: skip
     assert json.loads(piped.stdout)[0]["result"] == stored["result"]
-    strange = eagletui("results", "import", str(data.parent / "foreign" / "genai-perf.txt"), code=2)
-    assert "genai-perf.txt: it is GenAI-Perf's console table; " in strange.stderr
+    strange = eagletui("results", "import", str(data.parent / "foreign" / "perf-analyzer.txt"), code=2)
+    assert "perf-analyzer.txt: it is perf_analyzer's report; " in strange.stderr
     assert len(strange.stderr.splitlines()) == 1
     assert len(store.read_all()) == 1
     nothing = tmp_path / "nothing.txt"
