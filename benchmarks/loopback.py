@@ -18,12 +18,16 @@ def free_port() -> int:
 class Loopback:
     """Context manager: starts sshd (Debian's openssh-server), removes everything afterwards.
 
+    Args:
+        programs: a directory searched for programs there before the usual ones.
+
     Attributes:
         home: HOME for the commands under test.
         port: where sshd listens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, programs: Path | None = None) -> None:
+        self._path = f" PATH={programs}:/usr/bin:/bin" if programs else ""
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
         self.port = free_port()
@@ -51,7 +55,7 @@ class Loopback:
         (self.directory / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.directory}/host_key\n"
             f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
-            f"SetEnv HOME={self.home}\n"
+            f"MaxStartups 100\nSetEnv HOME={self.home}{self._path}\n"
         )
         self.ssh_config(self.port)
         if os.geteuid() == 0:

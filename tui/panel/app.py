@@ -158,7 +158,7 @@ class EagleApp(HostApp):
         if not self._overlooks:
             self.launcher.preview()
             return
-        from tui.panel.screens.overview import LaunchHost
+        from tui.panel.screens.launch_host import LaunchHost
 
         def chosen(board: Board | None) -> None:
             if board is not None:

@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
+from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker
 from tui.panel.host_view import Board
@@ -42,11 +43,19 @@ _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carrie
 
 async def open_real_session(host: str, asker: Asker) -> "HostSession":
     """`open_session`, imported not before the first frame: SSH alone costs as much as the rest of the start."""
+    await asyncio.to_thread(_import_session, HostKind.of(host))  # meanwhile keys are answered
     from tui.core.server.session import open_session
     from tui.demo.client import register
 
     register()
     return await open_session(host, asker)
+
+
+def _import_session(kind: HostKind) -> None:
+    import tui.core.server.session
+
+    if kind is not HostKind.LOCAL:
+        import tui.core.link.ssh  # noqa: F401 - the transport of these hosts
 
 
 class HostApp(App[None]):

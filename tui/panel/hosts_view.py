@@ -39,7 +39,8 @@ def badge_of(board: Board) -> Badge:
         measured = board.connected and state.outcome is Outcome.READY and not board.stopping and measuring(board)
         return _MEASURING if measured else badge(state, stale=board.stale, stopping=board.stopping)
     if not board.connected:
-        return _LINKS[board.link.state if board.link is not None else LinkState.CONNECTING]
+        unheard = LinkState.LOST if board.problem is not None else LinkState.CONNECTING
+        return _LINKS[board.link.state if board.link is not None else unheard]
     return _NO_SERVER if board.runs_read and not board.live_servers() else _LOOKING
 
 

@@ -1,22 +1,16 @@
 """Overview: every host that is open, a row each. Enter opens the panel of one; keys are about the one under the cursor."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from tui import format as fmt
 from tui.core.model.phases import Outcome
-from tui.panel.host_view import Board, run_name
-from tui.panel.hosts_view import badge_of, gpu_use
 from tui.panel.keys import bindings, keys, moving
 from tui.panel.screens.base import Mode
-from tui.panel.screens.dialog import Picker, entry
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.hosts import Hosts, HostsHeader
-from tui.panel.widgets.rows import AnyRow, KeyRow, Single
 
 
 class Overview(Mode):
@@ -70,38 +64,3 @@ class Overview(Mode):
     def _go(self, to: int) -> None:
         self._hosts.move(to)
         self.update_footer()
-
-
-class LaunchHost(Picker[Board]):
-    """Where to launch: the hosts that are open, with what is free there; the profile is asked for next."""
-
-    def __init__(self, boards: Sequence[Board], at: Board) -> None:
-        super().__init__()
-        self._boards, self._first = list(boards), at
-
-    def on_mount(self) -> None:
-        self.show(next(place for place, board in enumerate(self._boards) if board is self._first))
-
-    def summary(self) -> Sequence[AnyRow]:
-        return [[("◌ LAUNCH", "accent!"), ("   ", "text"), ("On which host?", "strong!")]]
-
-    def entries(self) -> Sequence[Single]:
-        wide = min(30, max(len(board.host) for board in self._boards)) + 2
-        return [entry(board.host, self._about(board), wide=wide) for board in self._boards]
-
-    @staticmethod
-    def _about(board: Board) -> str:
-        use, state = gpu_use(board), board.state
-        parts = [f"{use.count - use.busy} of {use.count} GPUs free"] if use is not None and board.connected else []
-        parts.append(badge_of(board).word.lower())
-        if state is not None and board.alive:
-            parts[-1] += f": {run_name(state.run)}"
-        return " · ".join(parts) + (
-            "" if board.alive or len(board.runs) < 2 else f" · {fmt.plural(len(board.runs), 'run')}"
-        )
-
-    def keys(self) -> KeyRow:
-        return KeyRow((("Enter", "choose a profile"), ("↓ ↑", "choose"), ("Esc", "back")))
-
-    def action_go(self) -> None:
-        self.dismiss(self._boards[self.at])

@@ -41,7 +41,8 @@ class HostsHeader(Header):
         if uses and not short:
             busy, count = sum(use.busy for use in uses), sum(use.count for use in uses)
             runs += [(" · ", "muted"), (str(busy), "strong!"), (" of ", "muted"), (str(count), "strong!"), (" GPUs busy", "muted")]  # fmt: skip
-        return runs
+        simulated: list[Run] = [(" SIMULATED ", "warn!/warnbg"), ("  ", "muted")]
+        return [*(simulated if any(board.simulated for board in boards) else []), *runs]
 
 
 class Hosts(Painted):
@@ -182,7 +183,8 @@ class _Row:
             free = self._free(" of ") if self._rows == 2 and not at.narrow else []
             begin = at.server - 2 - width_of(free)
             self._put(canvas, begin, y, free, width_of(free))
-            self._put(canvas, at.name, y, [(board.host, "strong!")], begin - at.name - 1)
+            simulated: list[Run] = [("  simulated", "warn")] if board.simulated else []
+            self._put(canvas, at.name, y, [(board.host, "strong!"), *simulated], begin - at.name - 1)
             self._put(canvas, at.name, y + 1, self._link(short=at.narrow), room)
             self._put(canvas, at.name, y + 2, self._gpus(), room) if self._rows > 2 else None
         self._server(canvas, y)
@@ -216,7 +218,7 @@ class _Row:
         return [("✗ ", "err"), ("refused" if link.state is LinkState.REFUSED else "closed", "muted")]
 
     def _gpus(self) -> list[Run]:
-        board, use, sample = self._board, self._use, self._board.sample
+        use, sample = self._use, self._board.sample
         if use is None:
             if sample is not None and sample.error is not None:
                 return [("✗ ", "err"), (ERRORS[sample.error][2] if sample.error in ERRORS else sample.error, "muted")]
