@@ -38,6 +38,8 @@ _TICK_S = 1.0  # ages
 _SETTLED_S = 3.0  # everything is imported and composed
 _CLOSE_S = 2.5
 _ASK_AGAIN_S = 0.2  # how soon a question that waits for a dialog to end looks again
+_BETWEEN_S = 0.02  # the first steps of a connection take the loop's time: keys are answered between those of two hosts
+_turn = asyncio.Lock()
 _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
 
 
@@ -48,6 +50,8 @@ async def open_real_session(host: str, asker: Asker) -> "HostSession":
     from tui.demo.client import register
 
     register()
+    async with _turn:
+        await asyncio.sleep(_BETWEEN_S)
     return await open_session(host, asker)
 
 
