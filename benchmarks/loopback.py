@@ -19,7 +19,8 @@ class Loopback:
     """Context manager: starts sshd (Debian's openssh-server), removes everything afterwards.
 
     Args:
-        programs: a directory searched for programs there before the usual ones.
+        programs: a directory searched for programs there before the usual ones; the host then yields to the panel on
+            this machine's cores, as one that is elsewhere would.
 
     Attributes:
         home: HOME for the commands under test.
@@ -27,6 +28,7 @@ class Loopback:
     """
 
     def __init__(self, programs: Path | None = None) -> None:
+        self._nice = ["nice", "-n", "19"] if programs else []
         self._path = f" PATH={programs}:/usr/bin:/bin" if programs else ""
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
@@ -64,7 +66,7 @@ class Loopback:
         if not sshd:
             raise SystemExit("no sshd: apt-get install openssh-server")
         self._sshd = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
+            [*self._nice, sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 10
         while True:

@@ -38,7 +38,7 @@ _TICK_S = 1.0  # ages
 _SETTLED_S = 3.0  # everything is imported and composed
 _CLOSE_S = 2.5
 _ASK_AGAIN_S = 0.2  # how soon a question that waits for a dialog to end looks again
-_BETWEEN_S = 0.02  # the first steps of a connection take the loop's time: keys are answered between those of two hosts
+_BETWEEN_S, _LONGEST_TURN_S, _LATE_S = 0.03, 0.3, 0.005  # between the first steps of two connections
 _turn = asyncio.Lock()
 _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
 
@@ -51,8 +51,18 @@ async def open_real_session(host: str, asker: Asker) -> "HostSession":
 
     register()
     async with _turn:
-        await asyncio.sleep(_BETWEEN_S)
+        await _loop_is_free()
     return await open_session(host, asker)
+
+
+async def _loop_is_free() -> None:
+    """Waits until the loop answers at once again: the first steps of a connection take its time, and keys come first."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + _LONGEST_TURN_S
+    due = 0.0
+    while loop.time() - due > _LATE_S and loop.time() < give_up:
+        due = loop.time() + _BETWEEN_S
+        await asyncio.sleep(_BETWEEN_S)
 
 
 def _import_session(kind: HostKind) -> None:
@@ -60,6 +70,7 @@ def _import_session(kind: HostKind) -> None:
 
     if kind is not HostKind.LOCAL:
         import tui.core.link.ssh  # noqa: F401 - the transport of these hosts
+    gc.freeze()  # as once all is settled: connections make many objects, and a whole collection would hold up the keys
 
 
 class HostApp(App[None]):
