@@ -1,6 +1,7 @@
 """`eagletui gpus`: what every GPU of hosts does, now or in a saved file."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,15 +47,15 @@ def command(
 
     async def sample_all() -> list[int | EagletuiError]:
         asker = TerminalAsker()
-        return await ask_all(
-            names, lambda name: _watch(name, asker, printing) if watch else _once(name, asker, printing)
-        )
+        look = _watch if watch else _once
+        return await ask_all(names, lambda name: look(name, asker, printing))
 
     answers = run_async(sample_all())
-    if len(names) == 1 and isinstance(answers[0], EagletuiError):
-        answers[0].details = {"gpus": [], "samples": printing.count}
+    if not printing.several and isinstance(answers[0], EagletuiError):
+        answers[0].details = {"gpus": [], "samples": printing.counts[names[0]]}
         raise answers[0]
-    printing.finish(answers)
+    if printing.several and not watch:
+        printing.show_all(answers)
     return exit_code(answers)
 
 
@@ -95,45 +96,42 @@ def _no_figures(sample: GpuSample, where: str) -> EagletuiError:
 
 
 class _Printing:
-    """Samples as they are shown: of one host as they are, of several each under or with its name."""
+    """Samples as they are shown: of one host as they are, of several each with its name."""
 
     def __init__(self, hosts: Sequence[str], as_json: bool) -> None:
-        self.count = 0  # samples of hosts that are watched
+        self.several = len(hosts) > 1
         self.as_json = as_json
+        self.counts = Counter[str]()  # samples by host
         self._hosts = hosts
         self._found: dict[str, GpuSample] = {}
 
     def head(self, host: str, end: str = " ") -> str:
         """What names a host where there are several."""
-        return f"{host}:{end}" if len(self._hosts) > 1 else ""
+        return f"{host}:{end}" if self.several else ""
 
     def show(self, host: str, sample: GpuSample) -> None:
         """One sample, at once."""
-        self.count += 1
+        self.counts[host] += 1
         if self.as_json:
-            emit({**({"host": host} if len(self._hosts) > 1 else {}), **gpus_json(sample, self.count)})
+            emit({**({"host": host} if self.several else {}), **gpus_json(sample, self.counts[host])})
         else:
             print(self.head(host, "\n") + gpu_table(sample), flush=True)
 
     def keep(self, host: str, sample: GpuSample) -> None:
-        """The only sample of a host; it is shown when all hosts have answered, in their order."""
+        """The only sample of one of several hosts."""
         self._found[host] = sample
-        if len(self._hosts) == 1:
-            self.show(host, sample)
 
-    def finish(self, answers: Sequence[int | EagletuiError]) -> None:
-        """Shows what was kept of several hosts, and which of them failed."""
-        if len(self._hosts) == 1:
-            return
-        documents = []
+    def show_all(self, answers: Sequence[int | EagletuiError]) -> None:
+        """What was kept, and which hosts failed, in the order of their names."""
+        documents: list[dict[str, object]] = []
         for host, answer in zip(self._hosts, answers, strict=True):
             if isinstance(answer, EagletuiError):
                 report(host, answer)
                 documents.append({**error_entry(host, answer), "gpus": [], "samples": 0})
-            elif (sample := self._found.get(host)) is not None:
-                documents.append({"host": host, **gpus_json(sample, 1)})
+            else:
+                documents.append({"host": host, **gpus_json(self._found[host], 1)})
                 if not self.as_json:
-                    print(f"{host}:\n{gpu_table(sample)}", flush=True)
+                    print(self.head(host, "\n") + gpu_table(self._found[host]), flush=True)
         if self.as_json:
             emit(documents)
 
@@ -144,16 +142,23 @@ async def _once(host: str, asker: TerminalAsker, printing: _Printing) -> int:
         sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
     if sample.error and not printing.as_json:
         raise _no_figures(sample, host)
-    printing.keep(host, sample)
+    (printing.keep if printing.several else printing.show)(host, sample)
     return 1 if sample.error else 0
 
 
 async def _watch(host: str, asker: TerminalAsker, printing: _Printing) -> int:
-    """Samples for ever. Raises EagletuiError."""
-    async with session(host, asker) as opened:
-        async for sample in opened.gpus():
-            if sample.error and not printing.as_json:  # asked again by itself
-                say(f"{printing.head(host)}{sample.error}: {sample.detail or 'no GPU data'}")
-            else:
-                printing.show(host, sample)
+    """Samples for ever; of several hosts the others go on where one fails. Raises EagletuiError."""
+    try:
+        async with session(host, asker) as opened:
+            async for sample in opened.gpus():
+                if sample.error and not printing.as_json:  # asked again by itself
+                    say(f"{printing.head(host)}{sample.error}: {sample.detail or 'no GPU data'}")
+                else:
+                    printing.show(host, sample)
+    except EagletuiError as error:
+        if printing.several:
+            report(host, error)
+            if printing.as_json:
+                emit(error_entry(host, error))
+        raise
     return 0
