@@ -183,10 +183,11 @@ class _Row:
             free = self._free(" of ") if self._rows == 2 and not at.narrow else []
             begin = at.server - 2 - width_of(free)
             self._put(canvas, begin, y, free, width_of(free))
-            simulated: list[Run] = [("  simulated", "warn")] if board.simulated else []
+            simulated: list[Run] = [("  simulated", "warn")] if board.simulated and not at.narrow else []
             self._put(canvas, at.name, y, [(board.host, "strong!"), *simulated], begin - at.name - 1)
             self._put(canvas, at.name, y + 1, self._link(short=at.narrow), room)
-            self._put(canvas, at.name, y + 2, self._gpus(), room) if self._rows > 2 else None
+            if self._rows > 2 and not at.narrow:
+                self._put(canvas, at.name, y + 2, self._gpus(), room)
         self._server(canvas, y)
         self._figures(canvas, y)
 
@@ -288,7 +289,8 @@ class _Row:
         if state.outcome is Outcome.CRASHED and not self._board.stale:
             ended = [event.at for event in newest([self._board], 20) if event.glyph == "✗"]
             return [(fmt.age(time.time() - ended[0]), "text"), (" ago", "muted")] if ended else []
-        return self._lines.when(state, short=True, least=True)
+        known = self._board.stale or state.outcome is not Outcome.STARTING or state.eta_s is not None
+        return [*self._lines.when(state, short=True, least=True), *([] if known else [(" since launch", "muted")])]
 
     def _figure(self) -> list[Run]:
         board, state = self._board, self._board.state
@@ -383,7 +385,7 @@ class _Row:
                 filled = min(8 * rows, max(1, round(share * 8 * rows))) if share > 0 else 0
                 for row in range(rows):
                     canvas.put(x, y + rows - 1 - row, _EIGHTHS[min(8, max(0, filled - 8 * row))] * wide, spec)
-            if self._rows > 2 and gpu.index is not None:
+            if self._rows > 2 and gpu.index is not None and not at.narrow:
                 canvas.put(x, y + 2, f"{gpu.index}{'▲' if behind else ''}", "warn!" if behind else "muted", step)
 
 
