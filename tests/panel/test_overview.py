@@ -141,6 +141,7 @@ def question(host: str) -> HostKeyQuestion:
 
 async def test_questions_come_one_at_a_time_name_their_host_and_hold_up_nobody():
     answers: dict[str, object] = {}
+    asked = asyncio.Event()
 
     async def ask(session):
         session.say_link(LinkState.WAITING)
@@ -148,20 +149,23 @@ async def test_questions_come_one_at_a_time_name_their_host_and_hold_up_nobody()
         session.say_link(LinkState.UP)
 
     async def password(session):
+        await asked.wait()
         session.say_link(LinkState.WAITING)
         answers[session.host] = await session.asker.prompt(
             Prompt(session.host, "password", "", (("Password:", False),))
         )
 
     scripts = {
-        "gpu1": fakes.scene("ready"),
+        "new2": fakes.Script(on_open=password, link_states=()),  # under the cursor, and still not before its turn
         "new1": replace(fakes.scene("idle"), on_open=ask, link_states=()),
-        "new2": fakes.Script(on_open=password, link_states=()),
+        "gpu1": fakes.scene("ready"),
     }
     async with panel(scripts).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "Is this new1?")
+        asked.set()
+        await until(pilot, lambda: pilot.app.board.link and pilot.app.board.link.state is LinkState.WAITING)
+        await until(pilot, lambda: pilot.app.boards[2].state is not None)  # answered, behind the question
         assert sum(isinstance(screen, Confirm | PromptDialog) for screen in pilot.app.screen_stack) == 1
-        await until(pilot, lambda: pilot.app.boards[0].state is not None)  # answered, behind the question
         await pilot.press("tab", "enter")
         await shows(pilot, "? new2", "password")
         await until(pilot, lambda: answers == {"new1": True})
