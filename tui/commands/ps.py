@@ -22,7 +22,7 @@ from tui.core.server.session import HostSession
 @all_option
 @json_option
 def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
-    """Runs on hosts, and servers that others started."""
+    """Runs on a host, and servers that others started."""
     names = hosts_of(hosts, everywhere)
 
     async def look() -> list[list[dict[str, object]] | EagletuiError]:

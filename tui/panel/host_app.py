@@ -39,7 +39,6 @@ _SETTLED_S = 3.0  # everything is imported and composed
 _CLOSE_S = 2.5
 _ASK_AGAIN_S = 0.2  # how soon a question that waits for a dialog to end looks again
 _BETWEEN_S, _LONGEST_TURN_S, _LATE_S = 0.03, 0.3, 0.005  # between the first steps of two connections
-_turn = asyncio.Lock()
 _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
 
 
@@ -50,19 +49,7 @@ async def open_real_session(host: str, asker: Asker) -> "HostSession":
     from tui.demo.client import register
 
     register()
-    async with _turn:
-        await _loop_is_free()
     return await open_session(host, asker)
-
-
-async def _loop_is_free() -> None:
-    """Waits until the loop answers at once again: the first steps of a connection take its time, and keys come first."""
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + _LONGEST_TURN_S
-    due = 0.0
-    while loop.time() - due > _LATE_S and loop.time() < give_up:
-        due = loop.time() + _BETWEEN_S
-        await asyncio.sleep(_BETWEEN_S)
 
 
 def _import_session(kind: HostKind) -> None:
@@ -95,6 +82,7 @@ class HostApp(App[None]):
         self.open_session = open_session
         self._bell = bell
         self._asking = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._flush_timer: Timer | None = None
         self._due = 0.0
         self._shown_at = 0.0
@@ -234,6 +222,22 @@ class HostApp(App[None]):
         self.copy_to_clipboard(text)
         path = keep_copy(text)
         self.say(f"Copied the {what}" + (f", also in {path}" if path else ""))
+
+    # -- connecting ------------------------------------------------------------------------------------------------
+
+    async def turn(self) -> None:
+        """Returns when a host may begin to connect: one after the other, each once the loop answers at once again.
+
+        The first steps of a connection take the loop's time, and keys come first.
+        """
+        if len(self.boards) == 1:
+            return
+        clock = asyncio.get_running_loop().time
+        async with self._beginning:
+            give_up, due = clock() + _LONGEST_TURN_S, 0.0
+            while clock() - due > _LATE_S and clock() < give_up:
+                due = clock() + _BETWEEN_S
+                await asyncio.sleep(_BETWEEN_S)
 
     # -- questions while connecting --------------------------------------------------------------------------------
 

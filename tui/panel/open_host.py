@@ -30,8 +30,9 @@ class OpenHost:
         self._named = name  # for its jobs: another host may take the place of this one
 
     async def open_session(self) -> "HostSession":
-        """Another session; this host answers what it asks. Raises EagletuiError."""
+        """Another session, which may connect now; this host answers what it asks. Raises EagletuiError."""
         self.session = await self.app.open_session(self.board.host, self)
+        await self.app.turn()
         return self.session
 
     def touch(self, *, soon: bool = False) -> None:
