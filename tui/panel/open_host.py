@@ -36,9 +36,9 @@ class OpenHost:
         return self.session
 
     def touch(self, *, soon: bool = False) -> None:
-        """The board has changed; see `HostApp.touch`."""
+        """The board has changed; see `HostApp.touch`. Among others no host is in a hurry: many connect at once."""
         if self.app.shows(self.board):
-            self.app.touch(soon=soon)
+            self.app.touch(soon=soon and self.app.displays(self.board))
 
     def show_mode(self, name: str) -> None:
         """One of the modes of this host."""
