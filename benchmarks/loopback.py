@@ -18,12 +18,18 @@ def free_port() -> int:
 class Loopback:
     """Context manager: starts sshd (Debian's openssh-server), removes everything afterwards.
 
+    Args:
+        programs: a directory searched for programs there before the usual ones; the host then yields to the panel on
+            this machine's cores, as one that is elsewhere would.
+
     Attributes:
         home: HOME for the commands under test.
         port: where sshd listens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, programs: Path | None = None) -> None:
+        self._nice = ["nice", "-n", "19"] if programs else []
+        self._path = f" PATH={programs}:/usr/bin:/bin" if programs else ""
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
         self.port = free_port()
@@ -51,7 +57,7 @@ class Loopback:
         (self.directory / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.directory}/host_key\n"
             f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
-            f"SetEnv HOME={self.home}\n"
+            f"MaxStartups 100\nSetEnv HOME={self.home}{self._path}\n"
         )
         self.ssh_config(self.port)
         if os.geteuid() == 0:
@@ -60,7 +66,7 @@ class Loopback:
         if not sshd:
             raise SystemExit("no sshd: apt-get install openssh-server")
         self._sshd = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
+            [*self._nice, sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 10
         while True:

@@ -16,9 +16,9 @@ import click
 
 from tui import __version__
 from tui.commands.lazy import LazyGroup
-from tui.commands.output import emit, say
+from tui.commands.output import emit, error_document, error_line, say
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
-from tui.core.text import one_line, sanitize
+from tui.core.text import one_line
 
 EXIT_INTERRUPTED = 130
 
@@ -49,39 +49,35 @@ _COMMANDS = {
     called="HOST",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    subcommand_metavar="[HOST | COMMAND [ARGS]...]",
+    subcommand_metavar="[HOST... | COMMAND [ARGS]...]",
 )
 @click.option(
     "--profiles", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Look here for profiles first."
 )
+@click.option("--all", "everywhere", is_flag=True, help="The panel on every host of config.toml.")
 @click.version_option(__version__, prog_name="eagletui")
 @click.pass_context
-def cli(ctx: click.Context, profiles: Path | None) -> None:
+def cli(ctx: click.Context, profiles: Path | None, everywhere: bool) -> None:
     """Control panel for people who tune SGLang servers on remote GPU hosts.
 
-    Without a command it opens the panel on HOST: a name of ~/.ssh/config, user@host:port, `local`, or `demo`.
+    Without a command it opens the panel on HOST: a name of ~/.ssh/config, user@host:port, `local`, or `demo`. Of several
+    hosts it opens an overview.
     """
     ctx.obj = profiles
     if ctx.invoked_subcommand is None:
         from tui.commands.panel import open_panel
 
-        ctx.exit(open_panel(None, profiles))
+        ctx.exit(open_panel((), profiles, everywhere=everywhere))
+    if everywhere:
+        raise click.UsageError("--all is an option of the panel, ps, gpus and doctor; it stands behind the command")
 
 
 def _fail(error: EagletuiError, as_json: bool) -> int:
     if as_json:
-        document = {
-            "error": error.slug,
-            "message": error.message,
-            "hint": str(error.hint) if error.hint else None,
-            **error.details,
-        }
         with contextlib.suppress(OSError):  # stdout itself may be what failed; then stderr says so
-            emit(document)
+            emit(error_document(error))
             return error.exit_code
-    text = error.message + (f"; {error.hint}" if error.hint else "")
-    # Parts of it may come from a file or a command line that somebody else wrote.
-    say("eagletui: " + sanitize(" ".join(text.split())))
+    say(error_line(error))
     return error.exit_code
 
 

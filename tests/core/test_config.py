@@ -29,7 +29,9 @@ def test_without_a_file_everything_has_a_default():
     assert settings.host("tuner@gpu1:2222") == config.HostEntry("tuner@gpu1:2222", "tuner@gpu1:2222")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("local", "local"), ("demo", "demo"), ("gpu1", "ssh"), ("ssh", "ssh")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("local", "local"), ("demo", "demo"), ("demo2", "demo"), ("gpu1", "ssh"), ("ssh", "ssh")]
+)
 def test_a_name_says_how_a_host_is_reached(name, kind):
     assert config.load_settings().host(name).kind == kind
 

@@ -52,7 +52,7 @@ def profiles(tmp_path: Path) -> Path:
 
 def stored_is_read(app: EagleApp) -> bool:
     """Whether nothing that is read from the disk will still replace what a test puts onto the board."""
-    return all(worker.is_finished for worker in app.workers if worker.group == "stored")
+    return all(worker.is_finished for worker in app.workers if worker.group.startswith("stored"))
 
 
 async def on_bench(pilot, state: ExperimentState | None) -> None:

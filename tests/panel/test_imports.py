@@ -6,7 +6,7 @@ import sys
 
 def test_the_panel_starts_without_ssh_profiles_and_sessions():
     program = (
-        "import sys, tui.panel.app, tui.panel.screens.dashboard\n"
+        "import sys, tui.panel.app, tui.panel.screens.dashboard, tui.panel.screens.overview\n"
         "heavy = {'asyncssh', 'cryptography', 'pydantic', 'plotext', 'tree_sitter', 'yaml', 'tui.core.server.session', 'tui.core.sglang.tracker', 'h11'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -8,12 +8,14 @@ from tui.panel.screens import bench_dialogs, connecting, dialog, host_picker, im
 from tui.panel.screens.bench import Bench
 from tui.panel.screens.dashboard import Dashboard
 from tui.panel.screens.logs import Logs, Search
+from tui.panel.screens.overview import Overview
 from tui.panel.screens.profiles import Profiles
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.view import LogView
 
 OWNERS = {
     "everywhere": (EagleApp,),
+    "overview": (Overview,),
     "dashboard": (Dashboard,),
     "logs": (Logs, LogView),
     "profiles": (Profiles,),
@@ -33,7 +35,7 @@ OWNERS = {
     "stored results": (bench_dialogs.ArmsDialog,),
     "import dialog": (import_dialog.ImportDialog,),
 }
-SPACES = {"app": (EagleApp,), "screen": (Dashboard, Logs, Profiles, Bench)}
+SPACES = {"app": (EagleApp,), "screen": (Overview, Dashboard, Logs, Profiles, Bench)}
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.where}: {key.key}")

@@ -428,14 +428,19 @@ class FakeSession:
 
 
 class Hosts:
-    """`open_session` of an app under test; remembers the sessions it made."""
+    """`open_session` of an app under test; remembers the sessions it made.
 
-    def __init__(self, script: Script) -> None:
+    Args:
+        script: of every host, or of each by its name.
+    """
+
+    def __init__(self, script: Script | Mapping[str, Script]) -> None:
         self.script = script
         self.sessions: list[FakeSession] = []
 
     async def __call__(self, host: str, asker: object) -> FakeSession:
-        session = FakeSession(host, asker, self.script)
+        script = self.script if isinstance(self.script, Script) else self.script[host]
+        session = FakeSession(host, asker, script)
         self.sessions.append(session)
         return session
 

@@ -1,14 +1,17 @@
-"""`eagletui gpus`: what every GPU of a host does, now or in a saved file."""
+"""`eagletui gpus`: what every GPU of hosts does, now or in a saved file."""
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from tui.commands.options import json_option
+from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import session
-from tui.core.config import default_host
+from tui.commands.several import ask_all, error_entry, exit_code, hosts_of, report
+from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.host import gpu_sampler
 from tui.core.host.gpu_csv import smi_text
@@ -20,7 +23,8 @@ _LARGEST_FILE = 16 << 20  # bytes
 
 
 @click.command()
-@click.argument("host", required=False)
+@hosts_argument
+@all_option
 @click.option("--watch", is_flag=True, help="Keep running, one sample a second.")
 @click.option(
     "--file",
@@ -30,47 +34,41 @@ _LARGEST_FILE = 16 << 20  # bytes
 )
 @click.option("--query", metavar="LIST", help="Columns of its CSV, where it has no header.")
 @json_option
-def command(host: str | None, watch: bool, file: Path | None, query: str | None, as_json: bool) -> int:
+def command(
+    hosts: tuple[str, ...], everywhere: bool, watch: bool, file: Path | None, query: str | None, as_json: bool
+) -> int:
     """Memory, utilisation, power, temperature and processes of every GPU."""
-    if host == "-" and file is None:
-        host, file = None, Path("-")
-    name = host or default_host()
-
-    def show(sample: GpuSample, samples: int) -> None:
-        if as_json:
-            emit(gpus_json(sample, samples))
-        elif sample.error:
-            raise sample_error(sample, _named(file) if file else name) or EagletuiError("no GPU data")
-        else:
-            print(gpu_table(sample), flush=True)
-
+    if hosts == ("-",) and file is None:
+        file = Path("-")
     if file is not None:
-        sample, samples = read_saved(smi_text(_bytes_of(file)), query)
-        show(sample, samples)
-        failed = sample_error(sample, "")
-        return failed.exit_code if failed else 0
-    count = 0
+        return _show_file(file, query, as_json)
+    names = hosts_of(hosts, everywhere)
+    printing = _Printing(names, as_json)
 
-    async def sample_host() -> int:
-        nonlocal count
-        async with session(name) as opened:
-            if not watch:
-                sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
-                show(sample, 1)
-                return 1 if sample.error else 0
-            async for sample in opened.gpus():
-                count += 1
-                if sample.error and not as_json:  # asked again by itself
-                    say(f"{sample.error}: {sample.detail or 'no GPU data'}")
-                else:
-                    show(sample, count)
-        return 0
+    async def sample_all() -> list[int | EagletuiError]:
+        asker = TerminalAsker()
+        look = _watch if watch else _once
+        return await ask_all(names, lambda name: look(name, asker, printing))
 
-    try:
-        return run_async(sample_host())
-    except EagletuiError as error:
-        error.details = {"gpus": [], "samples": count}
-        raise
+    answers = run_async(sample_all())
+    if not printing.several and isinstance(answers[0], EagletuiError):
+        answers[0].details = {"gpus": [], "samples": printing.counts[names[0]]}
+        raise answers[0]
+    if printing.several and not watch:
+        printing.show_all(answers)
+    return exit_code(answers)
+
+
+def _show_file(file: Path, query: str | None, as_json: bool) -> int:
+    sample, samples = read_saved(smi_text(_bytes_of(file)), query)
+    if as_json:
+        emit(gpus_json(sample, samples))
+    elif sample.error:
+        raise _no_figures(sample, _named(file))
+    else:
+        print(gpu_table(sample), flush=True)
+    failed = sample_error(sample, "")
+    return failed.exit_code if failed else 0
 
 
 def _named(file: Path) -> str:
@@ -91,3 +89,76 @@ def _bytes_of(file: Path) -> bytes:
         refused = UsageError(what, "cut out the last samples", slug=Slug.TOO_LARGE)
     refused.details = {"gpus": [], "samples": 0}
     raise refused
+
+
+def _no_figures(sample: GpuSample, where: str) -> EagletuiError:
+    return sample_error(sample, where) or EagletuiError("no GPU data")
+
+
+class _Printing:
+    """Samples as they are shown: of one host as they are, of several each with its name."""
+
+    def __init__(self, hosts: Sequence[str], as_json: bool) -> None:
+        self.several = len(hosts) > 1
+        self.as_json = as_json
+        self.counts = Counter[str]()  # samples by host
+        self._hosts = hosts
+        self._found: dict[str, GpuSample] = {}
+
+    def head(self, host: str, end: str = " ") -> str:
+        """What names a host where there are several."""
+        return f"{host}:{end}" if self.several else ""
+
+    def show(self, host: str, sample: GpuSample) -> None:
+        """One sample, at once."""
+        self.counts[host] += 1
+        if self.as_json:
+            emit({**({"host": host} if self.several else {}), **gpus_json(sample, self.counts[host])})
+        else:
+            print(self.head(host, "\n") + gpu_table(sample), flush=True)
+
+    def keep(self, host: str, sample: GpuSample) -> None:
+        """The only sample of one of several hosts."""
+        self._found[host] = sample
+
+    def show_all(self, answers: Sequence[int | EagletuiError]) -> None:
+        """What was kept, and which hosts failed, in the order of their names."""
+        documents: list[dict[str, object]] = []
+        for host, answer in zip(self._hosts, answers, strict=True):
+            if isinstance(answer, EagletuiError):
+                report(host, answer)
+                documents.append({**error_entry(host, answer), "gpus": [], "samples": 0})
+            else:
+                documents.append({"host": host, **gpus_json(self._found[host], 1)})
+                if not self.as_json:
+                    print(self.head(host, "\n") + gpu_table(self._found[host]), flush=True)
+        if self.as_json:
+            emit(documents)
+
+
+async def _once(host: str, asker: TerminalAsker, printing: _Printing) -> int:
+    """One sample; the exit code. Raises EagletuiError."""
+    async with session(host, asker) as opened:
+        sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
+    if sample.error and not printing.as_json:
+        raise _no_figures(sample, host)
+    (printing.keep if printing.several else printing.show)(host, sample)
+    return 1 if sample.error else 0
+
+
+async def _watch(host: str, asker: TerminalAsker, printing: _Printing) -> int:
+    """Samples for ever; of several hosts the others go on where one fails. Raises EagletuiError."""
+    try:
+        async with session(host, asker) as opened:
+            async for sample in opened.gpus():
+                if sample.error and not printing.as_json:  # asked again by itself
+                    say(f"{printing.head(host)}{sample.error}: {sample.detail or 'no GPU data'}")
+                else:
+                    printing.show(host, sample)
+    except EagletuiError as error:
+        if printing.several:
+            report(host, error)
+            if printing.as_json:
+                emit(error_entry(host, error))
+        raise
+    return 0

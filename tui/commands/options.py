@@ -39,6 +39,8 @@ class Number(click.ParamType[float]):
 SECONDS = Number(THREE_YEARS_S, zero=True, what="a number of seconds")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+hosts_argument = click.argument("hosts", nargs=-1, metavar="[HOST]...")
+all_option = click.option("--all", "everywhere", is_flag=True, help="Every host of config.toml.")
 host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
 set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
 resume_option = click.option("--resume", is_flag=True, help="Continue the newest unfinished one of this name there.")

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tui.core.errors import EagletuiError
+from tui.core.text import sanitize
+
 T = TypeVar("T")
 
 
@@ -15,6 +18,22 @@ def emit(document: object) -> None:
     # A file name that is no UTF-8 comes as lone surrogates; in JSON these are written as escapes.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     sys.stdout.flush()
+
+
+def error_document(error: EagletuiError) -> dict[str, object]:
+    """An error as scripts read it."""
+    hint = str(error.hint) if error.hint else None
+    return {"error": error.slug, "message": error.message, "hint": hint, **error.details}
+
+
+def error_line(error: EagletuiError, host: str | None = None) -> str:
+    """An error as a line for people; parts of it may come from a file or a command line that somebody else wrote.
+
+    Args:
+        host: which of several hosts it is about, where its message doesn't say.
+    """
+    text = (f"{host}: " if host else "") + error.message + (f"; {error.hint}" if error.hint else "")
+    return "eagletui: " + sanitize(" ".join(text.split()))
 
 
 def say(text: str) -> None:

@@ -1,13 +1,15 @@
-"""`eagletui ps`: runs on a host, and servers that others started."""
+"""`eagletui ps`: runs on hosts, and servers that others started."""
 
 from dataclasses import asdict
 
 import click
 
-from tui.commands.options import json_option
+from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, state_of
-from tui.core.config import default_host
+from tui.commands.several import ask_all, error_entry, exit_code, hosts_of, report
+from tui.commands.terminal import TerminalAsker
+from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
@@ -16,24 +18,48 @@ from tui.core.server.session import HostSession
 
 
 @click.command()
-@click.argument("host", required=False)
+@hosts_argument
+@all_option
 @json_option
-def command(host: str | None, as_json: bool) -> int:
+def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
     """Runs on a host, and servers that others started."""
-    name = host or default_host()
+    names = hosts_of(hosts, everywhere)
 
-    async def look() -> list[dict[str, object]]:
-        async with session(name) as opened:
-            return [await _row(opened, run) for run in await opened.runs()]
+    async def look() -> list[list[dict[str, object]] | EagletuiError]:
+        asker = TerminalAsker()
 
-    rows = run_async(look())
+        async def rows_of(name: str) -> list[dict[str, object]]:
+            async with session(name, asker) as opened:
+                return [await _row(opened, run) for run in await opened.runs()]
+
+        return await ask_all(names, rows_of)
+
+    answers = run_async(look())
+    if len(names) == 1 and isinstance(answers[0], EagletuiError):
+        raise answers[0]
+    rows: list[dict[str, object]] = []
+    for name, found in zip(names, answers, strict=True):
+        if isinstance(found, EagletuiError):
+            report(name, found)
+            rows.append(error_entry(name, found))
+        elif as_json:
+            rows += found
+        else:
+            _print(name, found, headed=len(names) > 1)
     if as_json:
         emit(rows)
-    elif not rows:
-        say(f"no runs on {name}; eagletui launch NAME starts one")
-    else:
-        print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
-    for row in () if as_json else rows:
+    return exit_code(answers)
+
+
+def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
+    """The runs of a host as a table, under its name where there are several."""
+    if headed:
+        print(f"{host}:")
+    if not rows:
+        say(f"no runs on {host}; eagletui launch NAME starts one")
+        return
+    print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
+    for row in rows:
         container = row["container"]["log"] if isinstance(row["container"], dict) else None
         run = f"{row['profile'] or container or row['owner'] or '–'} {str(row['run'])[-6:]}"
         starting = row["outcome"] == Outcome.STARTING
@@ -42,7 +68,6 @@ def command(host: str | None, as_json: bool) -> int:
             f"{run[:34]:<34} {outcome!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
             f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
         )
-    return 0
 
 
 async def _row(opened: HostSession, run: Run) -> dict[str, object]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from tui.commands.terminal import TerminalAsker
 from tui.core.config import default_host
 from tui.core.errors import EagletuiError, HostError, Slug
-from tui.core.link.transport import LinkState
+from tui.core.link.transport import Asker, LinkState
 from tui.core.model.run import Run
 from tui.core.records import to_json
 from tui.core.server import launch_records
@@ -22,10 +22,14 @@ LOOK_S = 10.0  # how long a look at a run may take
 
 
 @asynccontextmanager
-async def session(host: str) -> AsyncIterator[HostSession]:
-    """A connected session, closed at the end."""
+async def session(host: str, asker: Asker | None = None) -> AsyncIterator[HostSession]:
+    """A connected session, closed at the end.
+
+    Args:
+        asker: shared by several sessions, so that one question is asked at a time.
+    """
     register()
-    opened = await open_session(host, TerminalAsker())
+    opened = await open_session(host, asker or TerminalAsker())
     try:
         try:
             await opened.open()

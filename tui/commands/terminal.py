@@ -51,12 +51,19 @@ async def read_line(question: str, *, echo: bool = True) -> str | None:
 
 
 class TerminalAsker:
-    """Asks on the terminal; without one every question is answered with no, so scripts never hang."""
+    """Asks on the terminal, one thing at a time; without one every question is answered with no, so scripts never hang."""
+
+    def __init__(self) -> None:
+        self._asking = asyncio.Lock()
 
     async def host_key(self, question: HostKeyQuestion) -> bool:
         """Shows an unknown key; only a typed `yes` accepts it."""
         if not interactive():
             return False
+        async with self._asking:
+            return await self._host_key(question)
+
+    async def _host_key(self, question: HostKeyQuestion) -> bool:
         hop = f" (jump host {question.hop})" if question.hop else ""
         print(
             f"{question.address}{hop} is not in known_hosts.\n"
@@ -71,6 +78,10 @@ class TerminalAsker:
         """Passphrases, passwords and codes; None where there is nobody to ask, or at the end of input."""
         if not interactive():
             return None
+        async with self._asking:
+            return await self._prompt(prompt)
+
+    async def _prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
         if prompt.text:
             print(f"{prompt.host}: {prompt.text}", file=sys.stderr)
         answers = []

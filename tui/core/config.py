@@ -18,7 +18,9 @@ from tui.core.errors import Slug, UsageError
 from tui.core.text import one_line
 
 APP = "eagletui"
-LOCAL_HOST, DEMO_HOST = "local", "demo"  # names that no entry and no alias may have
+# Names that no entry and no alias may have.
+LOCAL_HOST, DEMO_HOST = "local", "demo"
+DEMO_HOSTS = (DEMO_HOST, "demo2")
 
 
 def _base(kind: str) -> Path:
@@ -117,13 +119,15 @@ class HostKind(StrEnum):
     """How a host is reached."""
 
     LOCAL = LOCAL_HOST  # this machine
-    DEMO = DEMO_HOST  # the simulated host
+    DEMO = DEMO_HOST  # a simulated host
     SSH = "ssh"
 
     @classmethod
     def of(cls, name: str) -> "HostKind":
         """By the name of a host."""
-        return cls(name) if name in (LOCAL_HOST, DEMO_HOST) else cls.SSH
+        if name in DEMO_HOSTS:
+            return cls.DEMO
+        return cls.LOCAL if name == LOCAL_HOST else cls.SSH
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tui import __version__
-from tui.core.config import DEMO_HOST, HostKind, state_dir
+from tui.core.config import DEMO_HOST, DEMO_HOSTS, HostKind, state_dir
 from tui.core.errors import HostError, Slug
 from tui.core.link import hosts
 from tui.core.link.ssh_target import HostKeyPolicy, SshTarget
@@ -31,26 +31,26 @@ def demo_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def register() -> None:
-    """Makes the simulated host known to the core."""
+    """Makes the simulated hosts known to the core."""
     hosts.register(HostKind.DEMO, hosts.Simulated(ensure_demo, demo_env))
 
 
-async def ensure_demo() -> SshTarget:
-    """The simulated host, started where it does not run. Raises HostError (slug demo) where it cannot be started."""
+async def ensure_demo(name: str = DEMO_HOST) -> SshTarget:
+    """A simulated host, started where it does not run. Raises HostError (slug demo) where it cannot be started."""
     try:
-        return await _found_or_started()
+        return await _found_or_started(name)
     except OSError as error:
         raise HostError(
-            f"demo: {one_line(str(error.filename or state_dir()))}: {error.strerror or error}",
+            f"{name}: {one_line(str(error.filename or state_dir()))}: {error.strerror or error}",
             "its files need a directory that can be written: set EAGLETUI_HOME to one",
             slug=Slug.DEMO,
         ) from None
 
 
-async def _found_or_started() -> SshTarget:
+async def _found_or_started(name: str) -> SshTarget:
     from tui.demo import place
 
-    directory = place.base()
+    directory = place.base(name)
     async with _locked(directory / "lock"):
         facts = _read(directory)
         if facts is not None and not _same(facts):
@@ -65,7 +65,7 @@ async def _found_or_started() -> SshTarget:
         address="127.0.0.1",
         port=int(facts["port"]),
         user=str(facts["user"]),
-        name=DEMO_HOST,
+        name=name,
         identity_files=(directory / "key",),
         identities_only=True,
         pinned_host_key=str(facts["host_key"]),
@@ -75,14 +75,14 @@ async def _found_or_started() -> SshTarget:
 
 
 async def stop_demo() -> None:
-    """Ends the simulated host and its servers, where it runs."""
-    from tui.demo import place
-
-    directory = place.base()
-    async with _locked(directory / "lock"):
-        facts = _read(directory)
-        if facts is not None:
-            await _end(facts)
+    """Ends the simulated hosts and their servers, where they run."""
+    for directory in (state_dir() / name for name in DEMO_HOSTS):
+        if not directory.is_dir():
+            continue
+        async with _locked(directory / "lock"):
+            facts = _read(directory)
+            if facts is not None:
+                await _end(facts)
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
@@ -120,7 +120,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise HostError(
-                        f"demo: another command holds {path} and does not let go",
+                        f"{path.parent.name}: another command holds {path} and does not let go",
                         "end that command, or try again",
                         slug=Slug.DEMO,
                     ) from None
@@ -200,7 +200,7 @@ async def _start(directory: Path) -> dict[str, Any]:
         return facts
     words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     raise HostError(
-        f"demo: the simulated host does not start: {one_line(words[-1], 200) if words else 'it says nothing'}",
+        f"{directory.name}: the simulated host does not start: {one_line(words[-1], 200) if words else 'it says nothing'}",
         f"the whole story is in {log}",
         slug=Slug.DEMO,
     )

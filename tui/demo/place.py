@@ -39,9 +39,9 @@ _STUBS = {
 }
 
 
-def base() -> Path:
-    """The directory of the simulated host, created 0700."""
-    return private_dir(private_dir(state_dir()) / "demo")
+def base(name: str) -> Path:
+    """The directory of a simulated host, created 0700."""
+    return private_dir(private_dir(state_dir()) / name)
 
 
 def package_root() -> Path:

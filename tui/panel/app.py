@@ -1,4 +1,4 @@
-"""The panel: its modes and actions, put together from connection, displayed run, launcher and bench control."""
+"""The panel: its hosts, their modes, and the actions of the displayed one."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -10,22 +10,22 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from tui import format as fmt
-from tui.panel.bench_control import Measuring
-from tui.panel.connection import Connection
-from tui.panel.displayed_run import DisplayedRun
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
-from tui.panel.host_view import Board, run_name
-from tui.panel.keys import bindings
-from tui.panel.launcher import Launcher
+from tui.panel.host_view import Board
+from tui.panel.keys import Key, bindings
+from tui.panel.panel_host import PanelHost
 from tui.panel.screens.base import Mode
 
 if TYPE_CHECKING:
     from tui.core.model.profile import BenchProfile
-    from tui.core.model.run import Run
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.launch import LaunchPlan
+    from tui.core.server.session import HostSession
+    from tui.panel.bench_control import Measuring
+    from tui.panel.connection import Connection
+    from tui.panel.displayed_run import DisplayedRun
+    from tui.panel.launcher import Launcher
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
 
@@ -39,57 +39,133 @@ def _mode(name: str, board: Board) -> Mode:
 
 
 class EagleApp(HostApp):
-    """The panel on one host at a time.
+    """The panel of a host; of several, one panel each, and over them the overview.
 
     Args:
-        host: name of the host to show.
+        hosts: their names, in the order in which they are listed.
         profiles_dir: directory searched for profiles before the others.
         open_session, theme, bell: as for `HostApp`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"1234lrbSoh")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"01234lrbSoh")
 
     def __init__(
         self,
-        host: str,
-        *,
+        *hosts: str,
         profiles_dir: Path | None = None,
         open_session: OpenSession = open_real_session,
         theme: str = "dark",
         bell: bool = True,
     ) -> None:
-        super().__init__(host, open_session=open_session, theme=theme, bell=bell)
-        self.displayed = DisplayedRun(self)
-        self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
-        self.launcher = Launcher(self, self.connection, self.displayed.watch)
-        self.measure = Measuring(self, self.connection, self.profile_dirs)
+        super().__init__(open_session=open_session, theme=theme, bell=bell)
         self._profiles_dir = profiles_dir
+        self.hosts = [PanelHost(self, name, self.profile_dirs) for name in dict.fromkeys(hosts)]
+        self.shown = self.hosts[0]  # the host that keys and dialogs are about
+        self._several = len(self.hosts) > 1
 
     def show_first(self) -> None:
+        for host in self.hosts:
+            self._add_modes(host)
+        if self._several:
+            self.add_mode("overview", self._overview)
+        self.switch_mode("overview" if self._several else "dashboard")
+
+    def _add_modes(self, host: PanelHost) -> None:
         for name in _MODES:
-            self.add_mode(name, functools.partial(_mode, name, self.board))
-        self.switch_mode("dashboard")
+            self.add_mode(self._mode_name(name, host), functools.partial(_mode, name, host.board))
+
+    def _overview(self) -> Mode:
+        from tui.panel.screens.overview import Overview
+
+        return Overview(self.board)
+
+    def _mode_name(self, name: str, host: PanelHost) -> str:
+        return f"{name} {self.hosts.index(host)}" if self._several else name
 
     def connect(self) -> None:
-        self.connection.connect()
+        for host in self.hosts:
+            host.connection.connect()
 
-    def _session_opened(self) -> None:
-        self.displayed.forget()
-        self.measure.read_stored()
+    # -- hosts -----------------------------------------------------------------------------------------------------
 
-    def _runs_read(self) -> None:
-        self.displayed.choose()
-        self.measure.resume_following()
+    @property
+    def board(self) -> Board:
+        return self.shown.board
+
+    @property
+    def boards(self) -> Sequence[Board]:
+        return [host.board for host in self.hosts]
+
+    @property
+    def session(self) -> "HostSession | None":
+        return self.shown.session
+
+    def sessions(self) -> "Iterable[HostSession]":
+        return [host.session for host in self.hosts if host.session is not None]
+
+    @property
+    def connection(self) -> "Connection":
+        """Of the displayed host, as all that follows."""
+        return self.shown.connection
+
+    @property
+    def displayed(self) -> "DisplayedRun":
+        return self.shown.displayed
+
+    @property
+    def launcher(self) -> "Launcher":
+        return self.shown.launcher
+
+    @property
+    def measure(self) -> "Measuring":
+        return self.shown.measure
+
+    @property
+    def _overlooks(self) -> bool:
+        return self.current_mode == "overview"
+
+    def shows(self, board: Board) -> bool:
+        return self._overlooks or board is self.board
+
+    def displays(self, board: Board) -> bool:
+        return board is self.board and not self._overlooks
+
+    def choose(self, board: Board) -> None:
+        """Keys and dialogs are about this host from now on."""
+        self.shown = next(host for host in self.hosts if host.board is board)
+
+    def show_mode(self, name: str, board: Board | None = None) -> None:
+        if board is not None:
+            self.choose(board)
+        self.switch_mode(name if name == "overview" else self._mode_name(name, self.shown))
+        if name != "overview":
+            self.shown.look()
+
+    def offers(self, command: Key) -> bool:
+        return self._several or (command.where != "overview" and command.key != "0")
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
     def action_mode(self, name: str) -> None:
-        self.switch_mode(name)
+        if name == "overview" and not self._several:
+            self.say("One host is open here; eagletui HOST HOST shows several")
+            return
+        self.show_mode(name)
         self.touch()
 
     def action_launch(self) -> None:
-        """Launch: the profile under the cursor, else pick one."""
-        self.launcher.preview()
+        """Launch: the profile under the cursor, else pick one; from the overview on a host that is picked first."""
+        if not self._overlooks:
+            self.launcher.preview()
+            return
+        from tui.panel.screens.launch_host import LaunchHost
+
+        def chosen(board: Board | None) -> None:
+            if board is not None:
+                self.choose(board)
+                self.launcher.preview()
+
+        self.push_screen(LaunchHost(self.boards, self.board), chosen)
 
     def action_replace(self) -> None:
         """Stop our server and launch in its place; without a link, connect again."""
@@ -121,10 +197,24 @@ class EagleApp(HostApp):
         running = len(self.board.live_servers())
 
         def chosen(name: str | None) -> None:
-            if name and name != self.board.host:
+            if not name or name == self.board.host:
+                return
+            if self._several:
+                self._show_beside(name)
+            else:
                 self.connection.change_host(name)
 
         self.push_screen(HostPicker(self.board.host, running), chosen)
+
+    def _show_beside(self, name: str) -> None:
+        """The panel of a host that is open, else of another one beside those."""
+        host = next((one for one in self.hosts if one.board.host == name), None)
+        if host is None:
+            host = PanelHost(self, name, self.profile_dirs)
+            self.hosts.append(host)
+            self._add_modes(host)
+            host.connection.connect()
+        host.show_mode("dashboard")
 
     def action_bench(self) -> None:
         """Measure the running server: choose a bench first; what is measured is on the bench screen."""
@@ -140,17 +230,7 @@ class EagleApp(HostApp):
         self.push_screen(BenchDialog(), chosen)
 
     def farewell(self) -> str | None:
-        state = self.board.state
-        parts = []
-        if state is not None and self.board.alive:
-            run = state.run
-            pid = f", PID {run.pid}" if run.pid is not None else ""
-            name = "" if self.board.local else f" {self.board.host}"
-            where = f"on {self.board.host} (run {run.short_id}{pid})"
-            parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
-        if measured := self.measure.farewell():
-            parts.append(measured)
-        return " ".join(parts) or None
+        return "\n".join(words for host in self.hosts if (words := host.farewell())) or None
 
     # -- what screens ask ------------------------------------------------------------------------------------------
 
@@ -172,7 +252,7 @@ class EagleApp(HostApp):
 
     def show_log(self, line: int | None) -> None:
         """The logs mode, at a line of the file."""
-        self.switch_mode("logs")
+        self.show_mode("logs")
 
         def at_line() -> None:
             from tui.panel.screens.logs import Logs
@@ -187,35 +267,8 @@ class EagleApp(HostApp):
         return None
 
     def logs_beside(self) -> "list[Beside]":
-        """What can be shown beside the log: other runs of this host."""
-        from tui.panel.open_log import Beside
-
-        present = self.board.run.run_id if self.board.run is not None else None
-        return [
-            Beside(
-                f"run {run.short_id}",
-                f"{run_name(run)}, {run.state}, {fmt.day_clock(run.started_at, self.board.utc_offset_s)}",
-                source=functools.partial(self._log_of, run),
-            )
-            for run in self.board.runs
-            if run.run_id != present and run.log_path is not None
-        ]
-
-    def _log_of(self, run: "Run") -> "LogSource | None":
-        from tui.panel.open_log import LogSource
-
-        file = self.session.open_log(run) if self.session is not None else None
-        if file is None:
-            return None
-
-        def now() -> "Run":
-            known = [self.board.run, *self.board.runs]
-            return next((one for one in known if one is not None and one.run_id == run.run_id), run)
-
-        def last_words() -> tuple[str, str | None] | None:
-            return self.board.end_of(now())
-
-        return LogSource(f"run {run.short_id}", file, lambda: now().over, last_words)
+        """What can be shown beside the log: other runs of the displayed host."""
+        return self.shown.logs_beside()
 
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""
@@ -236,8 +289,11 @@ class EagleApp(HostApp):
             self.push_screen(Facts("Run", run_rows(self.board, state), shlex.join(state.run.argv)))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: every command, the themes, and the newest runs of the host."""
+        """The palette: every command, the themes, the other hosts, and the newest runs of the displayed one."""
         yield from super().get_system_commands(screen)
+        for host in self.hosts if self._several else ():
+            about = "Its dashboard"
+            yield SystemCommand(f"open {host.board.host}", about, functools.partial(host.show_mode, "dashboard"))
         for run in self.board.runs[:20]:
             about = f"{run.profile or run.run_id} on {run.host}, {run.state}"
             yield SystemCommand(f"show run {run.short_id}", about, functools.partial(self.displayed.pick, run))
@@ -249,11 +305,11 @@ if TYPE_CHECKING:
         return app
 
 
-def run_panel(host: str, profiles_dir: Path | None) -> int:
-    """Opens the panel on a host; returns the exit code."""
+def run_panel(hosts: Sequence[str], profiles_dir: Path | None) -> int:
+    """Opens the panel on hosts; returns the exit code."""
     from tui.core.config import load_settings
 
     settings = load_settings()
-    app = EagleApp(host, profiles_dir=profiles_dir, theme=settings.theme, bell=settings.bell)
+    app = EagleApp(*hosts, profiles_dir=profiles_dir, theme=settings.theme, bell=settings.bell)
     app.run()
     return app.return_code or 0

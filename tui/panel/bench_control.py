@@ -1,4 +1,4 @@
-"""What the panel measures: at most one thing at a time, kept up by a worker of the app, shown through the board."""
+"""What the panel measures: at most one thing at a time, kept up by a worker of the host, shown through the board."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.text import one_line
 from tui.panel.connection import Connection
-from tui.panel.host_app import HostApp
+from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +27,10 @@ _GROUP = "measure"
 
 
 class Measuring:
-    """Starts, steers and ends measurements on the displayed host."""
+    """Starts, steers and ends measurements on a host."""
 
-    def __init__(self, app: HostApp, connection: Connection, profile_dirs: "Callable[[], list[Path]]") -> None:
-        self._app = app
+    def __init__(self, host: OpenHost, connection: Connection, profile_dirs: "Callable[[], list[Path]]") -> None:
+        self._host = host
         self._connection = connection
         self._profile_dirs = profile_dirs
         self._runner: ExperimentRunner | None = None
@@ -45,7 +45,7 @@ class Measuring:
 
     @property
     def _unfinished(self) -> "ExperimentState | None":
-        state = self._app.board.experiment
+        state = self._host.board.experiment
         return None if state is None or state.finished else state
 
     # -- before a measurement --------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Measuring:
         from tui.core.server import launch_records
         from tui.panel.bench_view import Preview
 
-        host, dirs = self._app.board.host, self._profile_dirs()
+        host, dirs = self._host.board.host, self._profile_dirs()
         profile = load_experiment(name, dirs)
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
@@ -82,7 +82,7 @@ class Measuring:
 
     def start_experiment(self, preview: "Preview", *, resume: bool = False, more_pairs: int = 0) -> None:
         """Launches and measures alternately; `resume` continues the unfinished one."""
-        self._app.background(_GROUP, self._experiment, preview, resume, more_pairs)
+        self._host.background(_GROUP, self._experiment, preview, resume, more_pairs)
 
     async def _experiment(self, preview: "Preview", resume: bool, more_pairs: int) -> None:
         from tui.core.experiment.runner import ExperimentRunner, begin, resumed
@@ -91,7 +91,7 @@ class Measuring:
         if resume and preview.unfinished is not None:
             record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
         else:
-            record = begin(preview.profile, preview.bench, preview.launches, self._app.board.host)
+            record = begin(preview.profile, preview.bench, preview.launches, self._host.board.host)
         runner = ExperimentRunner(session, record, preview.profile, preview.launches)
         if more_pairs:
             runner.more_pairs(more_pairs)
@@ -103,13 +103,13 @@ class Measuring:
 
     def start_bench(self, bench: "BenchProfile") -> None:
         """Measures the displayed server, which is ready."""
-        self._app.background(_GROUP, self._bench, bench)
+        self._host.background(_GROUP, self._bench, bench)
 
     async def _bench(self, bench: "BenchProfile") -> None:
         from tui.core.bench import target
         from tui.core.experiment.one_bench import measure_running
 
-        session, run = self._connection.session(), self._app.board.run
+        session, run = self._connection.session(), self._host.board.run
         if run is None:
             raise UsageError("no server is displayed", "l launches one")
         measured = target.of_run(run)
@@ -118,16 +118,16 @@ class Measuring:
 
     def resume_following(self) -> None:
         """Follows a measurement of this host that runs without us: begun before this panel, or elsewhere."""
-        app = self._app
-        if self.under_way or app.session is None:
+        host = self._host
+        if self.under_way or host.session is None:
             return
-        for run in app.board.runs:
+        for run in host.board.runs:
             if run.kind == "bench" and run.active and run.run_id not in self._seen:
                 self._seen.add(run.run_id)
                 # One of an experiment is followed by whoever runs that; a run that says nothing is no bench.
                 measure = run.extra.get("measure")
                 if isinstance(measure, dict) and measure.get("experiment") is None:
-                    app.background(_GROUP, self._follow_again, run)
+                    host.background(_GROUP, self._follow_again, run)
                     return
 
     async def _follow_again(self, run: "Run") -> None:
@@ -142,7 +142,7 @@ class Measuring:
 
     async def _follow(self, states: "AsyncGenerator[ExperimentState, None]") -> None:
         """Shows every state; a change of arms at once, figures with the next repaint."""
-        app, board = self._app, self._app.board
+        host, board = self._host, self._host.board
         self._busy = True
         failure: Exception | None = None
         try:
@@ -151,8 +151,8 @@ class Measuring:
                     self._seen.add(state.experiment_id)
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
-                    app.touch(soon=news)
-            app.ring()
+                    host.touch(soon=news)
+            host.app.ring()
         except Exception as error:
             failure = error
         finally:
@@ -162,7 +162,7 @@ class Measuring:
         gives_way = shown is not None and (not shown.finished or len(shown.arms) == 1)
         self.read_stored(instead=shown if gives_way else None)
         if isinstance(failure, EagletuiError) and failure.slug == Slug.STOPPED:
-            app.say("Stopped; what was measured stays")
+            host.say("Stopped; what was measured stays")
         elif failure is not None:
             raise failure
 
@@ -195,15 +195,15 @@ class Measuring:
 
     def stop(self) -> None:
         """Ends what is measured now; what was measured stays."""
-        app, state = self._app, self._unfinished
+        host, state = self._host, self._unfinished
         if self._runner is not None:
             self._runner.stop()
         elif state is not None and state.experiment_id:
-            app.background("stop-bench", self._stop_bench, state.experiment_id)
+            host.background("stop-bench", self._stop_bench, state.experiment_id)
         elif state is not None:  # it has not begun
-            app.workers.cancel_group(app, _GROUP)
-            app.board.experiment = None
-            app.touch(soon=True)
+            host.end_job(_GROUP)
+            host.board.experiment = None
+            host.touch(soon=True)
 
     async def _stop_bench(self, run_id: str) -> None:
         """Stops the load generator; who follows it sees its end."""
@@ -213,18 +213,18 @@ class Measuring:
 
     def one_more_pair(self, shown: "ExperimentState | None") -> None:
         """Adds a launch pair to the experiment under way; to one that is over, after asking."""
-        app = self._app
+        host = self._host
         if self.under_way and self._runner is not None:
             try:
                 self._runner.more_pairs(1)
             except EagletuiError as error:
-                app.tell(error)
+                host.tell(error)
             else:
-                app.say("One more pair is measured at the end")
+                host.say("One more pair is measured at the end")
         elif self.under_way or shown is None or not shown.experiment_id:
-            app.say("Only an experiment has pairs: E opens one")
+            host.say("Only an experiment has pairs: E opens one")
         else:
-            app.background("ask", self._ask_pair, shown)
+            host.background("ask", self._ask_pair, shown)
 
     async def _ask_pair(self, shown: "ExperimentState") -> None:
         """One more pair of an experiment that is over: launches again, so it asks."""
@@ -233,17 +233,17 @@ class Measuring:
         from tui.panel.screens.dialog import Confirm
         from tui.panel.widgets.rows import facts_of
 
-        app = self._app
+        host = self._host
         record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
         if record is None:
             raise UsageError(f"the record of {shown.name} is gone", "E begins it again")
         preview = replace(await self.preview(shown.name), unfinished=record)
         if preview.running is not None:
             raise UsageError(preview.running)
-        facts = [("host", app.board.host), ("launches", f"{len(preview.launches)}, one of each arm")]
+        facts = [("host", host.board.host), ("launches", f"{len(preview.launches)}, one of each arm")]
         if preview.length_s is not None:
             facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
-        if running := app.board.live_servers():
+        if running := host.board.live_servers():
             facts.append(("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running)))
         dialog = Confirm(
             ("◌ ONE MORE PAIR", "accent!"),
@@ -252,19 +252,19 @@ class Measuring:
             "No",
             "Yes, launch",
         )
-        if await app.push_screen_wait(dialog):
+        if await host.app.push_screen_wait(dialog):
             self.start_experiment(preview, resume=True, more_pairs=1)
 
     # -- what is stored --------------------------------------------------------------------------------------------
 
     def read_stored(self, instead: "ExperimentState | None" = None) -> None:
         """Puts what was measured last on this host onto the board, in place of `instead` where that is displayed."""
-        self._app.background("stored", self._read_stored, instead)
+        self._host.background("stored", self._read_stored, instead)
 
     async def _read_stored(self, instead: "ExperimentState | None") -> None:
         from tui.core.experiment import history
 
-        board = self._app.board
+        board = self._host.board
         host = board.host
         found = await asyncio.to_thread(history.newest, host)
         baselines = await asyncio.to_thread(history.baselines, host)
@@ -275,36 +275,36 @@ class Measuring:
         if instead is not None and board.experiment is instead:
             board.experiment = None
         if news:
-            self._app.touch()
+            self._host.touch()
 
     async def configurations(self) -> "Sequence[Configuration]":
         """Everything that is stored of this host, newest first."""
         from tui.core.experiment import history
 
-        return await asyncio.to_thread(history.configurations, self._app.board.host)
+        return await asyncio.to_thread(history.configurations, self._host.board.host)
 
     async def show(self, chosen: "Sequence[Configuration]") -> None:
         """Stored configurations side by side."""
         from tui.core.experiment import history
 
-        board = self._app.board
+        board = self._host.board
         found = await asyncio.to_thread(history.side_by_side, chosen)
         if not self.under_way:
             board.experiment, board.measured = None, found
-            self._app.touch(soon=True)
+            self._host.touch(soon=True)
 
     def export(self, shown: "ExperimentState") -> None:
         """Writes what is displayed into the data directory, in each format that the table names for the panel."""
-        self._app.background("export", self._export, shown)
+        self._host.background("export", self._export, shown)
 
     async def _export(self, shown: "ExperimentState") -> None:
         try:
             paths = await asyncio.to_thread(_write_export, shown)
         except OSError as error:
-            self._app.say(f"Not exported: {error.strerror}: {error.filename}", severity="error")
+            self._host.say(f"Not exported: {error.strerror}: {error.filename}", severity="error")
         else:
             others = " and ".join(path.suffix for path in paths[1:])
-            self._app.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
+            self._host.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 
 def _write_export(shown: "ExperimentState") -> "list[Path]":

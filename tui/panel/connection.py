@@ -1,4 +1,4 @@
-"""The session with the displayed host, and the workers that put what it reports onto the board."""
+"""The session with a host, and the workers that put what it reports onto its board."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.transport import LinkState
-from tui.panel.host_app import HostApp
+from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from tui.core.server.session import HostSession
 
 _RUNS_S = 5.0  # how often the host is asked for servers that others started
-# Of one host: none of them outlives it.
-_GROUPS = ("connect", "link", "facts", "gpus", "runs", "watch", "launch", "stop", "measure", "stored")
 
 
 def _nothing() -> None: ...
@@ -31,9 +29,9 @@ class Connection:
     """
 
     def __init__(
-        self, app: HostApp, *, opened: Callable[[], None] = _nothing, runs_read: Callable[[], None] = _nothing
+        self, host: OpenHost, *, opened: Callable[[], None] = _nothing, runs_read: Callable[[], None] = _nothing
     ) -> None:
-        self._app = app
+        self._host = host
         self._on_open = opened
         self._on_runs = runs_read
         self._opened = False
@@ -43,14 +41,14 @@ class Connection:
         """Opens the session with the board's host and starts everything that reads it."""
         self._opened = False
         self._attempt_over.clear()
-        self._app.read_host("connect", self._connect)
+        self._host.read("connect", self._connect)
 
     async def _connect(self) -> None:
-        app, board = self._app, self._app.board
+        host, board = self._host, self._host.board
         board.started_at = time.monotonic()
         board.problem = None
         try:
-            session = app.session = await app.open_session(board.host, app)
+            session = await host.open_session()
             self.follow_link(session)
             try:
                 await session.open()
@@ -63,10 +61,10 @@ class Connection:
         from tui.panel.host_names import remember_host
 
         remember_host(board.host)
-        app.touch()
-        app.read_host("facts", self._read_facts, session)
-        app.read_host("gpus", self._follow_gpus, session)
-        app.read_host("runs", self._follow_runs, session)
+        host.touch()
+        host.read("facts", self._read_facts, session)
+        host.read("gpus", self._follow_gpus, session)
+        host.read("runs", self._follow_runs, session)
         self._on_open()
 
     async def ready(self) -> "HostSession":
@@ -76,19 +74,19 @@ class Connection:
 
     def session(self) -> "HostSession":
         """The session, while it is connected. Raises HostError."""
-        app = self._app
-        if app.session is None or not app.board.connected:
-            raise HostError(f"{app.board.host} is not connected", "r connects again")
-        return app.session
+        host = self._host
+        if host.session is None or not host.board.connected:
+            raise HostError(f"{host.board.host} is not connected", "r connects again")
+        return host.session
 
     # -- what is read all the time ---------------------------------------------------------------------------------
 
     def follow_link(self, session: "HostSession") -> None:
         """Shows every state of a session's link."""
-        self._app.read_host("link", self._follow_link, session)
+        self._host.read("link", self._follow_link, session)
 
     async def _follow_link(self, session: "HostSession") -> None:
-        board = self._app.board
+        board = self._host.board
         async for status in session.link():
             was = board.link.state if board.link else None
             board.link = status
@@ -96,38 +94,45 @@ class Connection:
                 self._refuse(status.error)
             if status.state is LinkState.UP:
                 board.problem = None
-            self._app.touch(soon=status.state is not was)
+            self._host.touch(soon=status.state is not was)
 
     async def _read_facts(self, session: "HostSession") -> None:
-        self._app.board.facts = await session.facts()
-        self._app.touch()
+        self._host.board.facts = await session.facts()
+        self._host.touch()
 
     async def _follow_gpus(self, session: "HostSession") -> None:
         async for sample in session.gpus():
-            self._app.board.take_sample(sample)
-            self._app.touch()
+            self._host.board.take_sample(sample)
+            self._host.touch()
 
     async def _follow_runs(self, session: "HostSession") -> None:
-        board = self._app.board
+        board = self._host.board
         while True:
             try:
                 board.runs = await session.runs()
+                board.runs_read = True
                 self._on_runs()
-                self._app.touch()
+                self._host.touch()
             except EagletuiError as error:
                 if board.connected:
-                    self._app.set_problem(error)
+                    self._host.set_problem(error)
             except Exception as error:
-                self._app.set_problem(self._app.report_fault(error))
+                self._host.set_problem(self._host.app.report_fault(error))
             await asyncio.sleep(_RUNS_S)
 
     # -- refused, again, elsewhere ---------------------------------------------------------------------------------
 
     def _refuse(self, error: HostError) -> None:
-        """A host key that changed fills the screen; every other reason is a line."""
-        app, board = self._app, self._app.board
-        if error.slug not in (Slug.HOST_KEY_CHANGED, Slug.HOST_KEY_REVOKED):
-            app.set_problem(error)
+        """Every reason is a line; a host key that changed fills the screen of the host, now or once it is displayed."""
+        self._host.set_problem(error)
+        self.show_refusal()
+
+    def show_refusal(self) -> None:
+        """A host key that changed fills the screen, where this host is displayed."""
+        app, board, error = self._host.app, self._host.board, self._host.board.problem
+        if not isinstance(error, HostError) or error.slug not in (Slug.HOST_KEY_CHANGED, Slug.HOST_KEY_REVOKED):
+            return
+        if not app.displays(board):
             return
         from tui.panel.screens.connecting import Refused
 
@@ -143,39 +148,39 @@ class Connection:
                  (str(board.state.outcome), "text")],
                 [("  Its state now is not known.", "muted")],
             ]  # fmt: skip
-        status = app.session.transport.status() if app.session is not None else board.link
+        session = self._host.session
+        status = session.transport.status() if session is not None else board.link
         app.push_screen(Refused(board.host, error, status, seen), self._after_refusal)
 
     def _after_refusal(self, choice: str | None) -> None:
         if choice == "reconnect":
             self.reconnect()
         elif choice is not None:  # hosts, leave
-            self._app.call_later(self._app.run_action, choice)
+            self._host.app.call_later(self._host.app.run_action, choice)
 
     def reconnect(self) -> None:
         """Connects again, at once."""
-        app = self._app
+        host = self._host
         # The simulated host may be gone for good: it ends by itself, and opening it starts it again.
-        if app.session is not None and self._opened and not app.board.simulated:
-            app.session.transport.reconnect()
-            app.touch()
+        if host.session is not None and self._opened and not host.board.simulated:
+            host.session.transport.reconnect()
+            host.touch()
         else:
-            app.board.link = None
-            self.change_host(app.board.host)
+            host.board.link = None
+            self.change_host(host.board.host)
 
-    def change_host(self, host: str) -> None:
-        """Closes this host and opens another one, or the same again."""
-        self._app.background("reopen", self._change_host, host)
+    def change_host(self, name: str) -> None:
+        """Closes this host and opens another one in its place, or the same again."""
+        self._host.background("reopen", self._change_host, name)
 
-    async def _change_host(self, host: str) -> None:
-        app = self._app
-        for group in _GROUPS:
-            app.workers.cancel_group(app, group)
-        if app.session is not None:
+    async def _change_host(self, name: str) -> None:
+        host = self._host
+        host.end_jobs()
+        if host.session is not None:
             with contextlib.suppress(Exception):
-                await app.session.close()
-            app.session = None
-        app.board.show_host(host)
+                await host.session.close()
+            host.session = None
+        host.board.show_host(name)
         self._opened = False
-        app.touch()
+        host.touch()
         self.connect()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tui.core.model.phases import Outcome
-from tui.panel.host_app import HostApp
+from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from tui.core.model.run import Run
@@ -15,8 +15,8 @@ _ALIVE = (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
 class DisplayedRun:
     """Chooses the run, shows it and follows it; rings when it becomes ready or crashes."""
 
-    def __init__(self, app: HostApp) -> None:
-        self._app = app
+    def __init__(self, host: OpenHost) -> None:
+        self._host = host
         self._picked: str | None = None  # run id that a person asked to see
         self._seen: set[str] = set()  # known while the displayed run was alive: none of them takes its place
         self._rung: set[tuple[str, Outcome]] = set()
@@ -32,7 +32,7 @@ class DisplayedRun:
         One that a person picked stays, and so does the report of a crash, until a server is launched that was not
         there before.
         """
-        board = self._app.board
+        board = self._host.board
         servers = [run for run in board.runs if run.kind == "server"]
         present, outcome = board.run, board.state.outcome if board.state else Outcome.STARTING
         best = self._best(servers, present, outcome)
@@ -60,16 +60,16 @@ class DisplayedRun:
         """Displays a run that a person asked for; it stays."""
         self._picked = run.run_id
         self.watch(run)
-        self._app.switch_mode("dashboard")
+        self._host.show_mode("dashboard")
 
     def step(self, step: int) -> None:
         """The next or previous live server of this host."""
-        board = self._app.board
+        board = self._host.board
         live = board.live_servers()
         place, _ = board.place()
         others = [run for run in live if board.run is None or run.run_id != board.run.run_id]
         if not others:
-            self._app.say("No other server runs here")
+            self._host.app.say("No other server runs here")
         elif place is None:  # what is displayed has ended
             self.pick(live[0 if step > 0 else -1])
         else:
@@ -79,17 +79,17 @@ class DisplayedRun:
         """Displays a run and follows its log."""
         from tui.panel.open_log import OpenLog
 
-        app = self._app
-        file = app.session.open_log(run) if app.session is not None else None
-        log = OpenLog(f"run {run.short_id}", file, touch=app.touch) if file is not None else None
-        app.board.watch_run(run, log)
-        self._seen = {run.run_id, *(known.run_id for known in app.board.runs)}
-        if app.session is not None:
-            app.read_host("watch", self._follow, app.session, run)
-        app.touch()
+        host = self._host
+        file = host.session.open_log(run) if host.session is not None else None
+        log = OpenLog(f"run {run.short_id}", file, touch=host.touch) if file is not None else None
+        host.board.watch_run(run, log)
+        self._seen = {run.run_id, *(known.run_id for known in host.board.runs)}
+        if host.session is not None:
+            host.read("watch", self._follow, host.session, run)
+        host.touch()
 
     async def _follow(self, session: "HostSession", run: "Run") -> None:
-        board = self._app.board
+        board = self._host.board
         if run.container is not None and run.log_path is None:
             reachable = await session.with_log(run)
             if reachable.log_path is not None:
@@ -104,11 +104,11 @@ class DisplayedRun:
             if was_alive and before is not None and before.outcome is not now.outcome:
                 self._ring(now.run.run_id, now.outcome)
             was_alive = was_alive or (update.settled and now.outcome in _ALIVE)
-            self._app.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
+            self._host.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
         board.end_log()
-        self._app.touch()
+        self._host.touch()
 
     def _ring(self, run_id: str, outcome: Outcome) -> None:
         if outcome in (Outcome.READY, Outcome.CRASHED) and (run_id, outcome) not in self._rung:
             self._rung.add((run_id, outcome))
-            self._app.ring()
+            self._host.app.ring()

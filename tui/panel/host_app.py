@@ -1,12 +1,12 @@
-"""What the panel and the log view have in common: one host, its board, repainting, toasts, questions, the palette."""
+"""What the panel and the log view have in common: the displayed host, repainting, toasts, questions, the palette."""
 
 import asyncio
 import contextlib
 import functools
 import gc
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
@@ -15,8 +15,9 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from tui import format as fmt
+from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
-from tui.core.link.transport import Asker, HostKeyQuestion, Prompt
+from tui.core.link.transport import Asker
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
@@ -28,19 +29,22 @@ if TYPE_CHECKING:
     from tui.core.model.log import LogRecord
     from tui.core.server.session import HostSession
 
-P = ParamSpec("P")
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
+Question = Screen[bool] | Screen[tuple[str, ...]]
 
 _FLUSH_S = 0.25  # changes are shown together: figures and the log move at 4 Hz at most
 _SOON_S = 0.02  # but a state that changed is shown at once
 _TICK_S = 1.0  # ages
 _SETTLED_S = 3.0  # everything is imported and composed
 _CLOSE_S = 2.5
+_ASK_AGAIN_S = 0.2  # how soon a question that waits for a dialog to end looks again
+_BETWEEN_S, _LONGEST_TURN_S, _LATE_S = 0.03, 0.3, 0.005  # between the first steps of two connections
 _TOAST_S = {"information": 2.0, "warning": 4.0, "error": 8.0}  # an error carries a hint that must be read
 
 
 async def open_real_session(host: str, asker: Asker) -> "HostSession":
     """`open_session`, imported not before the first frame: SSH alone costs as much as the rest of the start."""
+    await asyncio.to_thread(_import_session, HostKind.of(host))  # meanwhile keys are answered
     from tui.core.server.session import open_session
     from tui.demo.client import register
 
@@ -48,11 +52,18 @@ async def open_real_session(host: str, asker: Asker) -> "HostSession":
     return await open_session(host, asker)
 
 
+def _import_session(kind: HostKind) -> None:
+    import tui.core.server.session
+
+    if kind is not HostKind.LOCAL:
+        import tui.core.link.ssh  # noqa: F401 - the transport of these hosts
+    gc.freeze()  # as once all is settled: connections make many objects, and a whole collection would hold up the keys
+
+
 class HostApp(App[None]):
-    """An app about one host. Reads go down to widgets through the board; intents come up as actions.
+    """An app about hosts, one of which is displayed. Reads go down to widgets through boards; intents come up as actions.
 
     Args:
-        host: name of the host to show.
         open_session: makes the session with a host; tests hand in their own.
         theme: `dark` or `light`.
         bell: rings on ready and on crash.
@@ -65,13 +76,13 @@ class HostApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "q", "^C ^Q")
 
     def __init__(
-        self, host: str, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
+        self, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
     ) -> None:
         super().__init__()
-        self.board = Board(host)
-        self.session: HostSession | None = None
         self.open_session = open_session
         self._bell = bell
+        self._asking = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._flush_timer: Timer | None = None
         self._due = 0.0
         self._shown_at = 0.0
@@ -79,6 +90,39 @@ class HostApp(App[None]):
         for name in THEMES:
             self.register_theme(textual_theme(name))
         self.theme = f"eagle-{theme}"
+
+    # -- hosts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def board(self) -> Board:
+        """The board of the displayed host."""
+        raise NotImplementedError
+
+    @property
+    def session(self) -> "HostSession | None":
+        """The session with the displayed host."""
+        raise NotImplementedError
+
+    @property
+    def boards(self) -> Sequence[Board]:
+        """Those of all hosts that are open, in the order in which they were named."""
+        return [self.board]
+
+    def sessions(self) -> "Iterable[HostSession]":
+        """All that are open."""
+        return [self.session] if self.session is not None else []
+
+    def shows(self, board: Board) -> bool:
+        """Whether what changes on a board is on the screen."""
+        return board is self.board
+
+    def displays(self, board: Board) -> bool:
+        """Whether the panel of this host is on the screen."""
+        return board is self.board
+
+    def show_mode(self, name: str, board: Board | None = None) -> None:
+        """One of the modes, of the displayed host or of another one."""
+        self.switch_mode(name)
 
     def get_default_screen(self) -> Screen[None]:
         """The first mode is the first screen, so that nothing else is ever composed for the first frame."""
@@ -144,33 +188,17 @@ class HostApp(App[None]):
 
         self.say(error.message + (f"\n{in_panel(error.hint)}" if error.hint else ""), severity="error")
 
-    def set_problem(self, error: EagletuiError | None) -> None:
-        """What keeps the host from being read just now, for the host's line."""
-        if self.board.problem is not error:
-            self.board.problem = error
-            self.touch()
-
     def report_fault(self, error: Exception) -> EagletuiError:
         """An unexpected error in one line; its details are in a file, unless it is the system's (a full disk)."""
         from tui.panel.reports import recorded_fault
 
         return recorded_fault(error)
 
-    def background(
-        self, group: str, job: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **named: P.kwargs
-    ) -> None:
-        """Runs a job beside the interface, in place of the one that its group runs now; its error is a toast."""
-        self._run_job(group, functools.partial(job, *args, **named), self.tell)
-
-    def read_host(
-        self, group: str, job: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **named: P.kwargs
-    ) -> None:
-        """The same of what reads the host: its error is shown in the host's line while it lasts."""
-        self._run_job(group, functools.partial(job, *args, **named), self.set_problem)
-
-    def _run_job(
+    def run_job(
         self, group: str, job: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[EagletuiError], None]
     ) -> None:
+        """Runs a job beside the interface, in place of the one that its group runs now."""
+
         async def guarded() -> None:
             try:
                 await job()
@@ -195,22 +223,36 @@ class HostApp(App[None]):
         path = keep_copy(text)
         self.say(f"Copied the {what}" + (f", also in {path}" if path else ""))
 
-    # -- questions while connecting (Asker) ------------------------------------------------------------------------
+    # -- connecting ------------------------------------------------------------------------------------------------
 
-    async def host_key(self, question: HostKeyQuestion) -> bool:
-        """Shows an unknown host key and waits for the answer."""
-        from tui.panel.screens.connecting import host_key_dialog
+    async def turn(self) -> None:
+        """Returns when a host may begin to connect: one after the other, each once the loop answers at once again.
 
-        return bool(await self._ask(host_key_dialog(question)))
+        The first steps of a connection take the loop's time, and keys come first.
+        """
+        if len(self.boards) == 1:
+            return
+        clock = asyncio.get_running_loop().time
+        async with self._beginning:
+            give_up, due = clock() + _LONGEST_TURN_S, 0.0
+            while clock() - due > _LATE_S and clock() < give_up:
+                due = clock() + _BETWEEN_S
+                await asyncio.sleep(_BETWEEN_S)
 
-    async def prompt(self, prompt: Prompt) -> tuple[str, ...] | None:
-        """Asks for a passphrase, a password or a code."""
-        from tui.panel.screens.connecting import PromptDialog
+    # -- questions while connecting --------------------------------------------------------------------------------
 
-        answer = await self._ask(PromptDialog(prompt))
-        return answer if isinstance(answer, tuple) else None
+    async def ask(self, dialog: Question, board: Board) -> object:
+        """The answer to a question about a host; one is asked at a time.
 
-    async def _ask(self, dialog: Screen[object] | Screen[bool] | Screen[tuple[str, ...]]) -> object:
+        One about a host that is not displayed waits until no dialog is open: it would take what is typed there.
+        """
+        while True:
+            async with self._asking:
+                if board is self.board or isinstance(self.screen, Mode):
+                    return await self._ask(dialog)
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _ask(self, dialog: Question) -> object:
         # Called from the transport's tasks, which are no workers: a future instead of push_screen_wait.
         answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
@@ -241,7 +283,7 @@ class HostApp(App[None]):
         if search := getattr(self.screen, "action_search", None):
             search()
             return
-        self.switch_mode("logs")
+        self.show_mode("logs")
         await asyncio.sleep(0)
         if search := getattr(self.screen, "action_search", None):
             self.call_after_refresh(search)
@@ -267,19 +309,12 @@ class HostApp(App[None]):
         message = self.farewell()
         self._leaving = True  # nothing is painted on the way out
         self.workers.cancel_all()
-        for session in self.sessions():
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(_CLOSE_S):
-                    await session.close()
+        await asyncio.gather(*(_closed(session) for session in self.sessions()))
         self.exit(message=_plain(message) if message else None)
 
     def farewell(self) -> str | None:
         """What keeps running when the app is quit."""
         return None
-
-    def sessions(self) -> "Iterable[HostSession]":
-        """All that are open."""
-        return [self.session] if self.session is not None else []
 
     def show_line(self, record: "LogRecord", number: int | None) -> None:
         """One line of the log, whole; `number` is its line of the file where that is known."""
@@ -325,6 +360,12 @@ class HostApp(App[None]):
             return
         fault = self.report_fault(error)
         self.exit(return_code=1, message=_plain(f"{fault.message}; {fault.hint}. Servers keep running."))
+
+
+async def _closed(session: "HostSession") -> None:
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_CLOSE_S):
+            await session.close()
 
 
 def _plain(text: str) -> "Text":

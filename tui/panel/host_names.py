@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+from tui.core.config import DEMO_HOSTS
 from tui.core.text import one_line
 
 _TYPED_KEPT = 20
@@ -29,7 +30,8 @@ def known_hosts() -> list[tuple[str, str]]:
     for name in _typed_before():
         found.setdefault(name, "typed here before")
     found.setdefault("local", "this machine")
-    found.setdefault("demo", "simulated, 8 GPUs")
+    for name in DEMO_HOSTS:
+        found.setdefault(name, "simulated, 8 GPUs")
     return list(found.items())
 
 

@@ -72,6 +72,7 @@ class Board:
     points: dict[str, deque[GpuPoint]] = field(default_factory=dict)
     start_memory: dict[str, float] = field(default_factory=dict)  # MiB by GPU when the present run was first seen
     runs: "tuple[Run, ...]" = ()
+    runs_read: bool = False  # false: that there are none is not known yet
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
     log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed

@@ -33,6 +33,7 @@ class Key:
 
 # fmt: off
 KEYS: tuple[Key, ...] = (
+    Key("everywhere", "0", "hosts", "All hosts that are open, one below the other", {"0": "mode('overview')"}),
     Key("everywhere", "1", "dashboard", "Server, GPUs and the newest log lines", {"1": "mode('dashboard')"}),
     Key("everywhere", "2", "logs", "The whole log: search, phases, errors, ranks", {"2": "mode('logs')"}),
     Key("everywhere", "3", "profiles", "Profiles, their difference, command and pre-flight", {"3": "mode('profiles')"}),
@@ -55,6 +56,10 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "^P", "palette", "All commands by name", {"ctrl+p": "command_palette"}),
     Key("everywhere", "q", "quit", "Quit; servers keep running", {"q": "leave"}),
     Key("everywhere", "^C ^Q", "quit", "", {"ctrl+c,ctrl+q": "leave"}, priority=True),
+    Key("overview", "Enter", "open", "The dashboard of the host under the cursor", {"enter": "open"}),
+    Key("overview", "l", "launch", "Choose host and profile", palette=False),
+    Key("overview", "a", "apply and relaunch", "Apply the change that is suggested for the host under the cursor",
+        {"a": "app.apply"}, palette=False),
     Key("dashboard", "a", "apply and relaunch", "Apply the suggested change and launch again, after showing it",
         {"a": "app.apply"}),
     Key("dashboard", "f", "follow", "Follow the newest log line, or hold still", {"f": "follow"}),

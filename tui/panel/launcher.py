@@ -7,8 +7,8 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.panel.connection import Connection
-from tui.panel.host_app import HostApp
 from tui.panel.host_view import run_name
+from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from tui.core.model.run import Run
@@ -26,8 +26,8 @@ class Launcher:
         launched: called with each run that was started.
     """
 
-    def __init__(self, app: HostApp, connection: Connection, launched: "Callable[[Run], None]") -> None:
-        self._app = app
+    def __init__(self, host: OpenHost, connection: Connection, launched: "Callable[[Run], None]") -> None:
+        self._host = host
         self._connection = connection
         self._launched = launched
 
@@ -43,11 +43,11 @@ class Launcher:
         except EagletuiError:
             raise
         except Exception as error:
-            raise self._app.report_fault(error) from None
+            raise self._host.app.report_fault(error) from None
 
     def preview(self, *, replace: bool = False, edit: bool = False) -> None:
         """The launch dialog for the profile under the cursor, to replace or edit also for the last one."""
-        chosen = getattr(self._app.screen, "chosen_launch", None)
+        chosen = getattr(self._host.app.screen, "chosen_launch", None)
         profile = chosen() if callable(chosen) else None
         if profile is None and (replace or edit):
             profile = self._last_profile()
@@ -59,24 +59,24 @@ class Launcher:
 
         def chosen(answer: "tuple[LaunchPlan, bool] | None") -> None:
             if answer is not None:
-                self._app.switch_mode("dashboard")
+                self._host.show_mode("dashboard")
                 self.launch(*answer)
 
         dialog = LaunchDialog(profile, self._last_profile(), replace=replace, sets=sets, edit=edit)
-        self._app.push_screen(dialog, chosen)
+        self._host.app.push_screen(dialog, chosen)
 
     def _last_profile(self) -> str | None:
-        board = self._app.board
+        board = self._host.board
         if board.run is not None and board.run.profile:
             return board.run.profile
         return next((run.profile for run in board.runs if run.profile), None)
 
     def preview_suggested_change(self) -> None:
         """The suggested change as an override of the same profile, shown before it is launched."""
-        state = self._app.board.state
+        state = self._host.board.state
         diagnosis = state.diagnosis if state else None
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
-            self._app.say("Nothing to apply: no change is suggested here")
+            self._host.say("Nothing to apply: no change is suggested here")
             return
         import shlex
 
@@ -95,22 +95,22 @@ class Launcher:
 
     def launch(self, plan: "LaunchPlan", replace: bool) -> None:
         """Carries out a plan that was shown; with `replace` our servers in its way are stopped first."""
-        self._app.background("launch", self._launch, plan, replace)
+        self._host.background("launch", self._launch, plan, replace)
 
     async def _launch(self, plan: "LaunchPlan", replace: bool) -> None:
-        app, board = self._app, self._app.board
+        host, board = self._host, self._host.board
         board.busy = f"launching {plan.profile.name}"
-        app.touch(soon=True)
+        host.touch(soon=True)
         try:
             async for step in self._connection.session().launch(plan, replace=replace):
                 board.busy, board.stop = step.text, step.stop or board.stop
-                app.touch(soon=True)
+                host.touch(soon=True)
             board.stop = None
             if step.run is not None:
                 self._launched(step.run)
         finally:
             board.busy = None
-            app.touch()
+            host.touch()
 
     # -- stopping --------------------------------------------------------------------------------------------------
 
@@ -120,14 +120,14 @@ class Launcher:
         from tui.panel.screens.plan_rows import gpus_text
         from tui.panel.widgets.rows import facts_of
 
-        app, board = self._app, self._app.board
+        host, board = self._host, self._host.board
         run = board.run
         if run is None or (board.state and board.state.outcome in _OVER and not run.orphans):
-            app.say("No server to stop")
+            host.say("No server to stop")
             return
         if run.foreign:
             owner = run.owner or "unknown"
-            app.say(f"PID {run.pid} was not started by eagletui; its owner {owner} can stop it", severity="warning")
+            host.say(f"PID {run.pid} was not started by eagletui; its owner {owner} can stop it", severity="warning")
             return
         facts = [
             ("host", board.host),
@@ -147,25 +147,25 @@ class Launcher:
 
         def answered(yes: bool | None) -> None:
             if yes:
-                app.background("stop", self._stop, run)
+                host.background("stop", self._stop, run)
 
-        app.push_screen(dialog, answered)
+        host.app.push_screen(dialog, answered)
 
     async def _stop(self, run: "Run") -> None:
         from tui.core.server.stop import StopProgress
 
         self._show_stop(StopProgress("requested", f"asking {run.short_id} to stop"))
-        board = self._app.board
+        board = self._host.board
         try:
             async for progress in self._connection.session().stop(run):
                 if board.run is None or board.run.run_id == run.run_id:
                     self._show_stop(progress)
                 if progress.done:
-                    self._app.say(f"{run.profile or run.short_id}: {progress.text}")
+                    self._host.say(f"{run.profile or run.short_id}: {progress.text}")
         except Exception:
             self._show_stop(None)
             raise
 
     def _show_stop(self, progress: "StopProgress | None") -> None:
-        self._app.board.stop = progress
-        self._app.touch(soon=True)
+        self._host.board.stop = progress
+        self._host.touch(soon=True)

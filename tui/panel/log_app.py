@@ -17,7 +17,9 @@ from tui.core.server.run_end import no_log, until_over
 from tui.core.server.session import HostSession
 from tui.panel.connection import Connection
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
+from tui.panel.host_view import Board
 from tui.panel.keys import Key
+from tui.panel.open_host import OpenHost
 from tui.panel.open_log import Beside, LogSource
 from tui.panel.screens.logs import Logs
 
@@ -38,13 +40,21 @@ class LogApp(HostApp):
         open_session: OpenSession = open_real_session,
         theme: str = "dark",
     ) -> None:
-        super().__init__(target.host, open_session=open_session, theme=theme, bell=False)
-        self._connection = Connection(self)
+        super().__init__(open_session=open_session, theme=theme, bell=False)
+        self._host = OpenHost(self, target.host)
+        self._others: dict[str, OpenHost] = {}
         self.target, self.beside = target, beside
         self.failure: EagletuiError | None = None  # why there is nothing to see
         self.board.viewing = target.label
         self._sources: list[LogSource] = []
-        self._sessions: dict[str, HostSession] = {}
+
+    @property
+    def board(self) -> Board:
+        return self._host.board
+
+    @property
+    def session(self) -> HostSession | None:
+        return self._host.session
 
     def show_first(self) -> None:
         """Only the log screen."""
@@ -77,12 +87,14 @@ class LogApp(HostApp):
             self.screen.show_beside(self.logs_beside()[0])
 
     async def _source(self, target: NamedLog) -> LogSource:
-        session = self._sessions.get(target.host)
+        host = self._host
+        if target.host != host.board.host:
+            host = self._others.setdefault(target.host, OpenHost(self, target.host))
+        session = host.session
         if session is None:
-            session = self._sessions[target.host] = await self.open_session(target.host, self)
-            if self.session is None:
-                self.session = session
-                self._connection.follow_link(session)
+            session = await host.open_session()
+            if host is self._host:
+                Connection(host).follow_link(session)
             await session.open()
         if target.container is not None:
             path = await log_of_container(session.transport, *target.container)
@@ -120,7 +132,7 @@ class LogApp(HostApp):
         ]
 
     def sessions(self) -> Iterable[HostSession]:
-        return self._sessions.values()
+        return [host.session for host in (self._host, *self._others.values()) if host.session is not None]
 
 
 def run_log_view(target: NamedLog, beside: NamedLog | None = None) -> int:

@@ -50,10 +50,14 @@ class Panel(Protocol):
     @property
     def board(self) -> "Board": ...
     @property
+    def boards(self) -> "Sequence[Board]": ...  # of all hosts that are open
+    @property
     def session(self) -> "HostSession | None": ...
     @property
     def measure(self) -> BenchControl: ...
 
+    def choose(self, board: "Board") -> None: ...  # keys and dialogs are about this host from now on
+    def show_mode(self, name: str, board: "Board | None" = None) -> None: ...
     def offers(self, key: "Key") -> bool: ...  # whether a key works here at all
 
     # What a person is shown.

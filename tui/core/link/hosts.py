@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A host that is a program of ours.
+    """Hosts that are programs of ours.
 
     Attributes:
-        find: where its SSH server is; starts it where it does not run. Raises HostError.
+        find: where the SSH server of a host of this name is; starts it where it does not run. Raises HostError.
         launch_env: what a launch there passes on of our environment.
     """
 
-    find: "Callable[[], Awaitable[SshTarget]]"
+    find: "Callable[[str], Awaitable[SshTarget]]"
     launch_env: Callable[[Mapping[str, str]], dict[str, str]]
 
 
@@ -47,7 +47,7 @@ def open_transport(entry: HostEntry, asker: Asker) -> Transport:
     from tui.core.link.ssh import SshTransport
 
     if entry.kind is not HostKind.SSH:
-        return SshTransport(entry.name, _simulated[entry.kind].find, asker)
+        return SshTransport(entry.name, lambda: _simulated[entry.kind].find(entry.name), asker)
     from tui.core.link.ssh_config import resolve
 
     return SshTransport(entry.name, lambda: resolve(entry.ssh, name=entry.name), asker)

@@ -30,9 +30,13 @@ class Mode(Screen[None]):
         return panel_of(self)
 
     def compose(self) -> ComposeResult:
-        yield Header(self.board, self.NAME)
+        yield self.header()
         yield from self.content()
         yield Footer(self.footer_keys())
+
+    def header(self) -> Header:
+        """The row over it."""
+        return Header(self.board, self.NAME)
 
     def content(self) -> ComposeResult:
         """Widgets between header and footer."""

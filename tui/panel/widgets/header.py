@@ -6,9 +6,10 @@ from tui import format as fmt
 from tui.core.config import HostKind
 from tui.core.link.transport import LinkState
 from tui.panel.host_view import Board
+from tui.panel.protocol import panel_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
 
-MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"))
+_MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"))
 
 
 class Header(Painted):
@@ -30,7 +31,7 @@ class Header(Painted):
         x = 7 if narrow else 11
         gap = 2 if narrow else 3
         # Tabs keep their places while ages and round trips change: they are given what the widest usual link leaves.
-        full = sum(len(f"{key} {name}") + gap for key, name in MODES)
+        full = sum(len(f"{key} {name}") + gap for key, name in self._tabs)
         rtt = not narrow and end - x - self._usual_width(short=False, rtt=True) >= full
         link = self._link(short=narrow, rtt=rtt)
         usual = self._usual_width(short=narrow, rtt=rtt)
@@ -49,6 +50,10 @@ class Header(Painted):
                 canvas.put(x + 1, 0, label, "muted")
             x += len(label) + gap
 
+    @property
+    def _tabs(self) -> tuple[tuple[str, str], ...]:
+        return (("0", "Hosts"), *_MODES) if len(panel_of(self).boards) > 1 else _MODES
+
     def _viewing(self, canvas: Canvas, name: str, *, narrow: bool) -> None:
         """One log and no modes."""
         link = clip_runs(self._link(short=narrow, rtt=not narrow), canvas.width // 2)
@@ -58,12 +63,12 @@ class Header(Painted):
 
     def _labels(self, room: int, gap: int) -> list[tuple[str, str]]:
         """All tabs: with names, else the present one with its name, else numbers alone."""
-        full = [(name, f"{key} {name}") for key, name in MODES]
-        own = [(name, f"{key} {name}" if name == self.mode else key) for key, name in MODES]
+        full = [(name, f"{key} {name}") for key, name in self._tabs]
+        own = [(name, f"{key} {name}" if name == self.mode else key) for key, name in self._tabs]
         for labels in (full, own):
             if sum(len(label) + gap for _, label in labels) <= room:
                 return labels
-        return [(name, key) for key, name in MODES]
+        return [(name, key) for key, name in self._tabs]
 
     def _usual_width(self, *, short: bool, rtt: bool) -> int:
         """Columns that a link which is up may take: an age below a minute, a round trip below a second."""

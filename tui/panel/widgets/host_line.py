@@ -9,6 +9,11 @@ from tui.panel.host_view import Board
 from tui.panel.widgets.paint import Canvas, Painted, Run, join
 
 
+def short_gpu_name(name: str) -> str:
+    """A GPU's name without what all of its kind are called."""
+    return name.removeprefix("NVIDIA ").removesuffix(" Workstation Edition").removesuffix(" Server Edition")
+
+
 class HostLine(Painted):
     """Facts that are asked once per host, and what the workers cannot do just now."""
 
@@ -29,8 +34,7 @@ class HostLine(Painted):
         if not names and facts is not None:
             names = list(facts.gpu_names)
         for name, count in Counter(names).most_common(2):
-            short = name.removeprefix("NVIDIA ").removesuffix(" Workstation Edition").removesuffix(" Server Edition")
-            part: list[Run] = [(f"{count} × ", "muted"), (short, "text")]
+            part: list[Run] = [(f"{count} × ", "muted"), (short_gpu_name(name), "text")]
             totals = {gpu.memory_total_mib for gpu in board.sample.gpus if gpu.name == name} if board.sample else set()
             if width >= 100 and len(totals) == 1 and (total := next(iter(totals))):
                 part.append((f" {fmt.gib(total)} GiB", "muted"))

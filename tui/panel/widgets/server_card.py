@@ -74,6 +74,8 @@ class ServerCard(Painted):
             canvas.put(0, y, "not connected", "muted")
         elif board.run is not None:
             canvas.put(0, y, f"reading {board.run.profile or board.run.run_id}", "muted", canvas.width)
+        elif not board.runs_read:
+            canvas.put(0, y, "looking for servers…", "muted")
         else:
             canvas.put(0, y, "No server runs here.", "text")
             canvas.runs(0, y + 1, [("l", "accent!"), (" launches one from a profile, ", "muted"), ("3", "accent!"),
