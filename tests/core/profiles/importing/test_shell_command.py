@@ -143,6 +143,11 @@ BASH = shutil.which("bash")
         'while [[ $# -gt 0 ]]; do case "$1" in --p) P="$2"; shift 2;; esac; done; cmd ${P:-none}',
         "X=1; if [[ $X == 1 && -n $X ]]; then cmd a; elif [ $X = 2 ]; then cmd b; fi; ref=X; cmd ${!ref}",
         'A=1 B="x y"; f() { cmd $A "$B"; }; A=2 f; f',
+        'A=/a; B=b\nF=$A/$B.yaml\nexport G="$A"/$B-c.$B/e H=$A.$B.x\ncmd $F $G $H; L=($A/$B.z 1); cmd "${L[@]}"',
+        "A=a B=b; f() { local F=$A/$B.y; cmd $F; }; f; for x in $A/$B.x $A-$B.y; do cmd $x; done; cmd $(echo $A/$B.e)",
+        "N=2; if (( N > 1 )); then cmd many; else cmd one; fi; ((N == 2 && $N != 3)) && cmd a; (( ! N )) || cmd b",
+        "N=1; (( N += 2 )); (( N++ )); cmd $N; if ((N % 2)); then cmd odd; elif (( (N - 4) == 0 )); then cmd even; fi",
+        "N=7; (( M = -N / 2 )); cmd $M; (( --N > 6 )) || cmd $N; cmd $((N*2 >= 12 || 0)) $((-7 % 3))",
     ],
 )
 def test_words_are_those_that_bash_hands_over(text, tmp_path):

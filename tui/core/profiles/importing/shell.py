@@ -107,6 +107,8 @@ class Shell:
                 self._redirected(node)
             case "variable_assignment":
                 self._assign(*self._assigned(node))
+            case "compound_statement" if node.children[0].type == "((":
+                self._status = self._words.holds(node)
             case "declaration_command":
                 self._declare(node)
             case "unset_command":
@@ -177,7 +179,7 @@ class Shell:
         """for NAME in A B C: one round a value, as far as they are few."""
         name = next(written(child) for child in node.children_by_field_name("variable"))
         given = node.children_by_field_name("value")
-        values = [field for child in given for field in self._words.expand(child)]
+        values = [field for word in self._words.joined(given) for field in self._words.expand(*word)]
         if len(values) > MAX_ROUNDS:
             self.guesses.append((node.start_point.row + 1, f"of the loop over {name} only {values[0]} was taken"))
             values = values[:1]
@@ -241,8 +243,9 @@ class Shell:
 
     def _simple(self, nodes: Sequence["Node"], redirects: Sequence["Node"]) -> None:
         """A command of assignments and words; alone, assignments are the shell's own."""
-        assigned = [self._assigned(node) for node in nodes if node.type == "variable_assignment"]
-        words = [node for node in nodes if node.type != "variable_assignment"]
+        groups = self._words.joined(nodes)
+        assigned = [self._assigned(*group) for group in groups if group[0].type == "variable_assignment"]
+        words = [node for group in groups if group[0].type != "variable_assignment" for node in group]
         targets: list[str] = []
         for redirect in redirects:
             operators = {child.type for child in redirect.children}
@@ -298,7 +301,7 @@ class Shell:
         if inner is None or inner.type != "command":
             return None
         name, *words = [child for child in inner.named_children if child.type in WORDS] or [inner]
-        fields = [field for word in words for field in self._words.expand(word)]
+        fields = [field for word in self._words.joined(words) for field in self._words.expand(*word)]
         if written(name) in self._functions:
             return self._printed_by([written(name), *fields], words)
         if written(name) not in ("echo", "seq"):
@@ -361,26 +364,31 @@ class Shell:
         if export or self._export_all:
             self._exported.add(name)
 
-    def _assigned(self, node: "Node") -> tuple[str, Value]:
-        """Name and value of NAME=value, NAME+=value, NAME=( ... ): no splitting, ~ also behind colons."""
+    def _assigned(self, node: "Node", *more: "Node") -> tuple[str, Value]:
+        """Name and value of NAME=value, NAME+=value, NAME=( ... ): no splitting, ~ also behind colons.
+
+        Args:
+            more: the nodes right behind it, which the grammar cut off.
+        """
         name = written(node.children[0])
         old = self._words.variables.get(name) if node.children[1].type == "+=" else None
         values = node.children_by_field_name("value")
         if values and values[0].type == "array":
-            items = [field for child in values[0].named_children for field in self._words.expand(child)]
+            words = self._words.joined(values[0].named_children)
+            items = [field for word in words for field in self._words.expand(*word)]
             keyed = [re.fullmatch(r"\[([^\]]*)\]=(.*)", item, re.DOTALL) for item in items]
             self._words.variables |= {f"{name}[{match[1]}]": match[2] for match in keyed if match}
             items = [match[2] if match else item for match, item in zip(keyed, items, strict=True)]
             return name, [*(old if isinstance(old, list) else []), *items]
-        return name, (old if isinstance(old, str) else "") + self._words.scalar(values, assigned=name)
+        return name, (old if isinstance(old, str) else "") + self._words.scalar([*values, *more], assigned=name)
 
     def _declare(self, node: "Node") -> None:
         """export, declare, typeset, readonly, local."""
         export = node.children[0].type == "export"
-        for child in node.children[1:]:
+        for child, *more in self._words.joined(node.children[1:]):
             if child.type == "variable_assignment":
-                self._assign(*self._assigned(child), export=export)
-            for text in self._words.expand(child) if child.type in WORDS else ():
+                self._assign(*self._assigned(child, *more), export=export)
+            for text in self._words.expand(child, *more) if child.type in WORDS else ():
                 if text.startswith("-"):
                     export = export or (node.children[0].type in ("declare", "typeset") and "x" in text)
                 elif assignment := _ASSIGNMENT.fullmatch(text):  # export "A=1 2"

@@ -4,6 +4,7 @@ What only running could tell (command substitutions, variables that nobody set) 
 """
 
 import fnmatch
+import operator
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -277,25 +278,67 @@ class Words:
         self.remarks[source] = unresolved(source, why)
         return [hidden(source)], False
 
+    def holds(self, node: "Node") -> bool | None:
+        """What (( )) says, which sets what it assigns; None where only running could tell."""
+        try:
+            return self._number(node) != 0
+        except (ValueError, ArithmeticError):
+            return None
+
     def _number(self, node: "Node") -> int:
-        """The value of $(( )) over whole numbers with + - * / %. Raises ValueError, ArithmeticError."""
-        children = [child for child in node.children if child.type not in ("$((", "))", "(", ")", "$", "${", "}")]
+        """The value of $(( )) and (( )) over whole numbers. Raises ValueError, ArithmeticError."""
+        brackets = ("$((", "((", "))", "(", ")", "$", "${", "}")
+        children = [child for child in node.children if child.type not in brackets]
         match [child.type for child in children]:
             case []:
-                text = text_of(node)
+                text = text_of(node).strip()
                 value = text if node.type == "number" else self.lookup(text, None)
                 return int(str(value)[:20])
             case [_]:
                 return self._number(children[0])
             case ["-", _]:
                 return -self._number(children[1])
-            case [_, "+" | "-" | "*" | "/" | "%" as operator, _]:
-                left, right = self._number(children[0]), self._number(children[2])
-                if operator in "/%":
-                    quotient = int(left / right)
-                    return quotient if operator == "/" else left - quotient * right
-                return left + right if operator == "+" else left - right if operator == "-" else left * right
+            case ["!", _]:
+                return int(not self._number(children[1]))
+            case [_, "++" | "--" as step] | ["++" | "--" as step, _]:
+                first = children[0].type == step
+                before = self._number(children[first])
+                after = before + (1 if step == "++" else -1)
+                self.variables[written(children[first])] = str(after)
+                return after if first else before
+            case [_, "=" | "+=" | "-=" | "*=" | "/=" | "%=" as assigns, _]:
+                name = written(children[0])
+                old = 0 if assigns == "=" else self._number(children[0])
+                self.variables.pop(name, None)  # where the rest is not known, it isn't either
+                number = _OPERATIONS[assigns[:-1] or "+"](old, self._number(children[2]))
+                self.variables[name] = str(number)
+                return number
+            case [_, operation, _] if operation in _OPERATIONS:
+                return _OPERATIONS[operation](self._number(children[0]), self._number(children[2]))
         raise ValueError
+
+
+def _quotient(dividend: int, divisor: int) -> int:
+    """As a shell divides: towards 0."""
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _quotient,
+    "%": lambda left, right: left - right * _quotient(left, right),
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&&": lambda left, right: int(bool(left and right)),
+    "||": lambda left, right: int(bool(left or right)),
+}
 
 
 def _put(parts: list[_Part], *values: str, splits: bool = False) -> str:
