@@ -295,7 +295,7 @@ def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
     if ends is None or not (ends.group(1).lower() in _LAST_WORDS or _POSITION.search(before)):
         return None  # most lines of a log
     # The label is the end of what stands before its value; what precedes it must look like a log's prefix.
-    for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)", before))]:
+    for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)|-(?=[A-Z])", before))]:
         words = " ".join(before[start:].split())
         unit = _UNIT.search(words)
         bare = words[: unit.start()] if unit and unit.group(1) != "retokenized" else words

@@ -33,7 +33,7 @@ def _task(posted: Posted, raw: Mapping[str, Any]) -> None:
     posted.put("max_concurrency", other.get("parallel"))
 
 
-_MORE = {"one_batch": _tag, "one_batch_server": _one_batch_server, "mtbench": _task}
+_MORE = {"one_batch": _tag, "offline": _tag, "one_batch_server": _one_batch_server, "mtbench": _task}
 OBJECTS = (*(ObjectForm(**form, more=_MORE.get(form["kind"])) for form in DATA["objects"]), serving.SERVING)
 TABLES: tuple[TableReader, ...] = (
     serving.ServingRows(),

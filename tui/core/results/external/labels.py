@@ -28,7 +28,7 @@ _MILLISECONDS = {
 }
 _RATE = re.compile(r"\bper (?:(s)(?:ec|econd)?|(min)(?:ute)?)\b")
 _BRACKETS = re.compile(r"\s*[(\[]([^()\[\]]*)[)\]]\s*")
-_PERCENT = re.compile(r"%?(?<=[\d%]) percentile\b")
+_PERCENT = re.compile(r"(?<=\d)(?:%|th)? percentile\b")
 _LONGEST = 200  # characters of a label
 
 

@@ -4,13 +4,14 @@ import re
 from dataclasses import dataclass
 
 from tui.core.results.external.labels import label_of
-from tui.core.results.external.posted import DATA, Posted
+from tui.core.results.external.posted import DATA, TOOLS, Posted
 from tui.core.results.external.shapes import take
 from tui.core.text import as_text
 
 _PAIR = re.compile(r"\s*(?P<label>[^:=]{1,120}?)\s*[:=]\s*(?P<value>\S.{0,80})")
 _LINE_LIMIT = 300  # characters
-_TEXTS = {"scenario": "tag", "model": "model"}
+_AFTER = 60  # lines behind the end of a block's figures in which the tool may still say that they don't count
+_TEXTS = {"scenario": "tag", "model": "model", "result is": "verdict"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class PairReader:
         self._form = _FORMS[0]
         self._section = ""
         self._gap = 0
+        self._after = False  # its figures have ended
 
     @property
     def tool(self) -> str | None:
@@ -50,34 +52,42 @@ class PairReader:
             return False, []
         form = next((form for begins, form in _BEGINS if begins.search(line)), None)
         goes_on = self._posted is not None and (
-            form is None or (form.tool == self._form.tool and form is not self._form)
+            form is None
+            or (form.tool == self._form.tool and (form is not self._form or not self._posted.figures))
         )
         ended = [] if goes_on else self.flush()
         if form is not None and not goes_on:
             self._posted, self._form, self._section, self._gap = Posted(form.tool, form.kind), form, "", 0
+            self._after = False
         if self._posted is None:
             return False, ended
-        if self._figure(line) or form is not None:
+        if (says := re.search(self._form.invalid, line)) is not None:
+            self._posted.against = line[says.start() :].strip()[:80]
+        elif self._after:
+            self._gap += 1
+            return False, self.flush() if self._gap > _AFTER else ended
+        elif self._figure(line) or form is not None:
             self._gap = 0
-            return True, ended
-        self._gap += 1
-        if self._gap > self._form.gap or re.search(self._form.ends, line):
-            return False, ended + self.flush()
+        elif re.search(self._form.ends, line):
+            self._after = True
+        else:
+            self._gap += 1
+            if self._gap > self._form.gap:
+                return False, ended + self.flush()
         return True, ended
 
     def flush(self) -> list[Posted]:
         """The record of the block that is open."""
         posted, self._posted = self._posted, None
-        return [posted] if posted is not None and len(posted.figures) > 1 else []
+        # Of a tool whose whole record is known, one figure is a part that can be named.
+        fewest = 1 if "whole" in TOOLS.get(self._form.tool, {}) else 2
+        return [posted] if posted is not None and len(posted.figures) >= fewest else []
 
     def _figure(self, line: str) -> bool:
         posted, form = self._posted, self._form
         assert posted is not None
         if (section := re.search(form.section, line)) is not None:
             self._section = section[1]
-            return True
-        if re.search(form.invalid, line):
-            posted.against = line.strip()[:80]
             return True
         if (matched := _PAIR.fullmatch(line.rstrip())) is None:
             return False

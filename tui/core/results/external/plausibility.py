@@ -28,6 +28,8 @@ def reasons_against(posted: Posted) -> Iterator[str]:
     negative = sorted(key for key in posted.figures if (posted.number(key) or 0) < 0)
     if negative:
         yield f"negative: {', '.join(negative[:3])}"
+    if posted.number("output_tok_s") == 0 and posted.number("req_per_s") and posted.kind == "serving":
+        yield "no token a second, although requests were answered"
     if posted.number("duration_s") == 0:
         yield "it took no time"
     if successful and posted.count("output_tokens") == 0 and posted.kind == "serving":

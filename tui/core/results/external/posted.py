@@ -67,6 +67,7 @@ class Posted:
     kind: str = "serving"  # serving, offline, speculative, mtbench, one_batch, one_batch_server, throughput, latency
     part: bool = False  # of a record that several tables make
     repeats: bool = False  # in a table of runs, which the tool may have printed one by one before
+    verdict: str | None = None  # the tool's own, of the ones that give one
     against: str | None = None  # why the tool itself says that it does not count
     figures: dict[str, Figure] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # keys of figures that are not numbers

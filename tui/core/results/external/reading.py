@@ -5,7 +5,6 @@ quoted, fenced, behind a log's prefix. `docs/results.md` lists the forms. A figu
 """
 
 import codecs
-import json
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -17,6 +16,7 @@ from tui.core.model.result import SCHEMA, Result
 from tui.core.records import from_json
 from tui.core.results.external import foreign, forms
 from tui.core.results.external.blocks import BlockReader, is_title
+from tui.core.results.external.decoding import decoded
 from tui.core.results.external.merging import Records, merged
 from tui.core.results.external.pairs import PairReader
 from tui.core.results.external.posted import DATA, TOOLS, Posted
@@ -32,8 +32,6 @@ _EXPECTED = (
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _YAML = re.compile(r"^[ -]{0,8}(?:guidellm_version: |type_: generative_benchmark$)", re.MULTILINE)
 _YAML_LIMIT = 4 << 20  # characters
-_PIECE = 4096  # characters
-_LONGEST_TOKEN = 16  # of JSON, but strings
 
 
 def decode(data: bytes) -> str:
@@ -137,15 +135,16 @@ def _clean(line: str) -> str:
 
 def _lacks(posted: Posted) -> str:
     """Without which figures a record of another tool is a part of one."""
-    missing = [key for key in TOOLS.get(posted.tool or "", {}).get("whole", ()) if key not in posted.figures]
-    return ", ".join(DATA["missing"][key] for key in missing if key not in posted.broken)
+    known = posted.figures.keys() | posted.broken | ({"verdict"} if posted.verdict or posted.against else set())
+    wanted = [choice.split("|") for choice in TOOLS.get(posted.tool or "", {}).get("whole", ())]
+    return ", ".join(DATA["missing"][keys[0]] for keys in wanted if known.isdisjoint(keys))
 
 
 def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
     """Records as they come: those of a table together."""
     lines = unprefixed([_clean(line) for line in re.split(r"\r\n|\n|\r", text)])
     whole = "\n".join(lines)
-    if whole.lstrip().startswith("[") and (array := _decoded(whole, len(whole) - len(whole.lstrip()))):
+    if whole.lstrip().startswith("[") and (array := decoded(whole, len(whole) - len(whole.lstrip()))):
         yield from _of_array(array[0] if isinstance(array[0], list) else [], left_out)
         return
     if found := _of_yaml(whole, left_out):
@@ -158,8 +157,8 @@ def _records(text: str, left_out: _LeftOut) -> Iterator[Records]:
         if begin < after:
             continue  # inside an object that was read
         brace = line.find("{")
-        if brace >= 0 and (decoded := _decoded(whole, begin + brace)) is not None:
-            raw, end = decoded
+        if brace >= 0 and (value := decoded(whole, begin + brace)) is not None:
+            raw, end = value
             if isinstance(raw, dict) and (found := _of_object(raw, place, left_out)):
                 after = end
                 yield from _each(pairs.flush(), reader.flush())
@@ -220,26 +219,6 @@ def _of_array(items: list[Any], left_out: _LeftOut) -> Iterator[Records]:
                 yield found
             else:
                 left_out.is_of_another(f"entry {number}", foreign.of_object(item))
-
-
-def _decoded(text: str, at: int) -> tuple[Any, int] | None:
-    """The JSON value that begins there, and where it ends.
-
-    Tried on longer and longer pieces: what is none costs the piece that shows it (the error counts the lines before it).
-    """
-    size = _PIECE
-    while True:
-        piece = text[at : at + size]
-        try:
-            value, length = json.JSONDecoder().raw_decode(piece)
-            return value, at + length
-        except json.JSONDecodeError as error:
-            cut = error.pos > size - _LONGEST_TOKEN or error.msg.startswith("Unterminated string")
-            if not cut or len(piece) < size:
-                return None
-        except (ValueError, RecursionError):
-            return None
-        size *= 4
 
 
 def _of_object(raw: dict[str, Any], place: str, left_out: _LeftOut) -> Records:

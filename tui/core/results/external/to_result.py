@@ -7,7 +7,7 @@ import re
 from tui.core.model import result as model
 from tui.core.model.result import Result
 from tui.core.results.external.plausibility import doubts, no_latencies, notes, reasons_against
-from tui.core.results.external.posted import Posted
+from tui.core.results.external.posted import TOOLS, Posted
 from tui.core.sglang.server_info import args_sha
 from tui.core.text import as_text
 
@@ -90,8 +90,9 @@ def _bench_name(posted: Posted) -> str:
 def _load(posted: Posted) -> model.Load:
     rate = posted.figures.get("request_rate")
     batch = posted.count("batch_size")
+    at_a_rate = posted.tag in TOOLS.get(posted.tool or "", {}).get("open", ())
     return model.Load(
-        kind="open" if isinstance(rate, int | float) or rate == "trace" else "closed",
+        kind="open" if isinstance(rate, int | float) or rate == "trace" or at_a_rate else "closed",
         concurrency=batch if batch is not None else posted.count("max_concurrency"),
         rate=float(rate) if isinstance(rate, int | float) else None,
         dataset=posted.dataset or "",
