@@ -52,8 +52,7 @@ class PairReader:
             return False, []
         form = next((form for begins, form in _BEGINS if begins.search(line)), None)
         goes_on = self._posted is not None and (
-            form is None
-            or (form.tool == self._form.tool and (form is not self._form or not self._posted.figures))
+            form is None or (form.tool == self._form.tool and (form is not self._form or not self._posted.figures))
         )
         ended = [] if goes_on else self.flush()
         if form is not None and not goes_on:
