@@ -6,9 +6,9 @@ A line may carry a log's prefix; a block may lack its banner, its end or any lin
 import re
 from collections.abc import Iterable
 
-from tui.core.results.external.form import latency_key
-from tui.core.results.external.labels import figure_of, label_of
-from tui.core.results.external.posted import DATA, LABELS, Posted, number_of
+from tui.core.results.external.labels import ANYWHERE, MILLISECONDS, figure_of, label_of
+from tui.core.results.external.posted import DATA, Posted, number_of, times
+from tui.core.results.external.shapes import value_of
 from tui.core.text import one_line
 
 _BANNER = re.compile(r"={3,}\s*([A-Za-z][\w .&-]*?)\s*={3,}")
@@ -16,20 +16,11 @@ _END = re.compile(r"={20,}\s*$")
 _SECTION = re.compile(r"-{3,}\s*([A-Za-z][^-]*(?:-[A-Za-z][^-]*)*?)\s*-{3,}")
 # A label, its value, and perhaps the value's unit; between them a colon, or the bar of a table.
 _PAIR = re.compile(r"^(?P<label>.*[\w)%])\s*(?::|\|)\s*(?P<value>[^\s|](?:[^|]*[^\s|])?)\s*\|?\s*$")
-_VALUE = re.compile(
-    r"(?P<number>[-+]?(?:\d[\d,_]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
-    r"\s*(?P<unit>%|ms|s|seconds|tok/s|tokens?/s|req/s|requests?/s)?(?:\s+[^\w\s.].*)?",  # and a remark
-    re.IGNORECASE,
-)
-_UNIT = re.compile(r"\s*\(([^)]*)\)$")
-_LATENCY = re.compile(
-    r"(mean|median|std|max|min|p\d+(?:\.\d+)?)\s*(ttft|tpot|itl|e2el|e2e(?: latency)?|)", re.IGNORECASE
-)
-_LAST_WORD = re.compile(r"([\w%]+|\(retokenized\))(?:\s*\([^)]*\))?$")
+_LAST_WORD = re.compile(r"([\w%]+)(?:\s*\([^)]*\))?$")
 _POINTS = "mean median std max min p50 p90 p95 p99"  # alone under the title of a section
 _POSITION = re.compile(r"position (\d{1,2})$", re.IGNORECASE)  # of a draft token, in vLLM's acceptance
-_LAST_WORDS = frozenset(label.rsplit(" ", 1)[-1] for label in LABELS) | frozenset(
-    f"ttft tpot itl e2el e2e latency {_POINTS}".split()
+_LAST_WORDS = frozenset(_POINTS.split()) | frozenset(
+    label.rsplit(None, 1)[-1] for labels in (ANYWHERE, *DATA["labels"].values()) for label in labels
 )
 # What stands before a label is a log's prefix and not the first words of another label.
 _PREFIX = re.compile(r"^\s*$|[^\w\s]\s*$|\d\d?Z\s+$|\d\s+$|\s{2,}$")
@@ -170,8 +161,8 @@ class BlockReader:
         if self._last is None or (pair := _PAIR.match(line)) is None:
             return
         figure = figure_of(label_of(pair["label"]), {})
-        if figure is not None and _VALUE.fullmatch(pair["value"][:80]):
-            self._last.put(f"steady_{figure[0]}", _in_our_unit(figure[0], pair["value"], ""))
+        if figure is not None and (number := value_of(pair["value"])[0]) is not None:
+            self._last.put(f"steady_{figure[0]}", number)
 
     def _complete(self, block: Posted) -> None:
         """What the tool said of itself before, where the block does not."""
@@ -272,11 +263,28 @@ def is_title(line: str) -> bool:
     return "benchmark result" in line.lower() and _BANNER.search(line[:_LINE_LIMIT]) is not None
 
 
-def figure_at(label: str, value: str) -> tuple[str, str] | None:
-    """Our key and the figure of a cell in a table that has the labels of the blocks; None of another label."""
-    unit = _UNIT.search(label)
-    key = _key(label[: unit.start()] if unit and unit.group(1) != "retokenized" else label, "")
-    return None if key is None else (key, _in_our_unit(key, value, unit.group(1) if unit else ""))
+def figure_at(text: str, value: str, section: str = "") -> tuple[str, str] | None:
+    """Our key and the figure behind a label that the blocks have; None of another label.
+
+    Args:
+        section: what a statistic alone is of.
+    """
+    label = label_of(text)
+    if (position := _POSITION.fullmatch(label.name)) is not None:
+        figure: tuple[str, float] | None = (f"acceptance_pct_position_{position[1]}", 1.0)
+    elif label.name:
+        figure = figure_of(label, {}, own=False, shared=ANYWHERE)
+    else:
+        figure = (f"{label.point}_{section}_ms", MILLISECONDS.get(label.unit, 1.0)) if label.point and section else None
+    if figure is None or (figure[0].endswith("_ms") and not label.point):
+        return None
+    key, factor = figure
+    number, unit = value_of(value)
+    if key.endswith("_ms") and not label.unit:
+        factor = MILLISECONDS.get(unit, factor)
+    if number is None or factor == 1:
+        return key, value if number is None else str(number)
+    return key, str(times(number_of(number) or 0.0, factor))
 
 
 def tool_of(labels: Iterable[str]) -> str | None:
@@ -296,34 +304,6 @@ def _labelled(line: str, section: str) -> tuple[str, str, str] | None:
         return None  # most lines of a log
     # The label is the end of what stands before its value; what precedes it must look like a log's prefix.
     for start in [0, *(at.end() for at in re.finditer(r"[\s\]|>)]+|:(?=\w)|-(?=[A-Z])", before))]:
-        words = " ".join(before[start:].split())
-        unit = _UNIT.search(words)
-        bare = words[: unit.start()] if unit and unit.group(1) != "retokenized" else words
-        key = _key(bare, section)
-        if key is None or not _PREFIX.search(before[:start]):
-            continue
-        return key, _in_our_unit(key, value, unit.group(1) if unit else ""), bare.lower()
+        if _PREFIX.search(before[:start]) and (figure := figure_at(before[start:], value, section)) is not None:
+            return *figure, label_of(before[start:]).whole
     return None
-
-
-def _key(label: str, section: str) -> str | None:
-    lower = label.lower()
-    if lower in LABELS:
-        return LABELS[lower]
-    if (position := _POSITION.fullmatch(lower)) is not None:
-        return f"acceptance_pct_position_{position[1]}"
-    if (latency := _LATENCY.fullmatch(lower)) is not None:
-        point, name = latency.groups()
-        name = name.replace(" latency", "") or section
-        return latency_key(point, name) if name else None
-    return None
-
-
-def _in_our_unit(key: str, value: str, unit: str) -> str:
-    matched = _VALUE.fullmatch(value[:80])
-    if matched is None:
-        return value
-    number = matched["number"]
-    if key.endswith("_ms") and (unit == "s" or matched["unit"] in ("s", "seconds")):
-        return str((number_of(number) or 0.0) * 1000)
-    return number

@@ -1,4 +1,4 @@
-"""Tables of several runs by the labels of SGLang's and vLLM's blocks: a run a column (before and after), or a run a row."""
+"""Tables of several runs by the labels of SGLang's and vLLM's blocks or names that tools share: a run a column (before and after), or a run a row."""
 
 import re
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ _RATES = frozenset(["req_per_s", "output_tok_s", "total_tok_s"])
 _LONGEST = 200  # characters of a cell
 _FEWEST = 2  # figures of a run
 _LATENCY = ("mean_", "median_")
-# What every tool means by the same name, other than its times between tokens.
-_SAME = frozenset(name for name, ours in SHARED.items() if ours in ("ttft_ms", "e2e_ms"))
+# What every tool means by the same name, which its gaps between tokens are not.
+_SAME = frozenset(name for name, ours in SHARED.items() if ours not in ("itl_ms", "tag"))
 
 
 def _bare(cell: str) -> str:
@@ -44,7 +44,7 @@ def _put(posted: Posted, text: str, cell: str) -> bool:
 
 @lru_cache(4096)
 def _is_known(text: str) -> bool:
-    return figure_at(text, "1") is not None
+    return figure_at(text, "1") is not None or label_of(text).name in _SAME
 
 
 class Columns:

@@ -6,7 +6,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ Names = Mapping[str, Any]  # a name, lower case and without its unit, to our fig
 
 _POINTS: dict[str, str] = {theirs: ours for ours, words in DATA["points"].items() for theirs in words}
 _PERCENTILE = re.compile(r"p?(\d{1,3}(?:\.\d+)?)(%|th)?")
-_MILLISECONDS = {
+MILLISECONDS = {
     "ns": 1e-6,
     "us": 1e-3,
     "µs": 1e-3,
@@ -39,6 +39,7 @@ class Label:
     name: str  # lower case; "" where the label is a statistic alone
     point: str = ""  # mean, median, p90, max, …
     unit: str = ""
+    whole: str = field(default="", compare=False)  # the name, with a statistic that may be a part of it
 
     @property
     def own(self) -> str:
@@ -66,22 +67,23 @@ def _label(text: str) -> Label:
     text = _RATE.sub(r"/\1\2", text.lower().replace("*", "").replace("`", "").replace("_", " "))
     unit, inside = "", ""
     for word in _BRACKETS.findall(text):
-        unit, inside = (word, inside) if word in _MILLISECONDS or "/" in word or not inside else (unit, word)
+        unit, inside = (word, inside) if word in MILLISECONDS or "/" in word or not inside else (unit, word)
         inside = inside or word
     bare = _BRACKETS.sub(" ", text)
     words = _PERCENT.sub("%", re.sub(r"[-\s]+", " ", bare)).strip(" .:").split()
+    whole = " ".join(words)
     point = ""
     for at in (0, -1):
         if words and not point and (point := point_of(words[at].rstrip("."))):
             del words[at]
     words = [word for word in words if word not in ("percentiles", "quantiles", "results")]
-    if not unit and len(words) > 1 and words[-1] in _MILLISECONDS:
+    if not unit and len(words) > 1 and words[-1] in MILLISECONDS:
         unit = words.pop()
     if not words and inside not in ("", unit):  # [TPOT] AVERAGE
         words = inside.split()
-    elif not words and unit not in _MILLISECONDS:
+    elif not words and unit not in MILLISECONDS:
         words, unit = unit.split(), ""
-    return Label(" ".join(words).strip(" .:"), point, unit)
+    return Label(" ".join(words).strip(" .:"), point, unit, whole)
 
 
 def label_of(text: str) -> Label:
@@ -89,17 +91,21 @@ def label_of(text: str) -> Label:
     return _label(text[:_LONGEST])
 
 
-def figure_of(label: Label, names: Names, point: str = "", *, own: bool = True) -> tuple[str, float] | None:
+def figure_of(
+    label: Label, names: Names, point: str = "", *, own: bool = True, shared: Names | None = None
+) -> tuple[str, float] | None:
     """Our key of a figure and the factor to our unit.
 
     Args:
         names: what the tool calls its figures.
         point: the statistic, where a column says it.
         own: whether a figure without a name of ours keeps its own.
+        shared: what every tool means, `SHARED` where it is not given.
     """
-    point = point or label.point
-    keys = (f"{label.name} {label.unit}", label.name)
-    ours = next((table[key] for table in (names, SHARED) for key in keys if key in table), None)
+    keys = (f"{label.whole} {label.unit}", label.whole, f"{label.name} {label.unit}", label.name)
+    tables = (names, SHARED if shared is None else shared)
+    key, ours = next(((key, table[key]) for table in tables for key in keys if key in table), ("", None))
+    point = point or ("" if label.point and key in keys[:2] else label.point)
     if ours == "":  # no figure
         return None
     if ours is None:
@@ -107,10 +113,19 @@ def figure_of(label: Label, names: Names, point: str = "", *, own: bool = True) 
         return (key, 1.0) if own and label.own else None
     name, factor = (ours, None) if isinstance(ours, str) else ours
     if name.endswith("_ms"):
-        return f"{point or 'mean'}_{name}", factor or _MILLISECONDS.get(label.unit, 1.0)
+        return f"{point or 'mean'}_{name}", factor or MILLISECONDS.get(label.unit, 1.0)
     if name == "duration_s":
-        return name, factor or _MILLISECONDS.get(label.unit, 1000.0) / 1000
+        return name, factor or MILLISECONDS.get(label.unit, 1000.0) / 1000
     return (name if point in ("", "mean") else f"{point}_{name}"), factor or 1.0
 
 
-SHARED: Names = {theirs: ours for ours, words in DATA["names"].items() for theirs in words}
+def _anywhere() -> dict[str, str]:
+    read = [(label_of(theirs), ours) for ours, labels in DATA["labels"].items() for theirs in labels]
+    return {f"{label.whole} {label.unit}".strip(): ours for label, ours in read}
+
+
+_NAMES = {theirs: ours for ours, words in DATA["names"].items() for theirs in words}
+_LATENCIES = {name: ours for name, ours in _NAMES.items() if ours.endswith("_ms") and name not in ("latency", "lat")}
+# What may stand in any line of a log, and what a table or a tool's own block says.
+ANYWHERE: Names = {**_anywhere(), **_LATENCIES}
+SHARED: Names = {**ANYWHERE, **_NAMES}

@@ -25,7 +25,6 @@ def _ours(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 # Our name of a figure, by the name that tools give it.
-LABELS = _ours(DATA["labels"])
 JSON_KEYS = _ours(DATA["json_keys"])
 TOOLS: dict[str, dict[str, Any]] = DATA["tools"]
 

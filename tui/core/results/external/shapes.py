@@ -13,7 +13,7 @@ from tui.core.text import as_text
 
 _VALUE = re.compile(
     r"(?P<number>[-+]?(?:\d[\d,_]*)?\.?\d+(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>%|ms|seconds|sec|s|[a-z]{1,8}/\S{1,12}|x)?"
-    r"\s*(?:[*±(<←].*)?",
+    r"(?:\s*[*±(<←].*|\s+[^\w\s.].*)?",  # and a remark
     re.IGNORECASE,
 )
 _TEXTS = ("tag", "model", "dataset")  # of a record, and no figures
