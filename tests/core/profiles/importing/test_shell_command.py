@@ -147,6 +147,7 @@ BASH = shutil.which("bash")
         "A=a B=b; f() { local F=$A/$B.y; cmd $F; }; f; for x in $A/$B.x $A-$B.y; do cmd $x; done; cmd $(echo $A/$B.e)",
         "N=2; if (( N > 1 )); then cmd many; else cmd one; fi; ((N == 2 && $N != 3)) && cmd a; (( ! N )) || cmd b",
         "N=1; (( N += 2 )); (( N++ )); cmd $N; if ((N % 2)); then cmd odd; elif (( (N - 4) == 0 )); then cmd even; fi",
+        'N=7; S="${S:-$((N - 1))}"; T=${T:-$((N-S))}; cmd $S "$T" ${U:-$(( (N+1) * 2 ))}',
         "N=7; (( M = -N / 2 )); cmd $M; (( --N > 6 )) || cmd $N; cmd $((N*2 >= 12 || 0)) $((-7 % 3))",
     ],
 )

@@ -18,6 +18,7 @@ from tui.core.profiles.importing.bash_tree import (
     OPEN,
     as_written,
     hidden,
+    parsed,
     text_of,
     unreadable,
     written,
@@ -152,6 +153,12 @@ class Words:
     def _expansion(self, node: "Node", quoted: bool = False) -> _Part:
         """Values of what begins with $, ` or <(."""
         source = written(node)
+        if node.type == "command_substitution" and source.startswith("$((") and source.endswith("))"):
+            # Behind ${X:- the grammar takes it for a subshell.
+            again = parsed(f": {source}".encode())
+            while again.named_children and again.type != "arithmetic_expansion":
+                again = again.named_children[-1]
+            node = again if again.type == "arithmetic_expansion" else node
         if node.type == "arithmetic_expansion":
             try:
                 return [str(self._number(node))], False
