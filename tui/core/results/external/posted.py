@@ -29,28 +29,9 @@ JSON_KEYS = _ours(DATA["json_keys"])
 TOOLS: dict[str, dict[str, Any]] = DATA["tools"]
 
 _COUNTS = frozenset(
-    [
-        "max_concurrency",
-        "num_prompts",
-        "successful",
-        "failed",
-        "input_tokens",
-        "input_text_tokens",
-        "input_vision_tokens",
-        "output_tokens",
-        "retokenized_tokens",
-        "drafts",
-        "draft_tokens",
-        "accepted_tokens",
-        "input_len",
-        "output_len",
-        "batch_size",
-        "steps",
-        "topk",
-        "num_draft_tokens",
-        "questions",
-        "peak_concurrent",
-    ]
+    """max_concurrency num_prompts successful failed input_tokens input_text_tokens input_vision_tokens output_tokens
+retokenized_tokens drafts draft_tokens accepted_tokens input_len output_len batch_size steps topk
+num_draft_tokens questions peak_concurrent""".split()
 )
 _SMALLEST, _LARGEST = 1e-12, 1e15  # what a clock or a counter can give, but 0
 _NOTHING = frozenset(("", "none", "null", "not set", "n/a", "na", "-"))

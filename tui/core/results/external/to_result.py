@@ -15,22 +15,8 @@ POSTED_HOST = "posted"  # the host of a record that says none
 
 # Figures that have a place of their own in a result; the others are kept under their names.
 _PLACED = frozenset(
-    [
-        "backend",
-        "request_rate",
-        "max_concurrency",
-        "num_prompts",
-        "successful",
-        "failed",
-        "duration_s",
-        "input_tokens",
-        "output_tokens",
-        "req_per_s",
-        "input_tok_s",
-        "output_tok_s",
-        "total_tok_s",
-        "accept_length",
-    ]
+    """backend request_rate max_concurrency num_prompts successful failed duration_s input_tokens output_tokens
+req_per_s input_tok_s output_tok_s total_tok_s accept_length""".split()
 )
 _PLACED_LATENCY = re.compile(r"(mean|median|p90|p95|p99|max)_(ttft|tpot|itl|e2e)_ms")
 _LATENCY_POINTS = ("mean", "p50", "p90", "p95", "p99", "max")
