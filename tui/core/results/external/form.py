@@ -99,9 +99,3 @@ def scaled(value: object, factor: float) -> float | None:
     """A number in another unit; None for anything else."""
     number = number_of(value) if type(value) in (int, float) else None
     return None if number is None else times(number, factor)
-
-
-def latency_key(point: str, name: str) -> str:
-    """ "mean", "e2el" -> "mean_e2e_ms": how the flat record spells it."""
-    name = "e2e" if name.startswith("e2e") else name
-    return f"{'median' if point == 'p50' else point}_{name}_ms"

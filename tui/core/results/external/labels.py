@@ -125,7 +125,9 @@ def _anywhere() -> dict[str, str]:
 
 
 _NAMES = {theirs: ours for ours, words in DATA["names"].items() for theirs in words}
-_LATENCIES = {name: ours for name, ours in _NAMES.items() if ours.endswith("_ms") and name not in ("latency", "lat")}
+LATENCIES: Names = {
+    name: ours for name, ours in _NAMES.items() if ours.endswith("_ms") and name not in ("latency", "lat")
+}
 # What may stand in any line of a log, and what a table or a tool's own block says.
-ANYWHERE: Names = {**_anywhere(), **_LATENCIES}
+ANYWHERE: Names = {**_anywhere(), **LATENCIES}
 SHARED: Names = {**ANYWHERE, **_NAMES}

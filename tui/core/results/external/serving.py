@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tui.core.results.external.form import ObjectForm, latency_key
+from tui.core.results.external.form import ObjectForm
+from tui.core.results.external.labels import LATENCIES, figure_of, label_of
 from tui.core.results.external.posted import JSON_KEYS, Posted, measurable, number_of
 from tui.core.results.external.tables import Table
 from tui.core.sglang.server_info import speculation
 from tui.core.text import as_number, as_text, as_whole, one_line
 
-# Without the unit in SGLang of 2024; milliseconds all the same.
-_LATENCY = re.compile(r"(mean|median|std|max|min|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|e2e)(?:_ms)?")
 _ARGS_LIMIT = 2000  # flags of a server that are kept
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,60}")
 _RATES = frozenset(["output_throughput", "request_throughput", "total_throughput", "total_token_throughput"])
@@ -33,8 +32,8 @@ def _serving(posted: Posted, raw: Mapping[str, Any]) -> None:
     else:  # the others stand there too, with their defaults
         posted.put("output_len", raw.get("sharegpt_output_len"))
     for key, value in raw.items():
-        if matched := _LATENCY.fullmatch(key):
-            posted.put(latency_key(*matched.groups()), value)
+        if latency := _latency(key):
+            posted.put(latency, value)
     rate = raw.get("request_rate")
     posted.put("request_rate", rate if isinstance(rate, str) else number_of(rate))
     cache = raw.get("cache_report")
@@ -47,6 +46,13 @@ def _serving(posted: Posted, raw: Mapping[str, Any]) -> None:
     if isinstance(info, dict):
         _server(posted, info)
     _details(posted, raw)
+
+
+def _latency(key: str) -> str | None:
+    """Our key of a statistic of a latency; without the unit in SGLang of 2024, milliseconds all the same."""
+    label = label_of(key)
+    figure = figure_of(label, {}, own=False, shared=LATENCIES) if label.point and label.unit in ("", "ms") else None
+    return figure and figure[0]
 
 
 SERVING = ObjectForm(
@@ -129,7 +135,7 @@ class ServingRows:
     """A record a row, a column a JSON key: SGLang's grid and its HTML, the sweeps of both as CSV."""
 
     def fits(self, head: Sequence[str], drawn: bool) -> bool:
-        known = sum(cell in JSON_KEYS or _LATENCY.fullmatch(cell) is not None for cell in head)
+        known = sum(cell in JSON_KEYS or _latency(cell) is not None for cell in head)
         return known >= _FEWEST and bool(_RATES & set(head))
 
     def read(self, table: Table) -> list[Posted]:
@@ -145,7 +151,7 @@ class ServingRows:
                 continue
             (posted,) = SERVING.read(raw)
             for key in raw.keys() - JSON_KEYS.keys() - {"request_rate"}:
-                if _LATENCY.fullmatch(key) is None:
+                if _latency(key) is None:
                     posted.put(key, number_of(raw[key]))
             records.append(posted)
         return records
