@@ -97,7 +97,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("host_limit", in_trace(LOADING, "RuntimeError: Resource temporarily unavailable"), "host_oom", Phase.LOAD_WEIGHTS),
     ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
     ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
-    ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "cuda_error", Phase.LAUNCH),
+    ("device_ordinal", in_trace("", "RuntimeError: CUDA error: invalid device ordinal"), "bad_flag", Phase.DISTRIBUTED_INIT),
     ("custom_allreduce", in_trace(CAPTURING, "RuntimeError: Failed: Cuda error /sgl-kernel/csrc/allreduce/custom_all_reduce.cuh:455 'invalid argument'"), "cuda_error", Phase.CUDA_GRAPH),
     ("disk_full", in_trace(LOADING, "OSError: [Errno 28] No space left on device"), "unknown", Phase.LOAD_WEIGHTS),
     ("draft_attribute", in_trace(DRAFT, "AttributeError: 'LlamaForCausalLM' object has no attribute 'set_embed'"), "draft_config", Phase.MEMORY_POOL),

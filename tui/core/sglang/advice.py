@@ -76,10 +76,11 @@ def with_version(found: Diagnosis, version: str | None) -> Diagnosis:
 def evidence_of(clue: Clue) -> Evidence:
     """The line that a clue was found in; of an exception what a person would quote.
 
-    A lookup that failed, or a check without a word, follows from an error that was logged just before, if one was.
+    A lookup that failed, a check without a word and a request that failed follow from an error that was logged just
+    before, if one was.
     """
     number, text, lines = clue.line, clue.quote or clue.text, clue.lines or (clue.text,)
-    if clue.before is not None and _FOLLOWS.match(clue.text):
+    if clue.before is not None and (clue.level == "observation" or _FOLLOWS.match(clue.text)):
         number, text, lines = clue.before.number, clue.before.text, (clue.before.text, *lines)
     text = _POOL.sub(r"\1:\2", text)
     return Evidence(number, one_line(text, 400), tuple(one_line(line, 2_000) for line in lines))

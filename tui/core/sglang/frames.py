@@ -36,11 +36,21 @@ class Feature:
     causes: tuple[str, ...] = ()  # the advice is for these alone; empty: for any
 
 
+# A path whose beginning a person left out: ".../layers/attention/triton_backend.py", "srt/managers/scheduler.py".
+_ELIDED = re.compile(
+    r"(?:(?:\.{3}|\u2026)/)?(?P<root>srt/)?(?P<rest>(?:batch_overlap|compilation|configs|constrained|disaggregation|distributed|"
+    r"entrypoints|eplb|layers|lora|managers|mem_cache|model_executor|model_loader|models|multimodal|speculative)/.+)"
+)
+
+
 def module_of(path: str) -> str | None:
     """A source file's path below sglang/: "srt/managers/scheduler.py"; None for a file of another package."""
     at = path.rfind("sglang/srt/")
     at = path.rfind("sglang/") if at < 0 else at
-    return path[at + len("sglang/") :] if at >= 0 and path[at - 1 : at] in ("", "/") else None
+    if at >= 0 and path[at - 1 : at] in ("", "/"):
+        return path[at + len("sglang/") :]
+    elided = _ELIDED.fullmatch(path)
+    return "srt/" + elided["rest"] if elided is not None and (elided["root"] or not path[0].isalpha()) else None
 
 
 def phase_of(frames: Iterable[Frame], rules: Iterable[FrameRule]) -> Phase | None:

@@ -18,7 +18,12 @@ _STAMP = re.compile(
     r"(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?:\s|$)"
 )  # the date and the bracket before it are looked at by hand: that costs less than a search that begins with "maybe ["
 _DATE_BEFORE = re.compile(r"\d{4}-\d\d-\d\d $")
-_OLD_RANK = re.compile(r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): ")
+# Without a stamp: forerunners of SGLang, and pastes that leave the time out ("[DP1 TP0] Load weight begin").
+_PARALLEL = r"[A-Z_]{0,9}(?:TP|DP|PP|EP|CP)\d{1,6}"
+_OLD_RANK = re.compile(
+    r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): |"
+    r"\[(?P<tags>" + _PARALLEL + r"(?: " + _PARALLEL + r"){0,5})\]\s"
+)
 WRAPPER = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
     r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "
@@ -47,7 +52,9 @@ ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
 SAID = re.compile(r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not ")
 # Python's fault handler: its frames begin with the innermost one.
 THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(most recent call first\):")
-TROUBLE = (EXCEPTION, TRACEBACK, FRAME, THREAD, ERROR_LEVEL, SAID)
+# Errors of native libraries (Mooncake, gloo): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".
+NATIVE = re.compile(r"^[EF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [\w./-]{1,200}\.(?:cpp|cc|cu|h):\d+\]")
+TROUBLE = (EXCEPTION, TRACEBACK, FRAME, THREAD, ERROR_LEVEL, SAID, NATIVE)
 # Secrets in SGLang's own arguments. An unterminated value is masked too: the line may be cut, or not be read to its end yet.
 _HINTS = ("api_key", "api-key", "hf_", "password")
 _SECRETS = re.compile(
@@ -157,7 +164,8 @@ def _records_of(text: str) -> list[Segment]:
         body, cut = _without_wrapper(text)
         old = _OLD_RANK.match(body)
         if old is not None:
-            return [Segment("", None, "TP" + (old["gpu"] or old["rank"]), body[old.end() :].rstrip(), None, cut)]
+            tag = old["tags"] or "TP" + (old["gpu"] or old["rank"])
+            return [Segment("", None, tag, body[old.end() :].rstrip(), None, cut)]
         _add_unstamped(found, body, cut, True)
         return found
     _add_record(found, stamp, time, rank, text[end:], begin)

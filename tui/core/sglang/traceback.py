@@ -18,8 +18,10 @@ _MARKS = re.compile(r"[\s~^]+")
 # What a person would quote of a long message: the line that says what went wrong.
 _TELLING = re.compile(
     r"Segmentation fault|core dumped|\b(?:[Ff]atal|FATAL)\b|\b[Ee]rror ?:|\bKilled\b|out of memory|undefined (?:symbol|reference)|"
-    r"No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied"
+    r"cannot find -l|multiple definition|No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied"
 )
+# What a compiler's drivers say behind it: true, and no reason.
+_DRIVER = re.compile(r"ld returned \d+ exit status|build stopped|linker command failed|subcommand failed|compilation terminated")
 _COMPILER = re.compile(r"\b(?:nvcc|ptxas|cicc|ninja|gcc|g\+\+|clang|cc1plus)\b|FAILED:")
 _BOILERPLATE = re.compile(
     r"^\"\"\"$|CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"
@@ -97,6 +99,9 @@ class Raised:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
         telling = [item for item in said if _TELLING.search(item.text)]
+        telling.sort(key=lambda item: _DRIVER.search(item.text) is not None)
+        if line is not None and telling and _DRIVER.search(line.text):
+            line = None
         of_text = [head, *telling[:1]]
         if head.text.rstrip().endswith(":"):
             of_text = [head, *said[1:2], *telling[:1]]

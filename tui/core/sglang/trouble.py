@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from tui.core.model.phases import Phase
 from tui.core.sglang.frames import phase_of
-from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, SAID, THREAD, TRACEBACK, Segment, masked
+from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, NATIVE, SAID, THREAD, TRACEBACK, Segment, masked
 from tui.core.sglang.patterns import Failure, Patterns
-from tui.core.sglang.start import BEGIN, LOAD, WARMUP, Start
+from tui.core.sglang.start import BEGIN, LOAD, SERVING, WARMUP, Start
 from tui.core.sglang.state import Clue
 from tui.core.sglang.traceback import Frame, Line, Raised, Traceback
 
@@ -21,7 +21,6 @@ _OUTER_FRAMES, _INNER_FRAMES, _OWN_FRAMES = 16, 32, 8
 _SAID_KEPT, _SAID_NEAR = 8, 30  # logged errors; lines between one and the exception it led to
 # Unstamped records of other writers among the lines of a message.
 _OTHER_RECORD = re.compile(r"\[rank\d+\]:|[IWEF]\d{4} \d\d:\d\d|\S+:\d+:\d+ \[\d+\] |(?:INFO|WARNING|ERROR):\s")
-_GLOG_ERROR = re.compile(r"[EF]\d{4} \d\d:\d\d")
 _NO_PART = ("end", "stop", "exit", "observation")  # levels of lines that are never a part of a message
 
 
@@ -59,6 +58,7 @@ class Trouble:
         self._clues: list[Clue] = []
         self._seen: dict[str, int] = {}
         self._said: deque[tuple[str | None, Line]] = deque(maxlen=_SAID_KEPT)
+        self._native: Line | None = None  # the newest error of a native library
         self._episode: _Episode | None = None
         self._benign_trace = False
         self._in_usage = False
@@ -189,8 +189,11 @@ class Trouble:
             return "error"
         if traceback:
             return "error" if episode is None or episode.line == number else "note"
-        if (segment.rank is not None or _GLOG_ERROR.match(segment.body)) and SAID.search(segment.body):
-            self._said.append((segment.rank, Line(number, masked(segment.body))))
+        native = NATIVE.match(segment.body) is not None
+        if native or (segment.rank is not None and SAID.search(segment.body)):
+            line = Line(number, masked(segment.body))
+            self._said.append((segment.rank, line))
+            self._native = line if native else self._native
         return "error" if ERROR_LEVEL.match(segment.body) else None
 
     def _failed(self, failure: Failure, match: re.Match[str], segment: Segment, number: int, traceback: bool) -> str:
@@ -206,7 +209,7 @@ class Trouble:
             self._start.prove(self._start.rank(_rank_of(segment, episode)), failure.phase)
         clue = self._clue(failure, match, segment.body, number, _rank_of(segment, episode), self._phase_at(segment))
         if level == "observation":
-            self._add(clue)
+            self._observed(failure, clue)
             return "warning"
         if failure.fatal and not self.over:
             self._died(number)
@@ -217,6 +220,16 @@ class Trouble:
         if level == "marker" or (traceback and level not in ("collateral", "end")):
             self._open(_Episode(segment.rank, level == "marker", number))
         return "error" if level not in ("collateral", "end", "wrapper") or traceback else "warning"
+
+    def _observed(self, failure: Failure, clue: Clue) -> None:
+        """Something about a server that lives; why is what a native library said just before."""
+        native = self._native
+        if native is not None and clue.line - native.number <= _SAID_NEAR:
+            clue = replace(clue, before=native)
+        if failure.phase == Phase.SERVING and self._start.shown < LOAD:  # no line of the start is there
+            self._start.advance(None, SERVING)
+            self.forgive()
+        self._add(clue)
 
     def _clue(
         self, failure: Failure, match: re.Match[str] | None, body: str, number: int, rank: str | None, phase: Phase

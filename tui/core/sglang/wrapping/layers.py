@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from tui.core.sglang.lineshape import EXCEPTION
 from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
@@ -147,13 +147,67 @@ def anchored_blocks(blocks: Sequence[tuple[Line, int]]) -> list[tuple[Line, int]
 
 _TYPED = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u201a\xa0", '"""""\'\'\' ')
 _TELLS_TYPED = re.compile("File [\u201c\u201e\u00ab]|[={] ?[\u201c\u2018]|\xa0")
+# A name that begins and ends with underscores is bold in Markdown, and loses them in a page.
+_BOLD = re.compile(r"(\", line \d{1,9}, in )(?:\*\*(\w{1,60})\*\*|(init|call|post_init)$)")
+# A traceback's own structure, wherever it stands in a line.
+_STRUCTURE = re.compile(
+    r'(?P<frame>File "[^"]{1,300}", line \d{1,9}, in \S{1,200})|(?<!: )Traceback \(most recent call last\):|'
+    r"(?:During handling of the above exception|The above exception was the direct cause)|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|"
+    r"(?<!\S)(?P<raised>[A-Za-z_][\w.]{0,80}?(?:Error|Exception|Interrupt|OutOfResources): )"
+)
 _FLAT_FRAME = re.compile(r'File "[^"]{1,300}", line \d+(?:, in |$)')
 
 
 def typography(lines: Sequence[Line]) -> Maker | None:
-    """Straight quotes became typographic ones, blanks those that do not break."""
-    typed = any(_TELLS_TYPED.search(line.text) for line in lines)
-    return partial(Cleaned, lambda text: text.translate(_TYPED)) if typed else None
+    """Straight quotes became typographic ones, blanks those that do not break, `__init__` bold text."""
+    typed = any(_TELLS_TYPED.search(line.text) or _BOLD.search(line.text) for line in lines)
+    return partial(Cleaned, lambda text: _BOLD.sub(_underscored, text.translate(_TYPED))) if typed else None
+
+
+def _underscored(match: re.Match[str]) -> str:
+    return f"{match[1]}__{match[2] or match[3]}__"
+
+
+class Split:
+    """Tracebacks whose line ends are lost: each frame, its source and what was raised get a line again."""
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        return [line._replace(text=part) for line in lines for part in _parts(line.text)]
+
+    def end(self) -> list[Line]:
+        return []
+
+
+def joined(lines: Sequence[Line]) -> Maker | None:
+    """Several lines of a traceback stand in one."""
+    return Split if any(_joined(line.text) for line in lines) else None
+
+
+def _joined(text: str) -> bool:
+    found = list(islice(_STRUCTURE.finditer(text), 8)) if 'File "' in text else []
+    frames = sum(cut["frame"] is not None for cut in found)
+    return frames > 1 or (frames == 1 and found[-1]["raised"] is not None)
+
+
+def _parts(text: str) -> list[str]:
+    """The lines that a line was made of: cut at the structure of a traceback, and at what each line began with."""
+    if not _joined(text):
+        return [text]
+    first = _STRUCTURE.search(text)
+    mark = text[: first.start()] if first is not None else ""
+    found: list[str] = []
+    inside = False  # behind a frame: the line of program
+    for piece in text.split(mark) if mark.strip() else (text,):
+        at = 0
+        for cut in _STRUCTURE.finditer(piece):
+            if cut["raised"] is not None and not inside:
+                continue  # a part of a message
+            found.append("    " * inside + piece[at : cut.start()].strip())
+            inside = cut["frame"] is not None
+            found.append(f"  {cut['frame']}" if inside else "")
+            at = cut.end() if inside else cut.start()
+        found.append("    " * inside + piece[at:].strip())
+    return [mark + part for part in found if part.strip()]
 
 
 class Raised:
