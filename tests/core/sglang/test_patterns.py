@@ -108,7 +108,15 @@ def test_each_kind_is_found(id_: str) -> None:
 
 
 def test_advice_names_flags_that_exist() -> None:
-    others = {"enable-reasoning", "help", "ipc", "privileged", "shm-size", "upgrade"}  # of other programs
+    others = {
+        "enable-reasoning",
+        "help",
+        "ipc",
+        "privileged",
+        "shm-size",
+        "upgrade",
+        *"gpus name network output rm runtime user".split(),
+    }  # of other programs
     texts = [*patterns().causes.values(), *patterns().words.values(), *patterns().features, *patterns().failures]
     advice = " ".join(text for item in (*texts, *patterns().of_kinds.values()) for text in item.advice)
     named = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)", advice))

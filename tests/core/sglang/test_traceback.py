@@ -233,10 +233,33 @@ def test_a_newer_version_is_named_where_the_log_says_its_own() -> None:
         ("/a/sglang/python/sglang/launch_server.py", "launch_server.py"),
         ("/a/torch/nn/functional.py", None),
         ("/a/mysglang/srt/x.py", None),
+        (".../layers/attention/triton_backend.py", "srt/layers/attention/triton_backend.py"),
+        ("\u2026/srt/managers/scheduler.py", "srt/managers/scheduler.py"),
+        ("srt/managers/scheduler.py", "srt/managers/scheduler.py"),
+        (".../triton/compiler/compiler.py", None),
+        ("models/mine.py", None),
     ],
 )
 def test_module_of(path: str, module: str | None) -> None:
     assert module_of(path) == module
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "/usr/bin/ld: cannot find -lcudart",
+        'a.cu(3): error: identifier "x" is undefined',
+        "a.o: undefined reference to `f()'",
+        "ptxas fatal : Unsupported .version 9.4; current version is '9.0'",
+    ],
+)
+def test_the_complaint_of_the_compiler_is_quoted_not_the_words_of_its_driver(complaint: str) -> None:
+    said = f"RuntimeError: Ninja build failed.\ncollect2: error: ld returned 1 exit status\n{complaint}\nninja: build stopped"
+    found = died(*CAPTURE, raised=said)
+    assert (found["cause"], found["evidence"]["text"]) == (
+        "jit_compile",
+        f"RuntimeError: Ninja build failed. \u2026 {complaint}",
+    )
 
 
 def test_frames_that_no_table_knows_say_nothing() -> None:

@@ -20,10 +20,8 @@ _STAMP = re.compile(
 _DATE_BEFORE = re.compile(r"\d{4}-\d\d-\d\d $")
 # Without a stamp: forerunners of SGLang, and pastes that leave the time out ("[DP1 TP0] Load weight begin").
 _PARALLEL = r"[A-Z_]{0,9}(?:TP|DP|PP|EP|CP)\d{1,6}"
-_OLD_RANK = re.compile(
-    r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): |"
-    r"\[(?P<tags>" + _PARALLEL + r"(?: " + _PARALLEL + r"){0,5})\]\s"
-)
+RANK = r"\[(?P<tags>" + _PARALLEL + r"(?: " + _PARALLEL + r"){0,5})\]\s"
+_OLD_RANK = re.compile(r"\[gpu(?:_id)?=(?P<gpu>\d{1,4})\]\s|Rank (?P<rank>\d{1,4}): |" + RANK)
 WRAPPER = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?(?:Output: )?"
     r"|\[\d{4}-\d\d-\d\dT[^\]]{8,30}\] \S+ >> "

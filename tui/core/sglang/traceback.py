@@ -21,7 +21,9 @@ _TELLING = re.compile(
     r"cannot find -l|multiple definition|No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied"
 )
 # What a compiler's drivers say behind it: true, and no reason.
-_DRIVER = re.compile(r"ld returned \d+ exit status|build stopped|linker command failed|subcommand failed|compilation terminated")
+_DRIVER = re.compile(
+    r"ld returned \d+ exit status|build stopped|linker command failed|subcommand failed|compilation terminated"
+)
 _COMPILER = re.compile(r"\b(?:nvcc|ptxas|cicc|ninja|gcc|g\+\+|clang|cc1plus)\b|FAILED:")
 _BOILERPLATE = re.compile(
     r"^\"\"\"$|CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"

@@ -205,7 +205,7 @@ class Trouble:
                 self.stop = number
                 self._died(None)
             return "warning"
-        if failure.phase is not None and self._start.position < WARMUP:
+        if failure.phase is not None and level != "observation" and self._start.position < WARMUP:
             self._start.prove(self._start.rank(_rank_of(segment, episode)), failure.phase)
         clue = self._clue(failure, match, segment.body, number, _rank_of(segment, episode), self._phase_at(segment))
         if level == "observation":

@@ -28,6 +28,72 @@ def crash(tag: str, exception: str) -> list[str]:
     return [line.format(tag=tag, exception=exception) for line in CRASH]
 
 
+# ---- line ends that are lost ------------------------------------------------------------------------------------------
+
+TRACE = """Scheduler hit an exception: Traceback (most recent call last):
+  File "/a/sglang/srt/managers/scheduler.py", line 3120, in run_scheduler_process
+    scheduler = Scheduler(
+  File "/a/sglang/srt/managers/scheduler.py", line 300, in __init__
+    self.init_model_worker()
+  File "/a/sglang/srt/model_executor/model_runner.py", line 9, in init_memory_pool
+    assert pages > 0, "no ValueError: here"
+AssertionError: no ValueError: here
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/a/sglang/srt/managers/scheduler.py", line 310, in __init__
+    raise RuntimeError("x")
+RuntimeError: pool is broken"""
+
+
+@pytest.mark.parametrize("first", ["", "(Engine pid=77) ", "engine-1 | "])
+@pytest.mark.parametrize("stamp", ["[2026-10-06 20:01:03 TP0] ", ""])
+def test_a_traceback_in_one_line_is_split_at_its_structure(first: str, stamp: str) -> None:
+    lines = [line for line in f"{stamp}{TRACE}".splitlines() if line]
+    whole = report(as_bytes([first + line for line in lines]))
+    found = report(as_bytes([" ".join(first + line.strip() for line in lines)]))
+    assert (whole["phase"], whole["outcome"], whole["ranks_seen"]) == ("memory_pool", "crashed", 1 if stamp else 0)
+    assert found["evidence"]["text"] == whole["evidence"]["text"]
+    assert [found[key] for key in ("phase", "outcome", "cause", "rank")] == [
+        whole[key] for key in ("phase", "outcome", "cause", "rank")
+    ]
+
+
+@pytest.mark.parametrize("name", ["**init**", "init"])
+def test_underscores_that_markdown_took_are_put_back(name: str) -> None:
+    bare = [line.replace("__init__", name) for line in TRACE.splitlines()[:6]]
+    frame = f'  File "/a/sglang/srt/speculative/eagle_worker.py", line 7, in {name}'
+    found = report(as_bytes(["[2026-10-06 20:01:03 TP0] " + bare[0], *bare[1:-2], frame, "TypeError: no draft"]))
+    assert found["phase"] == "draft_model"
+
+
+def test_ranks_without_a_stamp_are_ranks_and_no_containers() -> None:
+    lines = [f"[{tag}] Load weight begin. avail mem=60.87 GB" for tag in ("TP0", "DP1 TP1")]
+    found = report(as_bytes([*lines, "Multimodal attention backend not set. Use sdpa."]))
+    assert (found["ranks_seen"], found["other_containers"], found["phase"]) == (2, [], "load_weights")
+
+
+# ---- a request that failed -------------------------------------------------------------------------------------------
+
+
+FAILED = "[2026-02-19 16:32:42 TP0] Prefill transfer failed for request rank=0 req.rid='e0' with exception KVTransferError(bootstrap_room=7): Failed to send"
+NATIVE = (
+    "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] Memory region not registered by any active device(s): 0x7f"
+)
+
+
+def test_a_request_that_failed_shows_a_server_that_serves_and_the_native_error_is_why() -> None:
+    found = report(as_bytes([NATIVE, "[2026-02-19 16:32:42 TP4] Session 10.0.0.9:16177 failed.", FAILED]))
+    assert (found["phase"], found["outcome"], found["cause"]) == ("serving", "ready", "disaggregation")
+    assert (found["evidence"]["line"], found["evidence"]["text"]) == (1, NATIVE)
+
+
+def test_a_request_that_failed_in_a_start_proves_nothing() -> None:
+    found = report(as_bytes(["[2026-02-19 16:32:40 TP0] Load weight begin. avail mem=60.87 GB", FAILED]))
+    assert (found["phase"], found["outcome"]) == ("load_weights", "starting")
+
+
 # ---- several containers ---------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from tui.core.sglang.lineshape import EXCEPTION
 from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
 
+_MARKS = 60  # characters in which marks are looked for
 _MOST = 0.9  # of the lines: what a layer that is around all of them must show
 
 
@@ -153,7 +154,7 @@ _BOLD = re.compile(r"(\", line \d{1,9}, in )(?:\*\*(\w{1,60})\*\*|(init|call|pos
 _STRUCTURE = re.compile(
     r'(?P<frame>File "[^"]{1,300}", line \d{1,9}, in \S{1,200})|(?<!: )Traceback \(most recent call last\):|'
     r"(?:During handling of the above exception|The above exception was the direct cause)|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|"
-    r"(?<!\S)(?P<raised>[A-Za-z_][\w.]{0,80}?(?:Error|Exception|Interrupt|OutOfResources): )"
+    r"(?<!\S)(?P<raised>[\w.]{0,80}?(?:Error|Exception|Interrupt|OutOfResources): )"
 )
 _FLAT_FRAME = re.compile(r'File "[^"]{1,300}", line \d+(?:, in |$)')
 
@@ -193,21 +194,28 @@ def _parts(text: str) -> list[str]:
     """The lines that a line was made of: cut at the structure of a traceback, and at what each line began with."""
     if not _joined(text):
         return [text]
-    first = _STRUCTURE.search(text)
-    mark = text[: first.start()] if first is not None else ""
+    mark = _mark(text)
     found: list[str] = []
     inside = False  # behind a frame: the line of program
-    for piece in text.split(mark) if mark.strip() else (text,):
+    for piece in text.split(mark) if mark else (text,):
         at = 0
         for cut in _STRUCTURE.finditer(piece):
-            if cut["raised"] is not None and not inside:
-                continue  # a part of a message
+            if cut["raised"] is not None and (not inside or piece.count('"', at, cut.start()) % 2):
+                continue  # a part of a message, or of a text in the program
             found.append("    " * inside + piece[at : cut.start()].strip())
             inside = cut["frame"] is not None
             found.append(f"  {cut['frame']}" if inside else "")
             at = cut.end() if inside else cut.start()
         found.append("    " * inside + piece[at:].strip())
     return [mark + part for part in found if part.strip()]
+
+
+def _mark(text: str) -> str:
+    """What each of the lines began with that one line was made of: it stands at the beginning and before the first frame."""
+    before = text[: text.index('File "')]
+    found = (before[:size] for size in range(min(len(before), _MARKS), 1, -1) if before.endswith(before[:size]))
+    marks = (mark for mark in found if mark.strip() and not _STRUCTURE.search(mark) and text.count(mark) > 1)
+    return next(marks, "")
 
 
 class Raised:
@@ -238,9 +246,6 @@ def flattened(lines: Sequence[Line]) -> Maker | None:
 # ---- quote marks, numbers, indentation ----------------------------------------------------------------------------------
 
 _QUOTE = re.compile(r" {0,3}(?:> ?)*>(?: |$)|(?: {0,3}>)+(?! *File )")
-
-
-_MARKS = 60  # characters in which marks are looked for
 
 
 def quotes(lines: Sequence[Line]) -> Maker | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from tui.core.sglang.lineshape import EXCEPTION, TAG, TRACEBACK, WRAPPER
+from tui.core.sglang.lineshape import EXCEPTION, RANK, TAG, TRACEBACK, WRAPPER
 from tui.core.sglang.patterns import patterns
 
 HEAD = 400  # characters of a line in which a wrapping is looked for
@@ -34,6 +34,7 @@ Maker = Callable[[], Layer]  # of a layer of which everything is learned, at the
 
 STAMP = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?=\s|$)")
 _FRAME = re.compile(r'  File "[^"]{1,300}", line \d+(?:, in |$)')
+_RANK = re.compile(r"(?<!\S)" + RANK)
 _BAR = re.compile(r"\d%(?:\||\s*Completed)")
 _ARGPARSE = re.compile(r"(?<![\w/.\"'-])(?:usage: [\w.]+ |[\w.]+: error: (?:unrecognized|argument|ambiguous))")
 _WORDS_OF_A_HEAD = 3
@@ -51,10 +52,11 @@ def _heads() -> re.Pattern[str]:
 
 
 def record_at(text: str) -> int | None:
-    """Where the log's own text begins: at a stamp of SGLang, or at a frame of a traceback; None where nothing tells."""
+    """Where the log's own text begins: at a stamp of SGLang, a frame of a traceback, or a rank that stands alone."""
     head = text[:HEAD]
     found = [match.start() for match in (STAMP.search(head), _FRAME.search(head)) if match is not None]
-    at = min(found, default=None)
+    rank = _RANK.search(head) if not found else None
+    at = min(found, default=rank.start() if rank is not None else None)
     return None if at is None or (at and _BAR.search(head, 0, at)) else at
 
 
