@@ -148,6 +148,9 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("container_port", "docker: Error response from daemon: driver failed programming external connectivity on endpoint s (0a): Error starting userland proxy: listen tcp4 0.0.0.0:30000: bind: address already in use.\n", "container", Phase.LAUNCH),
     ("container_port", "Error: rootlessport listen tcp 0.0.0.0:30000: bind: address already in use\n", "container", Phase.LAUNCH),
     ("container_port", "Error: pasta failed with exit code 1:\nFailed to bind port 30000 (Address already in use) for option '-t 30000-30000:30000-30000', exiting\n", "container", Phase.LAUNCH),
+    ("container_start", "docker: Error response from daemon: failed to create task for container: OCI runtime create failed: runc create failed: exec: \"sglang\": executable file not found in $PATH: unknown.\n", "container", Phase.LAUNCH),
+    ("container_gpu", "Cannot start service sglang: OCI runtime create failed: error running hook #0, stderr: Auto-detected mode as legacy\nnvidia-container-cli: initialization error: nvml error: driver not loaded: unknown\n", "container", Phase.LAUNCH),
+    ("container_port", "driver failed programming external connectivity on endpoint s (0a): Error starting userland proxy: Bind for 0.0.0.0:80: unexpected error (Failure EADDRINUSE)\n", "container", Phase.LAUNCH),
     ("container_disk", "Error: writing blob: storing blob to file \"/var/tmp/storage1/2\": write /var/tmp/storage1/2: no space left on device\n", "container", Phase.LAUNCH),
     ("killed", LOADED + DEATH + "Killed\n", "unknown", Phase.LOAD_WEIGHTS),
 ]  # fmt: skip

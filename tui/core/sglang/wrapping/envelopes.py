@@ -12,7 +12,17 @@ from functools import partial
 from typing import Any
 
 from tui.core.model.log import LINE_LIMIT
-from tui.core.sglang.wrapping.line import HEAD, STAMP, Line, Maker, is_of_a_log, message_at, record_at, written
+from tui.core.sglang.wrapping.line import (
+    HEAD,
+    LONE_RANK,
+    STAMP,
+    Line,
+    Maker,
+    is_of_a_log,
+    message_at,
+    record_at,
+    written,
+)
 
 _MOST = 0.8
 _DEEP = 3  # objects in objects that are looked into
@@ -143,7 +153,7 @@ def json_lines(lines: Sequence[Line]) -> Maker | None:
     values = texts[key]
     whole = sum(value.endswith("\n") for value in values)
     pieces = whole > len(values) / 2 or (whole > 0 and key == "log" and "stream" in texts)
-    stamped = not any(STAMP.search(value[:HEAD]) for value in values)
+    stamped = not any(STAMP.search(value[:HEAD]) or LONE_RANK.match(value) for value in values)
     return partial(Objects, key, pieces, stamped and any(message_at(value) is not None for value in values))
 
 

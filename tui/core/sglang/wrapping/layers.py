@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice, pairwise
+from os.path import commonprefix
 
 from tui.core.sglang.lineshape import EXCEPTION
 from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
@@ -211,11 +212,13 @@ def _parts(text: str) -> list[str]:
 
 
 def _mark(text: str) -> str:
-    """What each of the lines began with that one line was made of: it stands at the beginning and before the first frame."""
-    before = text[: text.index('File "')]
-    found = (before[:size] for size in range(min(len(before), _MARKS), 1, -1) if before.endswith(before[:size]))
-    marks = (mark for mark in found if mark.strip() and not _STRUCTURE.search(mark) and text.count(mark) > 1)
-    return next(marks, "")
+    """What each of the lines began with that one line was made of: it stands before the first two frames."""
+    second = text.find('File "', text.index('File "') + 6)
+    ends = [text[max(0, at - _MARKS) : at][::-1] for at in (text.index('File "'), second) if at >= 0]
+    alike = commonprefix(ends)[::-1] if len(ends) > 1 else ""
+    if ends[0] != alike[::-1]:  # a part of a word is no beginning
+        alike = alike.partition(" ")[2]
+    return alike.strip() + " " if alike.strip() else ""
 
 
 class Raised:

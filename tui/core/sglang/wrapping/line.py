@@ -34,7 +34,7 @@ Maker = Callable[[], Layer]  # of a layer of which everything is learned, at the
 
 STAMP = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?=\s|$)")
 _FRAME = re.compile(r'  File "[^"]{1,300}", line \d+(?:, in |$)')
-_RANK = re.compile(r"(?<!\S)" + RANK)
+LONE_RANK = re.compile(r"(?<!\S)" + RANK)
 _BAR = re.compile(r"\d%(?:\||\s*Completed)")
 _ARGPARSE = re.compile(r"(?<![\w/.\"'-])(?:usage: [\w.]+ |[\w.]+: error: (?:unrecognized|argument|ambiguous))")
 _WORDS_OF_A_HEAD = 3
@@ -55,7 +55,7 @@ def record_at(text: str) -> int | None:
     """Where the log's own text begins: at a stamp of SGLang, a frame of a traceback, or a rank that stands alone."""
     head = text[:HEAD]
     found = [match.start() for match in (STAMP.search(head), _FRAME.search(head)) if match is not None]
-    rank = _RANK.search(head) if not found else None
+    rank = LONE_RANK.search(head) if not found else None
     at = min(found, default=rank.start() if rank is not None else None)
     return None if at is None or (at and _BAR.search(head, 0, at)) else at
 
