@@ -50,8 +50,8 @@ ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
 SAID = re.compile(r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not ")
 # Python's fault handler: its frames begin with the innermost one.
 THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(most recent call first\):")
-# Errors of native libraries (Mooncake, gloo): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".
-NATIVE = re.compile(r"^[EF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [\w./-]{1,200}\.(?:cpp|cc|cu|h):\d+\]")
+# Errors of native libraries (Mooncake): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".
+NATIVE = re.compile(r"^[EF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [\w./-]{1,200}\.cpp:\d+\]")
 TROUBLE = (EXCEPTION, TRACEBACK, FRAME, THREAD, ERROR_LEVEL, SAID, NATIVE)
 # Secrets in SGLang's own arguments. An unterminated value is masked too: the line may be cut, or not be read to its end yet.
 _HINTS = ("api_key", "api-key", "hf_", "password")

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice, pairwise
-from os.path import commonprefix
 
 from tui.core.sglang.lineshape import EXCEPTION
 from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
@@ -214,9 +213,14 @@ def _parts(text: str) -> list[str]:
 def _mark(text: str) -> str:
     """What each of the lines began with that one line was made of: it stands before the first two frames."""
     second = text.find('File "', text.index('File "') + 6)
-    ends = [text[max(0, at - _MARKS) : at][::-1] for at in (text.index('File "'), second) if at >= 0]
-    alike = commonprefix(ends)[::-1] if len(ends) > 1 else ""
-    if ends[0] != alike[::-1]:  # a part of a word is no beginning
+    before, other = (text[max(0, at - _MARKS) : max(0, at)] for at in (text.index('File "'), second))
+    size = next(
+        (at for at, pair in enumerate(zip(before[::-1], other[::-1], strict=False)) if len(set(pair)) > 1), None
+    )
+    alike = (
+        before[-min(len(before), len(other)) if size is None else len(before) - size :] if size != 0 and other else ""
+    )
+    if alike != before:  # a part of a word is no beginning
         alike = alike.partition(" ")[2]
     return alike.strip() + " " if alike.strip() else ""
 
