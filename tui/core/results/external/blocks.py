@@ -195,9 +195,12 @@ class BlockReader:
         if (matched := _ONE_BATCH.search(line)) is None:
             return []
         what, batch, latency, unit, rate = matched.groups()
-        if what.startswith(("Warmup", "Benchmark")):
-            self._warming = what.startswith("Warmup")
+        if what.startswith("Warmup"):
+            self._warming = True
             return self.flush()
+        if what.startswith("Benchmark"):
+            self._warming, self._batch = False, None  # what stood before it was the warm-up, whether it was said or not
+            return []
         if latency is None:
             return []
         seconds = (number_of(latency) or 0.0) / (1000 if unit == "ms" else 1)
@@ -215,8 +218,7 @@ class BlockReader:
             self._batch.put("duration_s", seconds)
             self._batch.put("total_tok_s", rate)
             if self._warming:
-                self._batch = None
-            ended += self.flush()
+                self._batch = None  # else it is flushed by what comes next, or at the end
         elif batch:
             self._batch.put("batch_size", batch)
         return ended
