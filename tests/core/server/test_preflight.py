@@ -20,7 +20,7 @@ from tui.core.link.local import LocalTransport
 from tui.core.link.transport import Completed
 from tui.core.model.run import PortHolder, Run, RunState
 from tui.core.profiles.command import build_command
-from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile
 from tui.core.server.finding import Finding, Level
 from tui.core.server.preflight import preflight
 from tui.core.sglang.flags import flags_of
@@ -154,6 +154,20 @@ async def test_a_launch_that_is_fine(local, model, tmp_path):
     assert text(found, "flags") == "all 7 known to 0.5.23"
     assert text(found, "requires") == "all 4 met"
     assert "free for logs" in text(found, "disk")
+
+
+@pytest.mark.parametrize(
+    ("inside", "level", "says"),
+    [
+        ("/models/a model's", Level.OK, "config.json and 3 of 3 shards"),
+        ("/models/none", Level.BLOCK, "is not there"),
+        ("/other/m", Level.WARN, "/other/m is under no mount of the container"),
+    ],
+)
+async def test_a_model_of_a_container_is_looked_for_where_its_mount_has_it(local, model, inside, level, says):
+    box = ContainerTable("img:1", mounts=(f"{model.parent}:/models:ro",))
+    found = await look(local, profile(inside, container=box))
+    assert says in text(found, "model", level)
 
 
 async def test_worst_first(local, tmp_path):

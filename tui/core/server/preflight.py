@@ -71,8 +71,8 @@ async def preflight(
     look.gpus()
     look.port(holder)
     if not profile.command:
-        look.model("model", look.path("model-path"))
-        look.model("draft", look.path("speculative-draft-model-path"))
+        look.model("model", "model-path")
+        look.model("draft", "speculative-draft-model-path")
         look.python()
         look.flags(host_flags)
         look.speculation()
@@ -248,14 +248,16 @@ class _Look:
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 
-    def model(self, key: str, path: str) -> None:
+    def model(self, key: str, flag: str) -> None:
         """The files of the model, or of the draft model, as the host has them."""
+        path, written = self.path(flag), self.profile.arg(flag)
+        if self.container is not None and not path and isinstance(written, str):
+            if written.startswith("/"):
+                self.found.warn(key, f"{written} is under no mount of the container: only the image can have it")
+            return
         if not path:
             if key == "draft" and self.eagle3:
                 self.found.block("draft", "EAGLE3 needs speculative-draft-model-path")
-            return
-        if self.container is not None and path.startswith("/") and self.container.on_host(path) is None:
-            self.found.warn(key, f"{path} is under no mount of the container: only the image can have it")
             return
         state = self.one(key)
         if path.startswith("~"):
