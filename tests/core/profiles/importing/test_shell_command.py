@@ -18,7 +18,8 @@ from tui.core.profiles.importing.bash_tree import MAX_BYTES
 from tui.core.profiles.importing.call import Reading
 from tui.core.profiles.importing.shell import Shell
 from tui.core.profiles.importing.shell_command import ImportedCommand, import_command
-from tui.core.profiles.load import discover
+from tui.core.profiles.launch_profile import ContainerTable
+from tui.core.profiles.load import discover, load_launch
 
 DATA = Path(__file__).parents[3] / "data" / "commands"
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -306,7 +307,7 @@ def test_the_containers_of_a_manifest_are_named():
         (f"ulimit -l unlimited; {CALL}", "ulimit -l unlimited"),
         (f"{CALL} extra words", "extra belongs to no flag"),
         (f"launcher --x {CALL}", "launcher --x"),
-        (f"docker run --env-file a.env img {CALL}", "a.env"),
+        (f"docker exec --env-file a.env box {CALL}", "a.env"),
         ("command: [sglang, serve, --model-path=/m]\nenvFrom: [{secretRef: {name: s}}]", "variables of s"),
         (f"[Service]\nEnvironmentFile=/e\nExecStart={CALL}\n", "/e"),
         (f"echo it's\n{CALL}\n", "not shell text"),
@@ -642,3 +643,39 @@ def test_a_text_of_the_longest_size_ends_whatever_it_is_made_of(head, piece):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+COMPOSE = """
+services:
+  web: {image: nginx}
+  sglang:
+    image: lmsysorg/sglang:v0.5.6
+    volumes: ["/data:/data:ro"]
+    network_mode: host
+    shm_size: 32g
+    restart: always
+    entrypoint: python3 -m sglang.launch_server
+    command: --model-path /data/m --tp 2
+    deploy: {resources: {reservations: {devices: [{driver: nvidia, device_ids: ["2", "3"]}]}}}
+"""
+LINE = (
+    "docker run -d --rm --name s --gpus '\"device=2,3\"' --network host -v /data:/data:ro --shm-size 32g -w /w "
+    "lmsysorg/sglang:v0.5.6 python3 -m sglang.launch_server --model-path /data/m --tp 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"), [(COMPOSE, ["--shm-size", "32g"]), (LINE, ["--shm-size", "32g", "-w", "/w"])]
+)
+def test_what_runs_in_a_container_becomes_a_profile_that_does(text, options, tmp_path):
+    found = import_command(text, HOME)
+    (tmp_path / "x.toml").write_text(found.profile)
+    box = load_launch("x", [tmp_path]).container
+    assert box == ContainerTable("lmsysorg/sglang:v0.5.6", options=tuple(options), mounts=("/data:/data:ro",))
+    assert load_launch("x", [tmp_path]).gpus == (2, 3)
+
+
+def test_a_container_without_gpus_gets_none(tmp_path):
+    found = import_command("sudo -n podman run img python3 -m sglang.launch_server --model-path /m --device cpu", HOME)
+    (tmp_path / "x.toml").write_text(found.profile)
+    assert load_launch("x", [tmp_path]).container == ContainerTable("img", engine=("podman",), gpus=False)

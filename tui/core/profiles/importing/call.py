@@ -47,6 +47,7 @@ class Call:
     missed: tuple[str, ...] = ()  # what was not understood, or belongs to something else
     unresolved: tuple[Unresolved, ...] = ()
     inside: bool = False  # of a container
+    container: Mapping[str, object] | None = None  # the `[container]` table of a profile that runs it so
 
     @property
     def program(self) -> str:

@@ -21,6 +21,20 @@ MAX_MERGED = 1000  # keys of one mapping
 MAX_NESTED = 100
 MAX_LEFT = 12  # names in one sentence
 
+# Keys of a compose service, as options of `docker run`.
+_BOX_OPTIONS = {
+    "network_mode": "--network",
+    "ipc": "--ipc",
+    "shm_size": "--shm-size",
+    "ports": "-p",
+    "devices": "--device",
+    "runtime": "--runtime",
+    "cap_add": "--cap-add",
+    "group_add": "--group-add",
+    "security_opt": "--security-opt",
+    "working_dir": "--workdir",
+}
+_IN_BOX = frozenset("image volumes privileged deploy restart".split())
 _COMMANDS = ("entrypoint", "command", "args", "cmd", "module")
 # Said of a container elsewhere, or of no meaning for its server.
 _QUIET = frozenset(
@@ -131,7 +145,9 @@ class _Container:
         argv = self._argv()
         if not argv and not isinstance(self._table.get("image"), str):
             return
-        call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True))
+        call = self.environment(Call(tuple(argv), {}, where=self._where, inside=True, container=self._box()))
+        if call.container is not None and (gpus := self._reserved_gpus()):
+            call = replace(call, env={"CUDA_VISIBLE_DEVICES": gpus, **call.env})
         known = {} if self._compose else call.env
         if call.program not in SHELLS:
             call = call.filled(self._reading, known, self._flavour)
@@ -141,13 +157,45 @@ class _Container:
             script = [re.sub(r"(?<!\$)\$\((\w+)\)", lambda m: known.get(m[1], m[0]), word) for word in argv]
             call = replace(call, argv=tuple(word.replace("$$(", "$(") for word in script))
         directory = self._table.get("workingdir") or self._table.get("working_dir")
-        if isinstance(directory, str):
+        if isinstance(directory, str) and call.container is None:
             call = replace(call, cwd=as_written(directory))
         yield self._told(call)
+
+    def _box(self) -> dict[str, object] | None:
+        """The `[container]` table of a compose service; None of anything else."""
+        image = self._table.get("image")
+        if not self._compose or not isinstance(image, str):
+            return None
+        options: list[str] = []
+        for name, option in _BOX_OPTIONS.items():
+            value = self._table.get(name)
+            for item in value if isinstance(value, list) else [] if value is None else [value]:
+                if isinstance(item, str | int) and not isinstance(item, bool) and item != "host":
+                    options += [option, as_written(str(item))]
+        if self._table.get("privileged") is True:
+            options.append("--privileged")
+        volumes = self._table.get("volumes")
+        mounts = [as_written(item) for item in volumes if isinstance(item, str)] if isinstance(volumes, list) else []
+        return {
+            "image": as_written(image),
+            **({"mounts": mounts} if mounts else {}),
+            **({"options": options} if options else {}),
+        }
+
+    def _reserved_gpus(self) -> str:
+        """The numbers of the GPUs that a compose service reserves: "0,1"; "" where it names none."""
+        at: Any = self._table.get("deploy")
+        for key in ("resources", "reservations", "devices"):
+            at = at.get(key) if isinstance(at, dict) else None
+        named = [item.get("device_ids") for item in at if isinstance(item, dict)] if isinstance(at, list) else []
+        ids = [str(number) for numbers in named if isinstance(numbers, list) for number in numbers]
+        return ",".join(ids) if ids and all(number.isdigit() for number in ids) else ""
 
     def _told(self, call: Call) -> Call:
         left = []
         for name, value in self._table.items():
+            if call.container is not None and (name in _BOX_OPTIONS or name in _IN_BOX):
+                continue
             if name not in _QUIET and value not in (None, [], {}):
                 left.append(f"{name} {as_written(value)}" if isinstance(value, str) else name)
         if left:

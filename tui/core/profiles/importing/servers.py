@@ -198,4 +198,5 @@ def _shell_string(call: Call, reading: Reading, depth: int) -> list[Call]:
 def _as_inside(inner: Call, call: Call) -> Call:
     inner = inner.warn(*call.warnings).miss(*call.missed).leave(*call.unresolved)
     wrapper, inside = (*call.wrapper, *inner.wrapper), call.inside or inner.inside
-    return replace(inner, line=call.line, where=call.where, wrapper=wrapper, inside=inside)
+    container = inner.container or call.container
+    return replace(inner, line=call.line, where=call.where, wrapper=wrapper, inside=inside, container=container)

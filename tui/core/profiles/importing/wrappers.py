@@ -15,6 +15,7 @@ from typing import Any
 
 from tui.core.profiles.importing.call import Call
 from tui.core.profiles.importing.unresolved import Unresolved
+from tui.core.runs.docker_run import Container, chosen_gpus, read_run, without_ours
 from tui.core.text import one_line
 
 
@@ -128,6 +129,7 @@ def _env(call: Call) -> Call | None:
 
 _DOCKER_SWITCHES = """detach disable-content-trust init interactive no-healthcheck oom-kill-disable privileged publish-all
 quiet read-only rm sig-proxy tty replace tls-verify no-hosts command stdin it"""
+_USUAL = frozenset([("network", "host"), ("net", "host"), ("ipc", "host")])  # what a profile's container has anyway
 _DOCKER_QUIET = frozenset(["--rm", "-d", "--detach", "-i", "-t", "-it", "--interactive", "--tty", "--name", "--init"])
 
 
@@ -142,6 +144,7 @@ def _docker(call: Call) -> Call | None:
     options, at = _options(argv, at + 1, "ditqPT", _DOCKER_SWITCHES, valued=False)
     if at >= len(argv):
         return None
+    box = read_run(argv)  # None of an exec: what it runs in is there already
     env: dict[str, str] = {}
     cwd = None
     entry: list[str] = []
@@ -155,23 +158,51 @@ def _docker(call: Call) -> Call | None:
             else:
                 why = "comes from the caller's environment, which is not known here"
                 taken = taken.leave(Unresolved(variable, variable, f"{why}: it is left out"))
-        elif name in ("-w", "--workdir"):
-            cwd = value
         elif name == "--entrypoint":
             entry = [value] if value else []
+        elif box is not None:
+            continue  # in its table
+        elif name in ("-w", "--workdir"):
+            cwd = value
         elif name == "--env-file":
             taken = taken.miss(f"the variables of {one_line(value, 80)}, which is not in this text")
         elif name not in _DOCKER_QUIET and not set(name) <= set("-dit"):
             left.append(f"{name} {value}".strip())
-        if name == "--gpus" and (devices := re.search(r"device=([\d,]+)", value)):
-            env.setdefault("CUDA_VISIBLE_DEVICES", devices[1])
     image = one_line(argv[at], 80)
+    if box is not None:
+        if chosen := chosen_gpus(box):
+            env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))
+        taken = taken.warn(f"it runs in the container {image}: paths are the container's")
+        return replace(taken, argv=(*entry, *argv[at + 1 :]), env=env, inside=True, container=container_table(box))
     if left:
         taken = taken.warn(f"of the container these options were left out: {one_line(', '.join(left), 300)}")
     taken = taken.warn(
         f"the call inside the container {image} was taken: paths are the container's, and it runs on the host itself"
     )
     return replace(taken, argv=(*entry, *argv[at + 1 :]), env=env, cwd=cwd, inside=True)
+
+
+_IN_PROFILE = frozenset("env entrypoint name gpus volume label l".split())
+
+
+def container_table(box: Container) -> dict[str, object]:
+    """The `[container]` table of a profile that runs what a `docker run` line runs."""
+    kept, _ = without_ours(box)
+    table: dict[str, object] = {"image": box.image}
+    if len(box.engine) > 1 or box.program != "docker":
+        table["engine"] = box.program if len(box.engine) == 1 else list(box.engine)
+    if mounts := box.values("volume"):
+        table["mounts"] = list(mounts)
+    own = [
+        option
+        for option in kept.options
+        if option.name not in _IN_PROFILE and (option.name, option.value) not in _USUAL
+    ]
+    if own:
+        table["options"] = [word for option in own for word in option.words]
+    if not any(option.name in ("gpus", "device", "runtime") for option in kept.options):
+        table["gpus"] = False
+    return table
 
 
 def _kubectl(call: Call) -> Call | None:

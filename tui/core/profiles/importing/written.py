@@ -40,6 +40,8 @@ def profile_text(
         f"a secret is in {name}: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
     environment = f"\n\n[env]\n{toml_lines(rest)}" if rest else ""
+    if call.container is not None:
+        environment = f"\n\n[container]\n{toml_lines(call.container)}{environment}"
     return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
 
 
