@@ -241,6 +241,11 @@ ERRORS = {
 }
 
 
+def error_words(slug: str) -> str:
+    """What the error of a sample means, within a sentence."""
+    return ERRORS[slug][2] if slug in ERRORS else slug.replace("_", " ")
+
+
 def sample_error(sample: GpuSample, where: str) -> EagletuiError | None:
     """The error of a sample as one line for a user, or None. `where` is a host or a file.
 

@@ -6,6 +6,7 @@ import shutil
 from tui.core.config import HostKind, data_dir, load_settings
 from tui.core.errors import EagletuiError
 from tui.core.host import gpu_sampler
+from tui.core.host.gpus import error_words
 from tui.core.link.transport import Asker
 from tui.core.server.finding import Finding, Findings
 from tui.core.server.session import HostSession, open_session
@@ -55,7 +56,8 @@ async def _examine_host(session: HostSession, found: Findings) -> None:
     facts = await session.facts(refresh=True)
     sample = await gpu_sampler.one_sample(session.transport, session.entry.python)
     if sample.error:
-        found.warn("gpus", f"{sample.error}: {sample.detail or 'no GPU data'}")
+        detail = f" ({sample.detail})" if sample.detail else ""
+        found.warn("gpus", f"{error_words(sample.error)}{detail}")
     else:
         names = ", ".join(sorted({gpu.name or "unknown" for gpu in sample.gpus}))
         found.ok("gpus", f"{len(sample.gpus)} × {names}, driver {facts.driver or '–'}, by {sample.source}")

@@ -14,7 +14,7 @@ from shlex import quote
 
 from tui.core.errors import TimedOut
 from tui.core.hints import Action, Hint
-from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
+from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts, error_words
 from tui.core.link.programs import program
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
@@ -167,7 +167,7 @@ class _Look:
             return
         sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
-            why = (sample.error or "").replace("_", " ") if sample else "they could not be read"
+            why = error_words(sample.error) if sample and sample.error else "they could not be read"
             self.found.warn("gpus", f"it is not known who uses the GPUs: {why}")
             return
         if not sample.gpus:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from tui.core.errors import LinkLost, Slug, TimedOut, UsageError
-from tui.core.host.gpus import MEMORY_IDLE_MIB, GpuSample
+from tui.core.host.gpus import MEMORY_IDLE_MIB, GpuSample, error_words
 from tui.core.link.transport import LinkState, Transport
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
@@ -88,7 +88,7 @@ async def _memory_back(uuids: set[str], take: Sampler) -> AsyncGenerator[StopPro
     while True:
         sample = await take()
         if sample.error:
-            why = sample.error.replace("_", " ")
+            why = error_words(sample.error)
             yield StopProgress("done", f"stopped; whether the GPU memory is back is not known ({why})", done=True)
             return
         held = [gpu for gpu in sample.gpus if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > MEMORY_IDLE_MIB]

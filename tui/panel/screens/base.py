@@ -62,7 +62,10 @@ class Mode(Screen[None]):
 
     def update_footer(self) -> None:
         """Other keys where the focus or the state asks for them."""
-        shown = self.field_keys() if isinstance(self.focused, Input) else self.footer_keys()
+        writing = isinstance(self.focused, Input)
+        shown = self.field_keys() if writing else self.footer_keys()
+        if not writing and self.NAME != "Hosts" and len(self.eagle.boards) > 1:
+            shown = (*keys("0"), *shown)
         self.query_one(Footer).show(shown, self.footer_note())
 
     def on_screen_resume(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tui import format as fmt
-from tui.core.host.gpus import ERRORS, Gpu
+from tui.core.host.gpus import Gpu, error_words
 from tui.core.model.phases import Outcome
 from tui.panel.host_view import HISTORY_S, Board, GpuPoint, gpu_key
 from tui.panel.widgets.paint import Canvas, Painted, Run
@@ -42,7 +42,7 @@ class GpuPanel(Painted):
             return
         if sample.error is not None:
             canvas.put(0, y, "✗", "err")
-            canvas.put(2, y, ERRORS[sample.error][2] if sample.error in ERRORS else sample.error, "text", width - 2)
+            canvas.put(2, y, error_words(sample.error), "text", width - 2)
             canvas.put(2, y + 1, sample.detail or "", "muted", width - 2)
             return
         if not gpus:

@@ -8,7 +8,7 @@ from textual import events
 
 from tui import format as fmt
 from tui.core.config import HostKind
-from tui.core.host.gpus import ERRORS
+from tui.core.host.gpus import error_words
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board, gpu_key, run_name, value_text
@@ -222,7 +222,7 @@ class _Row:
         use, sample = self._use, self._board.sample
         if use is None:
             if sample is not None and sample.error is not None:
-                return [("✗ ", "err"), (ERRORS[sample.error][2] if sample.error in ERRORS else sample.error, "muted")]
+                return [("✗ ", "err"), (error_words(sample.error), "muted")]
             return [("no GPU", "muted")] if sample is not None else []
         name = next((gpu.name for gpu in sample.gpus if gpu.name), None) if sample is not None else None
         return [*self._free(" of "), (f" · {short_gpu_name(name or 'GPU')}", "muted")]

@@ -92,7 +92,7 @@ def servers_of_manifest(text: str, reading: Reading, depth: int = 0) -> list[Cal
             others.append(as_written(document["kind"]))
     if others := list(dict.fromkeys(others)):
         shown = ", ".join(others[:MAX_LEFT]) + (f" and {len(others) - MAX_LEFT} more" if len(others) > MAX_LEFT else "")
-        missed.append(f"what else is in the text: {one_line(shown, 300)}")
+        missed.append(f"other things in the text: {one_line(shown, 300)}")
     return [call.miss(*missed) for call in found]
 
 
