@@ -478,6 +478,16 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(shell: Shell, command: Callable
     assert shell.row(run)["outcome"] == "stopped"
 
 
+def test_an_import_that_cannot_be_launched_yet_says_so_when_it_is_saved(shell: Shell) -> None:
+    posted = b"python -m sglang.launch_server --model-path /m --nnodes $NODES\n"
+    done = shell("profiles", "import", "-", "--save", "posted", input=posted)
+    assert done.code == 0
+    assert "it cannot be launched yet: " in done.err
+    assert "args.nnodes: must be a whole number" in done.err
+    given = shell("profiles", "import", "-", "--save", "given", "--define", "NODES=2", input=posted)
+    assert "cannot be launched" not in given.err
+
+
 # -- the simulated host -----------------------------------------------------------------------------------------------
 
 

@@ -139,6 +139,9 @@ def import_profile(file: Path, save_as: str | None, defines: tuple[str, ...], pi
         say("another server is taken with --pick N")
     if saved:
         say(f"saved as {saved}")
+        entry = next(entry for entry in discover([saved.parent]) if entry.path == saved)
+        for problem in entry.errors:  # what stayed open may be no value for its flag
+            say(f"it cannot be launched yet: {problem}")
     return 0
 
 
