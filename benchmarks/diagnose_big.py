@@ -74,7 +74,8 @@ def main() -> None:
             answers.append(run("there", [*diagnose, f"loopback:{big}"]))
             moved.append(link.bytes - before)
             run("small there", [*diagnose, f"loopback:{small}"])
-            if any(json.loads(answer) != truth for answer in answers):
+            # Whose log a pasted one is, is asked of pastes alone.
+            if any({**json.loads(answer), "engine": truth["engine"]} != truth for answer in answers):
                 sys.exit(f"another answer than that of the whole log: {answers}")
         middle = {name: statistics.median(seconds) for name, seconds in took.items()}
         ratios = [(h - s) / g for h, s, g in zip(took["here"], took["small here"], took["grep"], strict=True)]

@@ -12,7 +12,7 @@ BEGIN = b"[2026-10-06 20:01:15 TP0] Load weight begin. avail mem=94.50 GB\n"
 MORE = b"[2026-10-06 20:02:01 TP0] Memory pool end. avail mem=11.20 GB\n"
 DEATH = (
     b"[2026-10-06 20:02:05 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
-    b'  File "/x/cuda_graph_runner.py", line 1, in capture\n'
+    b'  File "/x/sglang/srt/model_executor/cuda_graph_runner.py", line 1, in capture\n'
     b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB.\n"
     b"\n"
     b"[2026-10-06 20:02:06] Received sigquit from a child process. It usually means the child failed.\n"

@@ -31,6 +31,7 @@ from tui.core.model.run import Run, RunState
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.load import load_launch
 from tui.core.results import store
+from tui.core.runs import control
 from tui.core.server.launch import started
 from tui.core.server.session import HostSession
 from tui.demo.client import ensure_demo
@@ -192,14 +193,15 @@ async def test_a_server_that_dies_while_it_is_measured(demo: HostSession, lab: L
 
 
 async def test_a_launch_that_was_lost_by_chance_is_made_up_for_at_the_end(demo: HostSession, lab: Lab) -> None:
-    runner = lab.runner(demo, lab.profile(A, B))
+    runner = lab.runner(
+        demo, lab.profile(A, B), replace(BENCH, duration_s=6.0)
+    )  # long enough for the stop to come in time
     stopped = False
     async for state in runner.states():
         if live(state) and not stopped:
             stopped = True
             (server,) = [one for one in await alive(demo) if one.kind == "server"]
-            async for _ in demo.stop(server):  # somebody else
-                pass
+            await control.stop(demo.transport, server.run_id, 0)  # somebody else
     cells = runner.record.cells
     assert (cells[0].status, cells[0].cause) == (ArmStatus.FAILED, "stopped")
     assert [cell.pair for cell in cells] == [1, 1, 2, 2]

@@ -245,7 +245,7 @@ async def test_a_host_without_grep_is_an_error(local: LocalTransport, tmp_path: 
     for tool in ("sh", "dd", "head", "wc", "stat", "cut", "awk"):
         (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or "/bin/false")
     poor = LocalTransport(env={"PATH": str(tmp_path / "bin")})
-    with pytest.raises(HostError, match=r"cannot be picked there.*grep") as failed:
+    with pytest.raises(HostError, match="cannot be picked there") as failed:
         await read_excerpt(poor, str(tmp_path / "log"))
     assert failed.value.slug in excerpt.CANNOT_PICK
     await poor.close()

@@ -50,6 +50,8 @@ def _tier(clue: Clue, near: bool) -> int:
             return 2 if clue.traceback else 9  # often handled by a fallback: any other root comes before it
         case "root":
             return 0 if inside else 1 if clue.traceback else 3 if near else 9
+        case "exception" if clue.id == "kind_process_gone":
+            return 9  # that a process is gone says less than its exit code
         case "comm":
             return 4 if inside or clue.traceback else 5 if near else 9
         case level:
