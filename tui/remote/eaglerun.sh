@@ -235,7 +235,8 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
   er_load "$1" && _here=1
   if er_exit "$1"; then
     S_ST=exited
-    [ -n "$_here" ] && er_left "$2"
+    # A container ends with all that is in it, and is not looked for at each look.
+    [ -n "$_here" ] && [ -z "$R_CID" ] && er_left "$2"
     return 0
   fi
   if [ ! -d "$1/claim" ]; then S_ST=staged; return 0; fi
@@ -265,6 +266,7 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
     S_ST=exited
   elif [ -f "$1/gone" ]; then
     S_ST=lost S_WHY=container-removed
+    return 0
   elif [ -n "$R_CID" ]; then
     S_ST=finishing # the engine knows its exit code, and is being asked
     return 0
@@ -600,6 +602,7 @@ er_keep() { # dir : records a container's main process, copies its log, waits fo
         : > "$1/gone"
         rm -f "$1/secret.yaml"
         return ;;
+      *) sleep 5 ;; # the engine does not answer now
     esac
     sleep 1
   done
@@ -974,10 +977,16 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
 }
 
 er_boxes() { # the containers of _pids by their cgroups, and the copies of their logs that are kept here
-  _mine=$(grep -oE '[0-9a-f]{64}' /proc/self/cgroup 2>/dev/null | tail -n 1)
-  for _p in $_pids; do
-    _b=$(grep -oE '[0-9a-f]{64}' "/proc/$_p/cgroup" 2>/dev/null | tail -n 1)
-    [ -n "$_b" ] && [ "$_b" != "$_mine" ] && printf 'box\t%s\t%s\n' "$_p" "$_b"
+  _cgs=/proc/self/cgroup
+  for _p in $_pids; do _cgs="$_cgs /proc/$_p/cgroup"; done
+  _mine=
+  # shellcheck disable=SC2086
+  for _l in $(grep -oE '[0-9a-f]{64}' $_cgs /dev/null 2>/dev/null); do
+    _p=${_l#/proc/} _b=${_l##*:}
+    case $_l in
+      /proc/self/*) _mine=$_b ;; # in this very container everything is
+      *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\n' "${_p%%/*}" "$_b" ;;
+    esac
   done
   IFS=$ER_NL
   set +f

@@ -1,6 +1,5 @@
 """Excerpts of huge logs: what the host picks says what the whole log says."""
 
-import os
 import random
 import re
 import shutil
@@ -40,24 +39,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["dash", "bash", "busybox", "busybox tools"])
-async def host(request, tmp_path, monkeypatch):
+def host(request, make_shell_host):
     """This machine under three shells, and with BusyBox' tools alone."""
-    name = request.param.split()[0]
-    found = shutil.which(name, path="/bin:/usr/bin")
-    if found is None:
-        pytest.skip(f"no {name}: apt-get install {name}")
-    directory = tmp_path / "shell"
-    directory.mkdir()
-    (directory / "sh").symlink_to(found)
-    env = dict(os.environ)
-    if request.param == "busybox tools":
-        for tool in TOOLS:
-            (directory / tool).symlink_to(found)
-        env["PATH"] = str(directory)
-    monkeypatch.setattr("tui.core.link.local.COMMAND", f"{directory}/sh -s")
-    transport = LocalTransport(env=env)
-    yield transport
-    await transport.close()
+    few = request.param == "busybox tools"
+    return make_shell_host("busybox" if few else request.param, TOOLS if few else ())
 
 
 async def read(host: LocalTransport, path: Path, data: bytes) -> tuple[Report, Excerpt, LogTracker]:

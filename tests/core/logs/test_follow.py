@@ -5,38 +5,22 @@ import contextlib
 import hashlib
 import os
 import random
-import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from tui.core.errors import HostError, UsageError
-from tui.core.link.local import LocalTransport
 from tui.core.logs import follow as follow_module
 from tui.core.logs.blocks import read_block
 from tui.core.logs.follow import Chunk, follow
 
 
 @pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
-async def host(request, tmp_path, monkeypatch):
+def host(request, make_shell_host):
     """This machine under three shells, and with tools that lack stat."""
-    name = request.param if request.param != "no stat" else "busybox"
-    found = shutil.which(name, path="/bin:/usr/bin")
-    if found is None:
-        pytest.skip(f"no {name}: apt-get install {name}")
-    directory = tmp_path / "shell"
-    directory.mkdir()
-    (directory / "sh").symlink_to(found)
-    env = dict(os.environ)
-    if request.param == "no stat":
-        for tool in ("dd", "ls", "sleep", "printf"):
-            (directory / tool).symlink_to(found)
-        env["PATH"] = str(directory)
-    monkeypatch.setattr("tui.core.link.local.COMMAND", f"{directory}/sh -s")
-    transport = LocalTransport(env=env)
-    yield transport
-    await transport.close()
+    few = request.param == "no stat"
+    return make_shell_host("busybox" if few else request.param, ("dd", "ls", "sleep", "printf") if few else ())
 
 
 class Watch:

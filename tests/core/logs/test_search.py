@@ -23,24 +23,10 @@ TOOLS = ("dd", "ls", "sleep", "printf", "grep", "awk", "tail", "head", "wc", "tr
 
 
 @pytest.fixture(params=["dash", "bash", "busybox", "busybox tools"])
-async def host(request, tmp_path, monkeypatch):
+def host(request, make_shell_host):
     """This machine under three shells, and with tools whose grep knows no byte offsets and without stat."""
-    name = request.param.split()[0]
-    found = shutil.which(name, path="/bin:/usr/bin")
-    if found is None:
-        pytest.skip(f"no {name}: apt-get install {name}")
-    directory = tmp_path / "shell"
-    directory.mkdir()
-    (directory / "sh").symlink_to(found)
-    env = dict(os.environ)
-    if request.param == "busybox tools":
-        for tool in TOOLS:
-            (directory / tool).symlink_to(found)
-        env["PATH"] = str(directory)
-    monkeypatch.setattr("tui.core.link.local.COMMAND", f"{directory}/sh -s")
-    transport = LocalTransport(env=env)
-    yield transport
-    await transport.close()
+    few = request.param == "busybox tools"
+    return make_shell_host("busybox" if few else request.param, TOOLS if few else ())
 
 
 async def end_of(search: HostSearch | LogMarks):

@@ -115,6 +115,12 @@ def test_a_container_is_given_its_environment_and_loses_what_eagletui_does_itsel
     assert any("-i, -t, --rm of docker run is left out" in note for note in built.notes)
 
 
+def test_the_python_of_an_image_is_its_own(folder):
+    wrapper = '["apptainer", "exec", "--nv", "/images/sglang.sif"]'
+    built = command(load_launch("x", [folder(x=BASE.replace("description", f"wrapper = {wrapper}\ndescription"))]))
+    assert built.argv[4:6] == ("python3", "-m")
+
+
 CONTAINER = """
 [container]
 image = "lmsysorg/sglang:v0.5.6"

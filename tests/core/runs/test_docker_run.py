@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from tui.core.runs.docker_run import all_gpus_visible, chosen_gpus, read_run, without_ours
+from tui.core.runs.request import InRunDir, LaunchRequest, launch_variables
 
 LINES = {
     "docker run -d --gpus all --ipc=host -p 30000:30000 -v ~/m:/m lmsys/sglang:latest bash -c": (
@@ -36,6 +37,16 @@ def test_what_eagletui_does_itself_is_left_out():
     kept, gone = without_ours(read_run(shlex.split("docker run -itd --rm --restart always --privileged -e A img")))
     assert " ".join(kept.words) == "docker run --privileged -e A img"
     assert gone == ("-i", "-t", "-d", "--rm", "--restart")
+
+
+def test_a_run_owns_its_container_whoever_wrote_the_line():
+    """A profile's own command, too: a container that removes itself would take its exit code with it."""
+    argv = ("docker", "container", "run", "-it", "--rm", "-v/a:/b", "--", "img", "serve", InRunDir("x.json"))
+    words = launch_variables(LaunchRequest("r1", "server", "p", argv), "me")["ER_SPEC"].split()
+    assert words[:5] == ["set", "--", "docker", "run", "-d"]
+    assert not {"--rm", "-it", "-i", "-t"} & set(words)
+    assert words[-4:] == ["-v/a:/b", "img", "serve", '"$ER_DIR"/x.json']
+    assert words[words.index("--cidfile") + 1] == '"$ER_DIR"/cid'
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from shlex import quote
 
 from tui.core.config import HostEntry
@@ -22,6 +23,9 @@ METRICS_NOTE = (
     "--enable-metrics is added, so that token counts can be checked against the server's "
     "(enable-metrics = false leaves it out)"
 )
+
+
+_OTHER_CONTAINERS = frozenset({"apptainer", "singularity"})  # processes of the host, with a Python of their image
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ def _sglang(
     """SGLang's server, with flags as the host's version takes them."""
     mapped = map_args(profile.args, version, host_flags)
     python = f"{home}/{entry.python[2:]}" if home and entry.python.startswith("~/") else entry.python
-    inside = container_of(profile) is not None
+    box = container_of(profile) is not None
+    inside = box or (profile.wrapper and PurePosixPath(profile.wrapper[0]).name in _OTHER_CONTAINERS)
     asked = any(flag_table().canonical(name) == "enable-metrics" for name in profile.args)
     metrics = not asked and (host_flags is None or "enable-metrics" in host_flags)
     return _Server(
@@ -156,7 +161,7 @@ def _sglang(
         args=mapped.args,
         env=mapped.env,
         last=["--enable-metrics"] if metrics else [],
-        takes_config=takes_config(version, host_flags) and profile.arg("config") is None,
+        takes_config=takes_config(version, host_flags) and (box or not inside) and profile.arg("config") is None,
         notes=[*mapped.notes, *([METRICS_NOTE] if metrics else [])],
     )
 

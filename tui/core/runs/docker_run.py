@@ -7,7 +7,7 @@ those options are left out of what a person wrote; the name of the run, its labe
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 ENGINES = ("docker", "podman", "nerdctl")
@@ -44,6 +44,7 @@ class Container:
     options: tuple[Option, ...]
     image: str
     inside: tuple[str, ...] = ()  # words between the image and the server
+    image_at: int = field(default=0, compare=False)  # where the image stands in the line that was read
 
     @property
     def program(self) -> str:
@@ -98,7 +99,7 @@ def read_run(words: Sequence[str]) -> Container | None:
     options, image = _options(words, at + 1)
     if image >= len(words):
         return None
-    return Container(engine, options, words[image], tuple(words[image + 1 :]))
+    return Container(engine, options, words[image], tuple(words[image + 1 :]), image)
 
 
 def _options(words: Sequence[str], at: int) -> tuple[tuple[Option, ...], int]:
@@ -131,14 +132,14 @@ def without_ours(container: Container) -> tuple[Container, tuple[str, ...]]:
     """Without the options that are eagletui's business, and their names as they were written."""
     kept = tuple(option for option in container.options if option.name not in _OURS)
     left_out = tuple(option.words[0].partition("=")[0] for option in container.options if option.name in _OURS)
-    return Container(container.engine, kept, container.image, container.inside), left_out
+    return replace(container, options=kept), left_out
 
 
 def with_environment(container: Container, names: Collection[str]) -> Container:
     """With the variables of these names passed on from the engine's own environment, unless the line names them."""
     given = {value.partition("=")[0] for value in container.values("env")}
     added = tuple(Option("env", name, ("-e", name)) for name in names if name not in given)
-    return Container(container.engine, (*container.options, *added), container.image, container.inside)
+    return replace(container, options=(*container.options, *added))
 
 
 def all_gpus_visible(container: Container) -> bool:
@@ -185,7 +186,7 @@ def compose(
         added += _gpu_words(container.program, gpus)
     for mount in mounts:
         added += ["-v", mount]
-    return Container(container.engine, (*_options(added, 0)[0], *written), image)
+    return replace(container, options=(*_options(added, 0)[0], *written))
 
 
 def _gpu_words(program: str, gpus: Sequence[int] | None) -> Iterator[str]:

@@ -17,6 +17,7 @@ import tui
 from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
 from tui.core.runs.containers import CID_FILE, SECRET_FILE_INSIDE, container_of, engine_script, words_of_run
+from tui.core.runs.docker_run import without_ours
 from tui.core.text import one_line
 
 _MAX_VALUE_BYTES = 131_071  # Linux: MAX_ARG_STRLEN, for one argument or NAME=VALUE
@@ -264,12 +265,14 @@ def _whole_argv(request: LaunchRequest) -> tuple[str | InRunDir, ...]:
         argv = (*argv, "--config", SECRET_FILE_INSIDE if container is not None else SECRET_ARGS_FILE)
     if container is None:
         return argv
-    run = len(container.engine) + 1
     mount: tuple[str | InRunDir, ...] = ()
     if secrets:
         source = InRunDir(SECRET_ARGS_FILE.name, f"type=bind,readonly,target={SECRET_FILE_INSIDE},source=")
         mount = ("--mount", source)
-    return (*argv[:run], *words_of_run(container, request.run_id), InRunDir(CID_FILE), *mount, *argv[run:])
+    kept, _ = without_ours(container)
+    options = [word for option in kept.options for word in option.words]
+    ours = (*words_of_run(container, request.run_id), InRunDir(CID_FILE), *mount)
+    return (*container.engine, "run", *ours, *options, *argv[container.image_at :])
 
 
 def _engine(request: LaunchRequest) -> str:
