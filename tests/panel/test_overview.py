@@ -87,7 +87,7 @@ async def test_enter_opens_the_panel_of_a_host_and_0_goes_back():
         await pilot.press("2")
         await shows(pilot, "Loading safetensors checkpoint shards")
         await pilot.press("0")
-        await shows(pilot, "in the order you named them")
+        await shows(pilot, "in the order given")
         assert "▌  gpu2" in screen_text(pilot.app)  # where one was
         await pilot.press("g", "1")
         await shows(pilot, "● READY", "gpu1  ● link", "accept length")

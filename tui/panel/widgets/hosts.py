@@ -96,7 +96,7 @@ class Hosts(Painted):
         self._first = min(max(self._first, at - page + 1), at, max(0, len(boards) - page))
         columns = _Columns(canvas.width)
         if self._top > 1:
-            canvas.title(1, 2, canvas.width - 2, "Hosts", [("in the order you named them", "muted")])
+            canvas.title(1, 2, canvas.width - 2, "Hosts", [("in the order given", "muted")])
             columns.heads(canvas, 3)
         shown = boards[self._first : self._first + page]
         for place, board in enumerate(shown):
@@ -139,7 +139,7 @@ class _Columns:
     def __init__(self, width: int) -> None:
         self.wide, self.narrow = width >= 150, width < 100
         self.name = 3 if not self.narrow else 2
-        self.server = 33 if self.wide else 29 if not self.narrow else 15
+        self.server = 38 if self.wide else 29 if not self.narrow else 15
         self.end = width - 1
         self.gpus_width = 24 if self.wide else 16 if not self.narrow else 8
         self.figures = 38 if self.wide else 16 if not self.narrow else 6  # behind the GPUs, with a gap before them
@@ -172,7 +172,8 @@ class _Row:
         board, at = self._board, self._at
         if self._chosen:
             canvas.fill(1, y, at.server_end, self._rows, "raised")
-            canvas.fill(1, y, at.end - 1, 1, "raised") if at.narrow and self._rows > 1 else None
+            if at.narrow and self._rows > 1:
+                canvas.fill(1, y, at.end - 1, 1, "raised")
             for row in range(self._rows):
                 canvas.put(0, y + row, "▌", "accent")
         room = at.server - at.name - 2
