@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, NoReturn
+from typing import Any
 
 VERSION = 1
 START_S = 120.0  # importing torch and making the group, on a loaded host
@@ -287,6 +287,9 @@ def lead(options: argparse.Namespace) -> str:
             # Gloo looks for its address by the host's name, which often does not resolve.
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         processes = []  # type: list[subprocess.Popen[bytes]]
+        asked = []  # type: list[int]
+        # Looked at between the ranks' starts only: an exception in the middle of one would forget its process.
+        signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
         try:
             for rank in range(ranks):
                 stdout = out if rank == 0 else os.devnull
@@ -295,7 +298,7 @@ def lead(options: argparse.Namespace) -> str:
                     processes.append(
                         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, env=environment)
                     )
-            watch(processes, directory, limit_s)
+            watch(processes, directory, limit_s, asked)
         finally:
             for process in processes:
                 if process.poll() is None:
@@ -305,10 +308,15 @@ def lead(options: argparse.Namespace) -> str:
             return file.read()
 
 
-def watch(processes: "list[subprocess.Popen[bytes]]", directory: str, limit_s: float) -> None:
-    """Returns when every rank has ended well. Raises Failure at the first that did not, or at the deadline."""
+def watch(processes: "list[subprocess.Popen[bytes]]", directory: str, limit_s: float, asked: "list[int]") -> None:
+    """Returns when every rank has ended well. Raises Failure at the first that did not, or at the deadline.
+
+    `asked` holds the signals that asked for an end; SystemExit is raised then.
+    """
     deadline = time.monotonic() + limit_s
     while True:
+        if asked:
+            raise SystemExit(128 + asked[0])
         codes = [process.poll() for process in processes]
         failed = []
         for rank, code in enumerate(codes):
@@ -350,7 +358,6 @@ def failed_rank(rank: int, code: int, said: str) -> Failure:
 def main() -> int:
     """Exit status 0, or 1 with a document that says why."""
     options = arguments()
-    signal.signal(signal.SIGTERM, _leave)
     try:
         if options.rank is not None:
             work(options)
@@ -363,11 +370,6 @@ def main() -> int:
         stream.write(json.dumps(failure.document) + "\n")
         return 1
     return 0
-
-
-def _leave(number: int, _frame: object) -> NoReturn:
-    """So that a stop ends the ranks too."""
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -264,7 +264,9 @@ async def test_a_sick_gpu_and_unreadable_gpus(local, model):
     found = await look(local, profile(model), gpus=sample(gpu(3, health="requires_reset")))
     assert text(found, "gpus", Level.BLOCK) == "GPU 3: requires reset"
     broken = GpuSample(0.0, (), "nvidia-smi", error="driver_mismatch")
-    assert "driver mismatch" in text(await look(local, profile(model), gpus=broken), "gpus", Level.WARN)
+    assert "driver and library versions differ" in text(
+        await look(local, profile(model), gpus=broken), "gpus", Level.WARN
+    )
     cpu = await look(local, profile(model, args={"tp": 1, "device": "cpu"}), gpus=broken)
     assert text(cpu, "gpus", Level.OK) == "device cpu: no GPU is needed"
 
