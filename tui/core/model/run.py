@@ -75,8 +75,9 @@ class Run:
 
     @property
     def short_id(self) -> str:
-        """The six digits that screens show."""
-        return self.run_id.rsplit("-", 1)[-1]
+        """The six digits that screens show; of a group's member with its place: `7c31d0-1`."""
+        *_, before, last = "", *self.run_id.split("-")
+        return f"{before}-{last}" if last.isdigit() and len(before) == 6 else last
 
     @property
     def foreign(self) -> bool:

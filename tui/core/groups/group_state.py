@@ -1,0 +1,60 @@
+"""A group as everybody sees it who watches one: the states of its members, and what follows for the whole."""
+
+from dataclasses import dataclass
+
+from tui.core.model.group import Group, Member
+from tui.core.model.log import LogRecord
+from tui.core.model.phases import Outcome, Phase
+from tui.core.server.server_state import ServerState
+
+
+@dataclass(frozen=True)
+class MemberState:
+    """One member as last seen."""
+
+    member: Member
+    state: ServerState | None = None  # None: nothing was heard of it yet
+    link_lost: bool = False  # its host cannot be asked now: it is unknown, not dead
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that must hold before the group is ready, as people read it."""
+
+    text: str  # "every member is alive", "/readiness of the router"
+    holds: bool | None  # None: not known yet
+    detail: str | None = None  # "200", "worker http://gpu4:30002 is missing"
+    since_s: float | None = None  # time.time() since when it holds
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group as the panel, `wait` and `launch --wait` see it.
+
+    Ready: every member lives, no log has a fatal line, the serving member is ready, and for roles the router sends one
+    request through. Failed: by the first member that ended; its log is the diagnosis. A lost link is unknown.
+    """
+
+    group: Group
+    outcome: Outcome
+    phase: Phase  # of the member that is furthest behind
+    members: tuple[MemberState, ...]  # as in `group.members`
+    conditions: tuple[Condition, ...] = ()
+    failed: Member | None = None  # whose log says why
+    late: str | None = None  # which member the others wait for: a sentence
+    started_s: float | None = None  # time.time() at the launch
+    ready_after_s: float | None = None  # launch to ready
+
+    @property
+    def failure(self) -> ServerState | None:
+        """The state whose diagnosis is the group's."""
+        return next((one.state for one in self.members if one.member == self.failed), None)
+
+
+@dataclass(frozen=True)
+class GroupUpdate:
+    """What one tick of watching a group brought."""
+
+    state: GroupState
+    records: tuple[tuple[Member, LogRecord], ...] = ()  # new lines of all logs, each with whose it is
+    settled: bool = False  # every member that can be asked has been heard to its present end
