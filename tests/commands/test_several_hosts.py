@@ -112,6 +112,23 @@ def test_a_command_behind_a_host_is_no_host(shell: Shell) -> None:
     assert "ps is a command, not a host; eagletui ps gpu1" in said.err
 
 
+@pytest.mark.parametrize("word", ["lunch", "ls-results", "stpo", "profile"])
+def test_a_mistyped_command_is_no_host(shell: Shell, word: str) -> None:
+    meant = {"lunch": "launch", "ls-results": "results", "stpo": "stop", "profile": "profiles"}[word]
+    said = shell(word)
+    assert said.code == 2
+    assert f"{word} is neither a command nor a host of yours; did you mean eagletui {meant}?" in said.err
+
+
+def test_a_host_may_be_called_like_a_command(shell: Shell) -> None:
+    for words in (("panel", "bench"), ("panel", "lunch"), ("panel", "panel")):
+        assert "the panel needs a terminal" in shell(*words).err
+    ssh = shell.home / ".ssh"
+    ssh.mkdir(exist_ok=True)
+    (ssh / "config").write_text("Host lunch\n")
+    assert "the panel needs a terminal" in shell("lunch").err
+
+
 @pytest.mark.parametrize("words", [("gpu1", "gpu2"), ("--all",), ("demo", "--hosts", "2")])
 def test_the_panel_of_several_hosts_needs_a_terminal_too(shell: Shell, words: tuple[str, ...]) -> None:
     assert "the panel needs a terminal" in shell(*words).err

@@ -9,7 +9,8 @@ import click
 class LazyGroup(click.Group):
     """Commands by name: the line that `--help` shows, and a module of `tui.commands` whose `command` it is.
 
-    Any other first word is the first argument of the command `otherwise`; `called` names that argument in its usage.
+    Any other first word is the first argument of the command `otherwise`, which `called` names in its usage; under its own
+    name that command takes any word.
     """
 
     def __init__(self, *args: object, lazy: Mapping[str, str], otherwise: str, called: str, **kwargs: object) -> None:
@@ -29,7 +30,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self._lazy and not name.startswith("-"):
+        if name not in self._lazy and name != self._otherwise and not name.startswith("-"):
             return self._called, self.get_command(ctx, self._otherwise), args
         return super().resolve_command(ctx, args)
 

@@ -1,5 +1,7 @@
 """`eagletui [HOST]...`: the panel, of several hosts with an overview of them."""
 
+import difflib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import click
 
 from tui.core.errors import Slug, UsageError
+from tui.core.text import one_line
+from tui.panel.host_names import known_hosts
 
 
 @click.command(hidden=True)
@@ -15,10 +19,25 @@ from tui.core.errors import Slug, UsageError
 def command(ctx: click.Context, hosts: tuple[str, ...]) -> int:
     """Open the panel on hosts."""
     group = ctx.parent.command if ctx.parent is not None else None
-    if isinstance(group, click.Group) and (behind := set(hosts[1:]) & set(group.list_commands(ctx))):
+    if isinstance(group, click.Group) and ctx.info_name != "panel":
+        _raise_if_commands(hosts, group.list_commands(ctx))
+    return open_panel(hosts, ctx.obj)
+
+
+def _raise_if_commands(hosts: Sequence[str], commands: Sequence[str]) -> None:
+    """Raises UsageError where a word that is taken for a host is, or most likely should be, a command."""
+    if behind := set(hosts[1:]) & set(commands):
         word = min(behind)
         raise UsageError(f"{word} is a command, not a host", f"eagletui {word} {hosts[0]}", slug=Slug.USAGE)
-    return open_panel(hosts, ctx.obj)
+    meant = difflib.get_close_matches(hosts[0], commands, n=1, cutoff=0.75)
+    # Hosts have digits and dots in their names, commands have none.
+    if meant and hosts[0].replace("-", "").isalpha() and hosts[0] not in dict(known_hosts()):
+        name = one_line(hosts[0], 60)
+        raise UsageError(
+            f"{name} is neither a command nor a host of yours",
+            f"did you mean eagletui {meant[0]}? A host of that name: eagletui panel {shlex.quote(name)}",
+            slug=Slug.USAGE,
+        )
 
 
 def open_panel(hosts: Sequence[str], directory: Path | None, *, everywhere: bool = False) -> int:
