@@ -31,6 +31,12 @@ def sanitize(text: str) -> str:
     return _SUSPECT.sub(_picture, _SEQUENCE.sub("", text))
 
 
+def control_in(text: str) -> tuple[int, str] | None:
+    """The first character that `sanitize` would change: its place, from 1, and its name, `U+001B`; None without one."""
+    found = _SUSPECT.search(text)
+    return (found.start() + 1, f"U+{ord(found.group()):04X}") if found else None
+
+
 def one_line(text: str, limit: int = 300) -> str:
     """Text of a host as one safe line of at most `limit` characters."""
     flat = sanitize(" ".join(text.split()))

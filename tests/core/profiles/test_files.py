@@ -69,7 +69,7 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         ('kind = "lunch"', "kind", "must be one of"),
         ('kind = "launch"', "args.model-path", "is missing"),
         ('kind = "launch"\nargs = 1', "args", "must be a table"),
-        ('kind = "launch"\n[args]\nmodel-path = "a\\u0000b"', "args.model-path", "NUL"),
+        ('kind = "launch"\n[args]\nmodel-path = "a\\u0000b"', "args.model-path", "U+0000"),
         ('kind = "launch"\nextends = "nowhere"', "extends", "there is no profile"),
         (BASE.replace("description", "gpus = [0, 0]\ndescription"), "gpus", "twice"),
         (BASE.replace('NCCL_DEBUG = "WARN"', 'CUDA_VISIBLE_DEVICES = "0"').replace("desc", "gpus=[0]\ndesc", 1),
@@ -185,3 +185,43 @@ def test_experiments_name_what_they_need(folder):
 def test_toml_1_1(folder):
     text = 'kind = "launch"\nargs = {\n  model-path = "/m", # comment\n  tp = 2,\n}\n'
     assert load_launch("x", [folder(x=text)]).arg("tp") == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "message"),
+    [
+        (r'description = "a\u001b]52;c;aGFo\u0007"', "description", "U+001B at character 2"),
+        (r'hypothesis = "\u009b31m"', "hypothesis", "U+009B at character 1"),
+        (r'wrapper = ["nice", "a\u007f"]', "wrapper.1", "U+007F at character 2"),
+        (r'env = { A = "x\u202e" }', "env.A", "U+202E at character 2"),
+        (r'args = { "tp\u001b[0m" = 1 }', "args.tp", "U+001B in its name"),
+        (r'args = { dtype = "\r" }', "args.dtype", "U+000D at character 1"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_refused(folder, line, key, message):
+    found = errors_of(folder(x=f'kind = "launch"\n{line}\n'))
+    assert {name: message in said[0] for name, said in found.items()} == {key: True}
+
+
+def test_a_newline_and_a_tab_are_text(folder):
+    directory = folder(base=BASE, x='kind = "launch"\nextends = "base"\nhypothesis = "one\\n\\ttwo"\n')
+    assert load_launch("x", [directory]).hypothesis == "one\n\ttwo"
+
+
+def test_an_override_is_text_of_a_stranger_too(folder):
+    with pytest.raises(ProfileBroken, match=r"--set: dtype|dtype: holds the control character U\+001B at character 7"):
+        load_launch("base", [folder(base=BASE)], ["dtype=\x1b[31m"])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("9" * 5000, "holds a number of thousands of digits"),
+        ("[" * 3000 + "]" * 3000, "is nested too deeply"),
+        ("{a=" * 3000 + "1" + "}" * 3000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_cannot_be_read_hides_no_other(folder, value, message):
+    directory = folder(base=BASE, x=f'kind = "launch"\nargs = {{ tp = {value} }}\n')
+    broken = {entry.name: [error.message for error in entry.errors] for entry in discover([directory])}
+    assert broken == {"base": [], "x": [message]}

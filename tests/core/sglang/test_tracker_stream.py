@@ -61,6 +61,9 @@ SERVING = [
     b"/opt/sglang/tokenizer.py:412: UserWarning: Using a slow tokenizer. This might cause a significant slowdown.",
     b"[2026-10-06 20:01:22] Using a slow tokenizer. This might cause a significant slowdown.",
     b"  warnings.warn(",
+    # On a full disk a line loses its end, and goes on with another one's.
+    b"[2026-10-06 20:01:23 TP0] Decode batch, #running-req: 3, #to03 TP0] Decode batch, #running-req: 1, #queue-req: 0",
+    b"[2026-10-06 20:01:23 TP0] Decode batch, ] Decode batch",
     b"[2026-10-06 20:01:23 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 2",
     b"[2026-10-06 20:01:23 TP0] Cache flushed successfully!",
     b"gpu1:4242:4377 [3] NCCL INFO Channel 01/0 : 3[3] -> 4[4] via SHM/direct/direct",

@@ -15,7 +15,7 @@ from typing import Any
 from tui.core.model.profile import ARM_LETTERS
 from tui.core.runs.docker_run import ENGINES, options_end
 from tui.core.sglang.flags import flag_table, normalise, parse_specifier
-from tui.core.text import one_line
+from tui.core.text import control_in, one_line
 
 Problem = tuple[str | None, str, str | None]  # dotted key, None = the profile as a whole; message; suggestion
 REQUIREMENTS = ("sglang", "torch", "driver", "cuda", "compute_capability", "gpus", "memory_gib")
@@ -34,6 +34,22 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def controls(value: Any, key: str = "") -> Iterator[Problem]:
+    """Texts that a terminal would obey, at any depth; a newline and a tab are legitimate."""
+    if isinstance(value, str):
+        if found := control_in(value):
+            yield key, f"holds the control character {found[1]} at character {found[0]}", "remove it"
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            at = f"{key}.{name}" if key else name
+            if found := control_in(name):
+                yield at, f"has the control character {found[1]} in its name", "remove it"
+            yield from controls(inner, at)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from controls(inner, f"{key}.{number}")
 
 
 def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
@@ -150,8 +166,6 @@ def variable(name: str, value: Any) -> Iterator[Problem]:
         return
     elif not isinstance(value, str):
         yield key, "must be text", f'write {name} = "1"' if value is True else "put it in quotes"
-    elif "\0" in value:
-        yield key, "has a NUL character", None
 
 
 def requirement(name: str, value: Any) -> Iterator[Problem]:
@@ -191,9 +205,7 @@ def flags(args: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
 
 def _plain(key: str, value: Any) -> Iterator[Problem]:
     """Values that no command line can carry."""
-    if isinstance(value, str) and "\0" in value:
-        yield key, "has a NUL character", None
-    elif isinstance(value, date | datetime | time):
+    if isinstance(value, date | datetime | time):
         yield key, "must be text", "put it in quotes"
     elif isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:

@@ -135,6 +135,10 @@ def _read(path: Path) -> ProfileFile:
         wrong = f"is not valid TOML: {one_line(str(error))}"
     except UnicodeDecodeError:
         wrong = "is not UTF-8 text"
+    except ValueError:  # Python converts no number of more than 4,300 digits
+        wrong = "holds a number of thousands of digits"
+    except RecursionError:
+        wrong = "is nested too deeply"
     except OSError as error:
         wrong = f"cannot be read: {error.strerror or error}"
     else:
@@ -146,6 +150,9 @@ def problems(table: dict[str, Any], kind: object) -> list[Problem]:
     """Everything that is wrong with a profile's table by itself."""
     from tui.core.profiles import schema
 
+    # Every other check quotes values, and may take them for plain text.
+    if controls := list(checks.controls(table)):
+        return controls
     if isinstance(kind, str) and kind in KINDS:
         return [*schema.check(kind, table), *checks.OF_KIND[kind](table)]
     kinds = ", ".join(f'"{kind}"' for kind in KINDS)

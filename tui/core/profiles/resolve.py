@@ -23,7 +23,9 @@ def parse_sets(sets: Sets, errors: list[ProfileError]) -> tuple[tuple[str, Any],
     for text in sets:
         key, equals, value = text.partition("=")
         key = key.strip()
-        if equals and key:
+        if bad := list(checks.controls(text, key)):
+            errors += [ProfileError(SETS, *problem) for problem in bad]
+        elif equals and key:
             items.append((key, parse_set_value(key, value)))
         else:
             advice = f"write {one_line(key) or 'key'}=VALUE"

@@ -60,6 +60,8 @@ class Figures:
         """Takes a run of plain lines in; how many they are, 0 (and nothing taken) where a line may hold two records."""
         lines = text.count(b"\n", begin, stop)
         stamps = text.count(b"[", begin, stop)
+        if stamps != text.count(b"]", begin, stop):
+            return 0  # a line that lost its end, as on a full disk, goes on with another one's
         if self.iterations:
             stamps -= text.count(b" batch [", begin, stop)
         if stamps != lines:
