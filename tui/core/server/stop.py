@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from tui.core.errors import LinkLost, Slug, TimedOut, UsageError
-from tui.core.host.gpus import MEMORY_IDLE_MIB, GpuSample, error_words
+from tui.core.errors import EagletuiError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, error_words
 from tui.core.link.transport import LinkState, Transport
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
 
 _POLL_S = 0.5
 _MEMORY_BACK_LIMIT_S = 60.0
+_SAMPLE_LIMIT_S = 5.0  # how long a sample of before the stop is waited for behind its end
 _TEXTS = {
     "requested": "stop requested",
     "term": "sent SIGTERM to the main process; it is draining",
@@ -41,7 +42,38 @@ async def stop(transport: Transport, run: Run, sample: Sampler, grace_s: float) 
             f"its owner {run.owner or 'unknown'} can stop PID {run.pid}",
             slug=Slug.FOREIGN,
         )
-    held = _held_by(run, await sample())
+    # Processes must be looked at before they end, but beside the stop: a driver that hangs delays nothing.
+    before = None if run.gpus else asyncio.create_task(_sampled(sample))
+    try:
+        async for progress in _ended(transport, run, grace_s):
+            yield progress
+        if progress.step == "stuck":
+            return
+        if before is None:
+            wanted = _Wanted(indices=frozenset(run.gpus))
+        else:
+            await asyncio.wait({before}, timeout=_SAMPLE_LIMIT_S)
+            wanted = _Wanted(uuids=_held_by(run, before.result() if before.done() else None))
+        async for progress in _memory_back(wanted, sample):
+            yield progress
+    finally:
+        if before is not None:
+            before.cancel()
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """GPUs whose memory is to come back: those that the run declared, else those that held some of it before."""
+
+    indices: frozenset[int] = frozenset()
+    uuids: frozenset[str] = frozenset()
+
+    def of(self, sample: GpuSample) -> list[Gpu]:
+        return [gpu for gpu in sample.gpus if gpu.index in self.indices or gpu.uuid in self.uuids]
+
+
+async def _ended(transport: Transport, run: Run, grace_s: float) -> AsyncGenerator[StopProgress, None]:
+    """The stop as the host carries it out; the last step is `done` or `stuck`."""
     await control.stop(transport, run.run_id, grace_s)
     yield StopProgress("requested", f"asked {run.short_id} to stop")
     step = "requested"
@@ -62,36 +94,37 @@ async def stop(transport: Transport, run: Run, sample: Sampler, grace_s: float) 
     if step == "stuck":
         pids = ", ".join(map(str, now.pids))
         yield StopProgress("stuck", f"PID {pids} does not end; the driver may hold it", done=True)
-        return
-    async for progress in _memory_back(held, sample):
-        yield progress
 
 
-def _held_by(run: Run, sample: GpuSample) -> set[str]:
-    """UUIDs of the GPUs that hold memory now and belong to the run: those it named, else those its processes are on."""
+async def _sampled(take: Sampler) -> GpuSample | None:
+    """A sample; None where the host cannot be asked for one."""
+    try:
+        return await take()
+    except EagletuiError:
+        return None
+
+
+def _held_by(run: Run, sample: GpuSample | None) -> frozenset[str]:
+    """UUIDs of the GPUs on which a run that declared none holds memory; none where that could not be seen in time."""
     ours = {run.pid, *run.orphans}
-    return {
-        gpu.uuid
-        for gpu in sample.gpus
-        if gpu.uuid
-        and (gpu.index in run.gpus if run.gpus else any(p.pid in ours for p in gpu.processes or ()))
-        and (gpu.memory_used_mib or 0.0) > MEMORY_IDLE_MIB
-    }
+    gpus = sample.gpus if sample is not None else ()
+    return frozenset(gpu.uuid for gpu in gpus if gpu.uuid and any(p.pid in ours for p in gpu.processes or ()))
 
 
-async def _memory_back(uuids: set[str], take: Sampler) -> AsyncGenerator[StopProgress, None]:
-    if not uuids:
+async def _memory_back(wanted: _Wanted, take: Sampler) -> AsyncGenerator[StopProgress, None]:
+    if not wanted.indices and not wanted.uuids:
         yield StopProgress("done", "stopped", done=True)
         return
     clock = asyncio.get_running_loop().time
     deadline = clock() + _MEMORY_BACK_LIMIT_S
     while True:
-        sample = await take()
-        if sample.error:
-            why = error_words(sample.error)
-            yield StopProgress("done", f"stopped; whether the GPU memory is back is not known ({why})", done=True)
+        sample = await _sampled(take)
+        if sample is None or sample.error:
+            why = error_words(sample.error) if sample is not None and sample.error else "the link is lost"
+            text = f"stopped; whether the GPU memory is back is not known ({why})"
+            yield StopProgress("done", text, done=True)
             return
-        held = [gpu for gpu in sample.gpus if gpu.uuid in uuids and (gpu.memory_used_mib or 0) > MEMORY_IDLE_MIB]
+        held = [gpu for gpu in wanted.of(sample) if (gpu.memory_used_mib or 0) > MEMORY_IDLE_MIB]
         total = sum(gpu.memory_used_mib or 0.0 for gpu in held)
         size = f"{total / 1024:.1f} GiB"
         if not held:
