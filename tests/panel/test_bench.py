@@ -583,7 +583,8 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         assert "keeps running there" in said
 
 
-async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monkeypatch):
+@pytest.mark.parametrize("leave_words", [("tab", "enter"), ("ctrl+c",)], ids=["yes", "asked twice"])
+async def test_leaving_an_experiment_asks_and_says_how_it_goes_on(profiles, runner, monkeypatch, leave_words):
     said: list[str] = []
     leave = EagleApp.exit
 
@@ -603,6 +604,12 @@ async def test_leaving_an_experiment_says_how_it_goes_on(profiles, runner, monke
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
+        await shows(pilot, "An experiment is under way", "--resume continues it", "Enter no (chosen)")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Confirm))
+        await pilot.press("q")
+        await shows(pilot, "An experiment is under way")
+        await pilot.press(*leave_words)
         await until(pilot, lambda: said)
     assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume continues it" in said[0]
 

@@ -421,6 +421,8 @@ async def test_modes_help_and_palette():
             await shows(pilot, text)
         await pilot.press("question_mark")
         await shows(pilot, "everywhere", "Esc back")
+        text = screen_text(pilot.app)
+        assert text.index("Follow the newest log line") < text.index("everywhere")  # this screen first
         assert "Measure the running server" in screen_text(pilot.app)
         await pilot.press("escape")
         await pilot.press("ctrl+p")

@@ -229,6 +229,23 @@ class EagleApp(HostApp):
 
         self.push_screen(BenchDialog(), chosen)
 
+    async def action_leave(self) -> None:
+        """Quits; servers keep running. Asks first where nobody else would go on with an experiment."""
+        from tui.panel.screens.dialog import Confirm
+        from tui.panel.widgets.rows import facts_of
+
+        driven = [words for host in self.hosts if host.measure.launches and (words := host.measure.farewell())]
+        if not driven or isinstance(self.screen, Confirm):  # asked for once more: no second question
+            await super().action_leave()
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.call_later(super(EagleApp, self).action_leave)
+
+        mark, title = ("◌ QUIT", "accent!"), "An experiment is under way. Quit all the same?"
+        self.push_screen(Confirm(mark, title, facts_of([("then", words) for words in driven]), "No", "Quit"), answered)
+
     def farewell(self) -> str | None:
         return "\n".join(words for host in self.hosts if (words := host.farewell())) or None
 

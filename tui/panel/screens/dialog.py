@@ -134,7 +134,7 @@ class Facts(Dialog[None]):
 
 
 class Help(Dialog[None]):
-    """Every key, by where it works."""
+    """Every key, by where it works: this screen, then everywhere, then the rest."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("help")
     AUTO_FOCUS = "Box"
@@ -145,9 +145,11 @@ class Help(Dialog[None]):
     def body(self) -> Iterable[Widget]:
         offered = [key for key in COMMANDS if self.panel.offers(key)]
         rows: list[AnyRow] = []
-        for where in dict.fromkeys(key.where for key in offered):
-            rows += [*([[]] if rows else []), [(where, "muted")]]
-            rows += [self._row(key) for key in offered if key.where == where]
+        here = type(self.app.screen_stack[-2]).__name__.lower()
+        places = dict.fromkeys((here, "everywhere", *(key.where for key in offered)))
+        for where in places:
+            keys = [self._row(key) for key in offered if key.where == where]
+            rows += [*([[]] if rows else []), [(where, "muted")], *keys] if keys else []
         yield Prose(rows)
 
     @staticmethod
