@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui.core.masking import SecretMask, mask_secrets
+from tui.core.masking import SecretMask, mask_secrets, secret_name
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,16 @@ from tui.core.masking import SecretMask, mask_secrets
         (b"['--api-key', 'sk1', '--tp']", b"['--api-key', '***', '--tp']"),
         (b"Authorization: Bearer sk-abcdefgh", b"Authorization: Bearer ***"),
         (b"proxy http://me:pw@host:3128/", b"proxy http://me:***@host:3128/"),
+        # A server that prints its environment.
+        (b"MY_TOKEN=a", b"MY_TOKEN=***"),
+        (
+            b"environ({'AWS_SECRET_ACCESS_KEY': 'a/b', 'HOME': '/'})",
+            b"environ({'AWS_SECRET_ACCESS_KEY': '***', 'HOME': '/'})",
+        ),
+        (b'{"MY_CREDENTIALS": "a", "PASSPHRASE": "b"}', b"{\"MY_CREDENTIALS\": '***', \"PASSPHRASE\": '***'}"),
+        (b"GITHUB_PAT=a PGPASS=b DB_PWD=c", b"GITHUB_PAT=*** PGPASS=*** DB_PWD=***"),
+        (b"SESSION_COOKIE=a AUTH=b OPENAI_KEY=c", b"SESSION_COOKIE=*** AUTH=*** OPENAI_KEY=***"),
+        (b"CLIENT_SECRET_V2=a", b"CLIENT_SECRET_V2=***"),
     ],
 )
 def test_a_secret_is_masked(line: bytes, masked: bytes) -> None:
@@ -32,10 +42,23 @@ def test_a_secret_is_masked(line: bytes, masked: bytes) -> None:
         b"token usage: 0.50, max_total_num_tokens=118848, tokenizer_path='/m'",
         b"Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)",
         b"the bearer of the password: required",
+        b"PATH=/bin PWD=/root OLDPWD=/ MAX_TOKENS=3 KEYS=2 AUTHOR=me TOKENIZERS_PARALLELISM=0 PATTERN=x",
     ],
 )
 def test_what_is_none_stays(line: bytes) -> None:
     assert mask_secrets(line) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        *((name, True) for name in ("HF_TOKEN", "api-key", "hf-token", "OPENAI_KEY", "GITHUB_PAT", "PAT", "PGPASS")),
+        *((name, True) for name in ("AUTH", "SESSION_COOKIE", "DB_PWD", "MY_SECRET_2", "GOOGLE_CREDENTIALS")),
+        *((name, False) for name in ("PATH", "PWD", "OLDPWD", "MAX_TOKENS", "tokenizer-path", "NCCL_DEBUG", "AUTHOR")),
+    ],
+)
+def test_names_that_mean_a_secret(name: str, secret: bool) -> None:
+    assert secret_name(name) is secret
 
 
 def test_a_secret_cut_in_two_is_masked_all_the_same() -> None:

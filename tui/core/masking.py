@@ -1,10 +1,19 @@
-"""Secrets that SGLang prints into its own log are masked wherever a log leaves this program."""
+"""Names that mean a secret, and secrets that a server prints into its log: masked wherever a log leaves this program."""
 
 import re
 
+# How the names of secrets end, as environment variables spell them.
+_ENDS = r"(?:TOKEN|KEY|SECRET(?:_[A-Z0-9]+)*|PASS(?:WD|WORD|PHRASE)?|_PWD|_PAT|AUTH|CREDENTIALS?|COOKIE)"
+_SECRET_NAME = re.compile(rf"[A-Z0-9_]*{_ENDS}|PAT")
+_IN_ADDRESS = re.compile(r"://[^/\s@:]+:[^/\s@]+@")
+
 # Cheap words, one of which is in every line that may hold a secret.
-_HINTS = (b"api_key", b"api-key", b"API_KEY", b"F_TOKEN", b"B_TOKEN", b"assword", b"ASSWORD", b"hf_", b"://", b"earer ")
-_NAME = rb"(?:api_key|API_KEY|hf_token|HF_TOKEN|HUB_TOKEN|password|PASSWORD)"  # the end of a longer name, too
+_HINTS = (
+    *(b"api_key", b"api-key", b"hf_token", b"assword", b"hf_", b"://", b"earer ", b"TOKEN", b"KEY", b"SECRET"),
+    *(b"PASS", b"PWD", b"_PAT", b"AUTH", b"CREDENTIAL", b"COOKIE"),
+)
+# Lower-case names are SGLang's own arguments, upper-case ones variables; each may be the end of a longer name.
+_NAME = rb"(?:api_key|hf_token|password|" + _ENDS.encode() + rb")"
 _SECRET = re.compile(
     rb"(" + _NAME + rb"['\"]?\s*[:=]\s*|(?:api-key|--ssl-keyfile-password)['\"]?,?[ =]+)(?:'[^'\r\n]*'|\"[^\"\r\n]*\")"
     rb"|((?:api-key|--ssl-keyfile-password)[ =]+|" + _NAME + rb"=)(?!None\b|null\b)[^\s'\",()\[\]{}]+"
@@ -12,6 +21,16 @@ _SECRET = re.compile(
     rb"|([Bb]earer )[\w.~+/=-]{8,}"
     rb"|(://[^/\s@:'\"]+:)[^/\s@'\"]+(?=@)"
 )
+
+
+def secret_name(name: str) -> bool:
+    """Whether a variable or flag of this name holds a secret: HF_TOKEN, api-key, GITHUB_PAT, PGPASS, SESSION_COOKIE."""
+    return _SECRET_NAME.fullmatch(name.upper().replace("-", "_")) is not None
+
+
+def secret_value(value: str) -> bool:
+    """Whether a value is a secret whatever its name is: user:password@ in an address."""
+    return _IN_ADDRESS.search(value) is not None
 
 
 def _hide(match: re.Match[bytes]) -> bytes:

@@ -61,14 +61,18 @@ def test_secrets_stay_out_of_argv_and_out_of_the_preview(folder):
     profile = load_launch(
         "x",
         [folder(x=BASE)],
-        ["api-key=sk-1", "admin-api-key=sk-2", "env.HF_TOKEN=hf-3", "env.https_proxy=http://u:pw4@proxy:1"],
+        [
+            *("api-key=sk-1", "admin-api-key=sk-2", "env.HF_TOKEN=hf-3", "env.https_proxy=http://u:pw4@proxy:1"),
+            *("env.GITHUB_PAT=pat-5", "tool-server=http://u:pw6@tools:1"),
+        ],
     )
     built = command(profile)
     shown = render_command(built) + repr(built.argv) + repr(built.env) + repr(built.notes)
-    for value in ("sk-1", "sk-2", "hf-3", "pw4"):
+    for value in ("sk-1", "sk-2", "hf-3", "pw4", "pat-5", "pw6"):
         assert value not in shown
-    assert built.secret_args == {"api-key": "sk-1", "admin-api-key": "sk-2"}
-    assert set(built.secret_env) == {"HF_TOKEN", "https_proxy"}
+    assert built.secret_args == {"api-key": "sk-1", "admin-api-key": "sk-2", "tool-server": "http://u:pw6@tools:1"}
+    assert set(built.secret_env) == {"HF_TOKEN", "https_proxy", "GITHUB_PAT"}
+    assert "pw6" not in repr(profile.public_args)
     assert "HF_TOKEN=••••••••" in shown
     assert "(secret, handed over by file)" in shown
     assert built.open_args == {}

@@ -13,7 +13,7 @@ from shlex import quote
 from tui.core.config import HostEntry
 from tui.core.profiles.checks import is_number
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.runs.docker_run import Container, all_gpus_visible, compose, read_run, with_environment, without_ours
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, map_args, takes_config
@@ -102,7 +102,7 @@ def build_command(
     argv, port, secrets = [*wrapper, *server.words], server.port, {}
     for name, value in server.args:
         canonical = flag_table().canonical(name)
-        if flag_table().is_secret(name):
+        if is_secret_arg(name, value):
             secrets[canonical] = _word(value)
             continue
         if canonical == "port":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_value
 from tui.core.sglang.flags import flag_table, normalise
 
@@ -35,7 +35,7 @@ def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
     """Canonical key -> (key as written, value as TOML)."""
     table = flag_table()
     found = {
-        f"args.{table.canonical(name)}": (normalise(name), MASK if table.is_secret(name) else toml_value(value))
+        f"args.{table.canonical(name)}": (normalise(name), MASK if is_secret_arg(name, value) else toml_value(value))
         for name, value in profile.args.items()
         if value is not False
     }

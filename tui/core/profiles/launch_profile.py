@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.core.profiles.secrets import MASK
+from tui.core.profiles.secrets import MASK, is_secret_arg
 from tui.core.sglang.flags import flag_table
 
 
@@ -49,5 +49,4 @@ class LaunchProfile:
     @property
     def public_args(self) -> Mapping[str, object]:
         """The flags as they may be stored and shown: secrets masked."""
-        table = flag_table()
-        return {name: MASK if table.is_secret(name) else value for name, value in self.args.items()}
+        return {name: MASK if is_secret_arg(name, value) else value for name, value in self.args.items()}

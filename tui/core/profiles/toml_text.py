@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tomli
 
 from tui.core.errors import Slug, UsageError
-from tui.core.profiles.secrets import MASK, is_secret_env
-from tui.core.sglang.flags import flag_table
+from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.text import one_line
 
 
@@ -39,11 +39,16 @@ def _toml_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
+def _secrets(table: Mapping[str, Any]) -> list[str]:
+    """Names of the variables and flags of a profile's table that hold secrets."""
+    names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]
+    return names + [name for name, value in table.get("args", {}).items() if is_secret_arg(name, value)]
+
+
 def masked_profile(text: str) -> str:
     """A profile's TOML with its secrets masked."""
     table = tomli.loads(text)
-    names = [name for name, value in table.get("env", {}).items() if is_secret_env(name, str(value))]
-    names += filter(flag_table().is_secret, table.get("args", {}))
+    names = _secrets(table)
     rows = []
     for row in text.splitlines():
         key = row.partition("=")[0].strip().strip('"')
@@ -65,11 +70,9 @@ def save_profile(text: str, name: str, directory: Path) -> Path:
         message = f"the profile is not valid TOML: {one_line(str(error))}"
         raise UsageError(message, "fix it", slug=Slug.BAD_PROFILE) from None
     path = directory / f"{name}.toml"
-    secret = any(is_secret_env(key, str(value)) for key, value in table.get("env", {}).items())
-    secret = secret or any(map(flag_table().is_secret, table.get("args", {})))
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666)
+        created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if _secrets(table) else 0o666)
         with os.fdopen(created, "w", encoding="utf-8") as file:
             file.write(text if text.endswith("\n") else text + "\n")
     except FileExistsError:

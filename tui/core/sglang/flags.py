@@ -20,6 +20,7 @@ from shlex import quote
 from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.transport import Transport
+from tui.core.masking import secret_name
 
 LAUNCH_MODULE = "sglang.launch_server"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
@@ -119,7 +120,8 @@ class FlagTable:
 
     def is_secret(self, name: str) -> bool:
         """Whether the flag's value is never shown or stored."""
-        return self.canonical(name) in self.secret
+        first = self.canonical(name)
+        return first in self.secret or (first not in self.types and secret_name(first))
 
     def type_of(self, name: str) -> str | None:
         """Kind of value the flag takes; None for a flag that is gone or unknown."""

@@ -16,9 +16,9 @@ from tui.core.profiles.importing.posted import blocks, servers_in, tidied
 from tui.core.profiles.importing.servers import flags_start, model_word, names_model
 from tui.core.profiles.importing.unresolved import Unresolved
 from tui.core.profiles.importing.written import profile_text
-from tui.core.profiles.secrets import MASK, is_secret_env
+from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import masked_profile
-from tui.core.sglang.flags import flag_table, normalise
+from tui.core.sglang.flags import normalise
 from tui.core.text import one_line
 
 MAX_TEXT = 128 * 1024  # of a manifest; a shell text has at most MAX_BYTES
@@ -208,8 +208,9 @@ class _Mask:
         values = [value for name, value in env.items() if is_secret_env(name, value)]
         for word, value in zip(argv, [*argv[1:], ""], strict=True):
             name, equals, attached = word.partition("=")
-            if name.startswith("--") and flag_table().is_secret(flag_table().canonical(normalise(name))):
-                values.append(attached if equals else value)
+            given = attached if equals else value
+            if name.startswith("--") and is_secret_arg(normalise(name), given):
+                values.append(given)
         secret = {value for value in values if len(value) > 3} - {item.text for item in stayed}
         self._values = sorted(secret, key=len, reverse=True)
 

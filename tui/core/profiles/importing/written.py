@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from tui.core.profiles.importing.call import Call
-from tui.core.profiles.secrets import is_secret_env
+from tui.core.profiles.secrets import is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_lines
 from tui.core.sglang.flags import flag_table, normalise, unabbreviate
 from tui.core.text import one_line, sanitize
@@ -35,7 +35,7 @@ def profile_text(
         warnings.append(f"the command used {one_line(program, 100)}: name it as python in the host's entry")
     texts = {item.text for item in call.unresolved}
     secrets = [name for name, value in rest.items() if is_secret_env(name, value) and value not in texts]
-    secrets += [name for name, value in args.items() if flag_table().is_secret(name) and value not in texts]
+    secrets += [name for name, value in args.items() if is_secret_arg(name, value) and value not in texts]
     warnings += [
         f"a secret is in {name}: a profile that is saved holds it, in a file only you can read" for name in secrets
     ]
