@@ -1,10 +1,11 @@
-"""How numbers, times and ages are written, everywhere in the panel. Missing is `–`, never 0; minus is a true minus."""
+"""How numbers, times and ages are written, wherever a person reads them. Missing is `–`, never 0; minus is a true minus."""
 
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from tui.core.text import epoch_of
+from tui.core.text import epoch_of, one_line
 
 if TYPE_CHECKING:
     from tui.core.model.profile import BenchProfile
@@ -168,3 +169,20 @@ def runs_words(bench: "BenchProfile") -> str:
         return words
     each = " each" if bench.runs > 1 else ""
     return f"{words}, up to {bench.duration_max_s:g} s{each} where the server is slow"
+
+
+def value_text(value: object) -> str:
+    """The value of a flag, as it is typed."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return one_line(str(value), 60)
+
+
+def overrides_of(sets: object) -> tuple[str, ...]:
+    """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
+    return tuple(f"{key}={value_text(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
+
+
+def configured(profile: str, sets: object) -> str:
+    """A profile and what was changed for a launch: `base +mem-fraction-static=0.9`."""
+    return " ".join([profile, *(f"+{text}" for text in overrides_of(sets))])

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from tests.support import bench_states
 from tests.support.truth_server import truth_server
+from tui.commands import results
 from tui.core.model.result import Load, MeasuredServer, Result, Tool
 from tui.core.results.flat import flat
 
@@ -115,6 +117,12 @@ def test_people_see_a_table_and_why_a_run_does_not_count(shell):
     assert "not checked: no GPU figures" in done.stdout
     assert "c2 run 1 of 1: window" in done.stderr
     assert "\r" not in done.stderr  # no terminal: a line a phase
+
+
+def test_a_table_names_what_a_launch_had_beside_its_profile():
+    measured = bench_states.result("A", 1, 1, 100.0)
+    other = replace(measured, server=replace(measured.server, sets={"mem-fraction-static": 0.9, "trust": True}))
+    assert f" {measured.server.profile} +mem-fraction-static=0.9 +trust=true " in results.table([other])
 
 
 @pytest.mark.parametrize(

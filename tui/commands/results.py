@@ -214,7 +214,7 @@ def _row(result: Result) -> tuple[str, ...]:
         result.started_at[:16].replace("T", " ") if result.started_at else written.NONE,
         one_line(result.result_id, 60),
         one_line(result.server.host, 20),
-        one_line(result.server.profile or written.NONE, 30),
+        one_line(written.configured(result.server.profile or written.NONE, result.server.sets), 60),
         one_line(result.bench, 24),
         _load(result),
         *(written.tok_s(figure(name)) for name in ("per_user_tok_s", "output_tok_s")),

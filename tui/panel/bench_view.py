@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from tui import format as fmt
 from tui.core.errors import UsageError
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
 from tui.core.model.profile import LoadPoint
@@ -22,7 +23,6 @@ from tui.core.text import one_line
 from tui.core.verdicts.metric import Metric, default_for, metric
 from tui.core.verdicts.pairing import Side, pair_up
 from tui.core.verdicts.pairing import launches as measured_launches
-from tui.panel.host_view import value_text
 
 if TYPE_CHECKING:
     from tui.core.experiment.record import ExperimentRecord
@@ -245,7 +245,7 @@ def _view(state: ExperimentState, arm: ArmState, title: str, point: LoadPoint) -
     view = ArmView(
         arm=arm,
         title=title,
-        changes=", ".join(f"{one_line(key, 60)} = {value_text(value)}" for key, value in arm.sets.items()),
+        changes=", ".join(f"{one_line(key, 60)} = {fmt.value_text(value)}" for key, value in arm.sets.items()),
         launches=launches,
         tok_s=_figure(launches, yardstick),
         loads=_searched(arm.results) if point.search else (),

@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.model.phases import Outcome, Phase
-from tui.core.text import as_number, epoch_of, one_line
+from tui.core.text import as_number, epoch_of
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
@@ -419,21 +419,9 @@ def gpu_key(gpu: Gpu, position: int) -> str:
     return gpu.uuid or f"#{gpu.index if gpu.index is not None else position}"
 
 
-def overrides_of(sets: object) -> tuple[str, ...]:
-    """Values that a run was launched with beside its profile's, each as `mem-fraction-static=0.9`."""
-    return tuple(f"{key}={value_text(value)}" for key, value in sets.items()) if isinstance(sets, Mapping) else ()
-
-
 def run_name(run: "Run") -> str:
-    """A run by its profile and what was changed for it: `base +mem-fraction-static=0.9`."""
-    return " ".join([run.profile or run.run_id, *(f"+{text}" for text in overrides_of(run.extra.get("sets")))])
-
-
-def value_text(value: object) -> str:
-    """The value of a flag, as it is typed."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return one_line(str(value), 60)
+    """A run by its profile and what was changed for it."""
+    return fmt.configured(run.profile or run.run_id, run.extra.get("sets"))
 
 
 def argument(argv: Sequence[str], flag: str) -> str | None:

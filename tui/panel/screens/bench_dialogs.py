@@ -360,10 +360,7 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
 
     @staticmethod
     def _label(one: "Configuration") -> str:
-        sets = ", ".join(
-            f"{one_line(key, 40)}={one_line(str(value), 40)}" for key, value in one.results[-1].server.sets.items()
-        )
-        return one_line(one.profile, 120) + (f" +{sets}" if sets else "")
+        return one_line(fmt.configured(one.profile, one.results[-1].server.sets), 160)
 
     @staticmethod
     def _about(one: "Configuration") -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.panel.host_view import Board, overrides_of
+from tui.panel.host_view import Board
 from tui.panel.screens.plan_rows import flag_rows, gpus_text
 from tui.panel.widgets.paint import join
 from tui.panel.widgets.rows import AnyRow, facts_of
@@ -54,7 +54,7 @@ def gpu_rows(board: Board) -> list[AnyRow]:
 def run_rows(board: Board, state: "ServerState") -> list[AnyRow]:
     """Id, PID, port, times, files and the command of the current run."""
     run = state.run
-    changed = overrides_of(run.extra.get("sets"))
+    changed = fmt.overrides_of(run.extra.get("sets"))
     pairs = [
         ("run", run.run_id),
         ("host", board.host),

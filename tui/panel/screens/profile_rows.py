@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.phases import Outcome
-from tui.panel.host_view import Board, overrides_of
+from tui.panel.host_view import Board
 from tui.panel.protocol import Panel
 from tui.panel.screens.plan_rows import (
     command_rows,
@@ -94,7 +94,7 @@ def _changes(sets: Mapping[str, object] | None) -> str:
         return ""
     if list(changed) == ["mem-fraction-static"]:
         return f" with {changed['mem-fraction-static']}"
-    return " with " + ", ".join(overrides_of(changed))
+    return " with " + ", ".join(fmt.overrides_of(changed))
 
 
 def last_here(board: Board, entry: "ProfileEntry", launches: "Sequence[LaunchRecord]") -> tuple[Run, Run]:

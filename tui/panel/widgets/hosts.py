@@ -11,7 +11,7 @@ from tui.core.config import HostKind
 from tui.core.host.gpus import error_words
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import Outcome
-from tui.panel.host_view import Board, gpu_key, run_name, value_text
+from tui.panel.host_view import Board, gpu_key, run_name
 from tui.panel.hosts_view import GpuUse, badge_of, gpu_use, measuring, newest
 from tui.panel.protocol import panel_of
 from tui.panel.server_view import LONG
@@ -326,7 +326,7 @@ class _Row:
         if state.outcome is Outcome.CRASHED and state.diagnosis is not None:
             if not state.diagnosis.set:
                 return [(advice, "muted") for advice in state.diagnosis.advice[:1]]
-            change = ", ".join(f"{key} = {value_text(value)}" for key, value in state.diagnosis.set.items())
+            change = ", ".join(f"{key} = {fmt.value_text(value)}" for key, value in state.diagnosis.set.items())
             return [("a", "accent!"), (f" apply {change} and relaunch", "muted")]
         others = len(board.live_servers()) - 1
         more: list[Run] = [(f"{fmt.plural(others, 'more server')} here", "muted")] if others > 0 else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.model.phases import Outcome
 from tui.core.text import epoch_of
-from tui.panel.host_view import Board, overrides_of, run_name
+from tui.panel.host_view import Board, run_name
 from tui.panel.server_view import LONG, SHORT, badge, left_s, speculative
 from tui.panel.widgets import decode_history
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, join, width_of, wrap
@@ -94,7 +94,7 @@ class ServerCard(Painted):
             facts = self.lines.when(state, short=True, least=True)
         begin = canvas.right_runs(end, y, facts)
         room = max(0, begin - x - 2)
-        overrides = overrides_of(state.run.extra.get("sets"))
+        overrides = fmt.overrides_of(state.run.extra.get("sets"))
         if layout == "wide" and overrides and cells(name) > room:
             name = state.run.profile or state.run.run_id
             canvas.put(x, y + 1, " ".join(f"+{text}" for text in overrides), "text", end - x)
