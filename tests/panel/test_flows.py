@@ -560,7 +560,8 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited(monkeypatch, own_
 
     def run(argv, check):
         edited.append(argv[-1])
-        Path(argv[-1]).write_text(Path(argv[-1]).read_text() + "# mine\n")
+        if len(edited) > 1:  # the first time it is looked at only
+            Path(argv[-1]).write_text(Path(argv[-1]).read_text() + "# mine\n")
 
     monkeypatch.setattr(subprocess, "run", run)
     app = panel(fakes.scene("idle"))
@@ -569,11 +570,16 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited(monkeypatch, own_
         await pilot.press("3", "slash", *"nccl-tree", "enter", "e")
         copy = own_home / "eagletui" / "config" / "profiles" / "kimi-k2.5-nccl-tree.toml"
         await until(pilot, lambda: edited == [str(copy)])
+        kept_not = "no copy of it is kept"
+        await until(pilot, lambda: any(kept_not in toast.message for toast in app._notifications))
+        assert not copy.exists()
+        await pilot.press("e")
+        await until(pilot, lambda: edited == [str(copy)] * 2)
         said = "is unchanged; your copy of it is"
         await until(pilot, lambda: any(said in toast.message for toast in app._notifications))
         await until(pilot, lambda: app.screen.chosen_entry().path == copy)
         await pilot.press("e")
-        await until(pilot, lambda: edited == [str(copy)] * 2)
+        await until(pilot, lambda: edited == [str(copy)] * 3)
     assert shipped.read_bytes() == before
     assert copy.read_text().count("# mine") == 2
 

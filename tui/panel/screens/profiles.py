@@ -313,10 +313,10 @@ class Profiles(Mode):
         entry = self.chosen_entry()
         if entry is None:
             return
-        path = entry.path
+        path, copied = entry.path, False
         if self._not_ours(path):
             try:
-                path = self._copied(path)
+                path, copied = self._copied(path)
             except OSError as error:
                 self.eagle.say(f"{error.filename} cannot be written: {error.strerror}", severity="error")
                 return
@@ -328,6 +328,9 @@ class Profiles(Mode):
             self.eagle.say(f"{editor[0]} cannot be started: {error.strerror}; set EDITOR", severity="error")
         except Exception as error:  # a terminal that cannot be handed over (a browser, a test)
             self.eagle.say(f"the editor cannot use this terminal: {type(error).__name__}", severity="error")
+        if copied and path.read_bytes() == entry.path.read_bytes():
+            path.unlink()  # it would hide what later versions ship
+            self.eagle.say(f"{entry.name} is unchanged; no copy of it is kept")
         self.read()
         self._go_to(path.stem)
 
@@ -337,19 +340,20 @@ class Profiles(Mode):
         own = [directory.resolve() for directory in (Path("profiles"), config_dir() / "profiles")]
         return (here == shipped_profiles_dir().resolve() and here not in own) or not os.access(path, os.W_OK)
 
-    def _copied(self, path: Path) -> Path:
-        """The user's copy of a profile, made where there is none yet. Raises OSError."""
+    def _copied(self, path: Path) -> tuple[Path, bool]:
+        """The user's copy of a profile, and whether it was made now: there was none. Raises OSError."""
         directory = config_dir() / "profiles"
         searched = [place.resolve() for place in self.eagle.profile_dirs()]
         here = path.parent.resolve()
         # Of two files of one name the directory that is searched first wins: there the copy needs another name.
         hidden = here in searched and here != shipped_profiles_dir().resolve()
         copy = directory / (f"{path.stem}-copy.toml" if hidden else path.name)
-        if not copy.exists():
+        new = not copy.exists()
+        if new:
             directory.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
         self.eagle.say(f"{home_path(path)} is unchanged; your copy of it is {home_path(copy)}")
-        return copy
+        return copy, new
 
     def _go_to(self, name: str) -> None:
         """The cursor on a profile, whatever the search line says."""
