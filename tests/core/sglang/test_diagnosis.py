@@ -68,7 +68,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("model_path", "Traceback (most recent call last):\n" + FRAME + "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/no/such/model'.\n", "bad_model_path", Phase.LAUNCH),
     ("model_path_missing", "Traceback (most recent call last):\n" + FRAME + "OSError: /m does not appear to have a file named config.json.\n", "bad_model_path", Phase.LAUNCH),
     ("model_files", in_trace(LOADING, "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"), "bad_model_path", Phase.LOAD_WEIGHTS),
-    ("architecture_unknown", in_trace(LOADING, "ValueError: Model architectures ['Foo'] are not supported for now."), "bad_model_path", Phase.LOAD_WEIGHTS),
+    ("architecture_unknown", in_trace(LOADING, "ValueError: Model architectures ['Foo'] are not supported for now."), "unsupported_model", Phase.LOAD_WEIGHTS),
     ("hf", in_trace(LOADING, "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded"), "hf_download", Phase.LOAD_WEIGHTS),
     ("arch_build", in_trace(CAPTURING, "RuntimeError: RMSNorm failed with error code no kernel image is available for execution on the device"), "unsupported_arch", Phase.CUDA_GRAPH),
     ("arch_kernel", in_trace(CAPTURING, "RuntimeError: Error in function 'TllmGenFmhaRunner' at fmhaRunner.cuh:37: Unsupported architecture"), "unsupported_arch", Phase.CUDA_GRAPH),

@@ -168,8 +168,8 @@ def test_torch_marks_lines_of_a_traceback_with_the_rank() -> None:
 @pytest.mark.parametrize(
     ("places", "raised", "source", "cause", "advice"),
     [
-        (LOADING, "KeyError: 'layers.0.w13_scale'", "param = params[name]", "bad_model_path", "newer"),
-        ((*LOADING, "layers/linear.py:weight_loader"), "AssertionError", "assert a.shape == b.shape", "bad_model_path", "quantization"),
+        (LOADING, "KeyError: 'layers.0.w13_scale'", "param = params[name]", "quant_mismatch", "newer"),
+        ((*LOADING, "layers/linear.py:weight_loader"), "AssertionError", "assert a.shape == b.shape", "unsupported_model", "quantization"),
         ((*LOADING, "models/llama4.py:__init__"), "AssertionError", "assert heads % tp_size == 0", "bad_flag", "--tp"),
         ((*DRAFT, "models/llama_eagle3.py:load_weights"), "TypeError: 'NoneType' object is not subscriptable", "x[0]", "draft_config", "draft"),
         ((RUN, INIT, "model_executor/model_runner.py:init_attention_backend"), "ValueError: flashmla backend can only be used with MLA models.", "raise ValueError(", "bad_flag", "attention-backend"),
@@ -183,7 +183,7 @@ def test_torch_marks_lines_of_a_traceback_with_the_rank() -> None:
         ((RUN, INIT, "disaggregation/common/conn.py:__init__"), "ConnectionRefusedError: [Errno 111] Connection refused", "x()", "disaggregation", "bootstrap"),
         ((RUN, INIT, "distributed/parallel_state.py:init_distributed_environment"), "ConnectionResetError: [Errno 104]", "x()", "nccl", "dist-init-addr"),
         ((RUN, INIT, "mem_cache/memory_pool_host.py:__init__"), "RuntimeError: cudaHostRegister failed", "x()", "host_oom", "hicache-size"),
-        ((RUN, INIT, "/p/site-packages/transformers/models/auto/configuration_auto.py:from_pretrained"), "AttributeError: no rope", "x()", "bad_model_path", "newer"),
+        ((RUN, INIT, "/p/site-packages/transformers/models/auto/configuration_auto.py:from_pretrained"), "AttributeError: no rope", "x()", "unsupported_model", "newer"),
         ((RUN, INIT, "layers/moe/x.py:__init__"), "TypeError: f() got an unexpected keyword argument 'out'", "x()", "import_error", "reinstall"),
         (("entrypoints/engine.py:_launch_subprocesses", "/usr/lib/python3.10/multiprocessing/connection.py:_recv"), "EOFError", "raise EOFError", "unknown", "dmesg"),
         (("managers/tokenizer_manager.py:__init__",), "FileNotFoundError: [Errno 2] No such file or directory: 'c.jinja'", "x()", "bad_flag", "c.jinja"),

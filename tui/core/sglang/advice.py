@@ -24,7 +24,7 @@ _FOLLOWS = re.compile(
     r"(?:[\w.]*\.)?(?:AttributeError|KeyError|IndexError|TypeError|NameError|UnboundLocalError)\b|AssertionError:?$"
 )
 _OF_A_FEATURE = ("cuda_error", "cuda_graph", "engine_bug", "jit_compile", "unknown", "unsupported_arch")
-_FIXED_BY_VERSIONS = (*_OF_A_FEATURE, "bad_model_path", "disaggregation", "draft_config")
+_FIXED_BY_VERSIONS = (*_OF_A_FEATURE, "disaggregation", "draft_config", "quant_mismatch", "unsupported_model")
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
 _FILLED = 2_000  # the right one of many choices may be the last
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")

@@ -18,6 +18,7 @@ class FrameRule:
     module: re.Pattern[str] | None = None
     function: re.Pattern[str] | None = None
     within_draft: Phase | None = None
+    weak: bool = False  # counts where no other rule knows a frame
 
     def matches(self, module: str, function: str) -> bool:
         """Whether a frame in this module below sglang/ and this function is one of them."""
@@ -66,9 +67,11 @@ def phase_of(frames: Iterable[Frame], rules: Iterable[FrameRule]) -> Phase | Non
         module = module_of(frame.file)
         draft = draft or (module or "").startswith("srt/speculative/")
         rule = next((item for item in rules if module and item.matches(module, frame.function)), None)
-        if rule is None:
+        if rule is None or (rule.weak and found is not None):
             continue
         found = rule
+        if rule.weak:
+            continue
         if rule.phase in _FINAL:
             break
         draft = draft or rule.phase == Phase.DRAFT_MODEL

@@ -225,6 +225,58 @@ def _mark(text: str) -> str:
     return alike.strip() + " " if alike.strip() else ""
 
 
+_COMPLETE_FRAME = re.compile(r'\s{0,12}File "[^"]{1,300}", line \d{1,9},? in \S')
+_BEGUN_FRAME = re.compile(r'\s{0,12}File "[^"]{0,300}')
+_REST_OF_A_FRAME = '", line 0, in '
+_BROKEN_LINES = 4  # that a frame is broken into, at most
+
+
+class Framed:
+    """Frames that were broken into lines, behind `File "…",` or within the path, in one line again."""
+
+    def __init__(self) -> None:
+        self._held: list[Line] = []  # the lines of a frame that is not complete
+        self._text = ""  # what they are together
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        found: list[Line] = []
+        for line in lines:
+            if self._held:
+                both = [self._text + gap + line.text.strip() for gap in ("", " ")]
+                whole = next((text for text in both if _COMPLETE_FRAME.match(text)), None)
+                begun = next((text for text in both if _is_begun(text)), None)
+                if whole is not None:
+                    found.append(self._held[0]._replace(text=whole))
+                    self._held = []
+                    continue
+                if begun is not None and len(self._held) < _BROKEN_LINES - 1:
+                    self._held.append(line)
+                    self._text = begun
+                    continue
+                found += self.end()
+            if _is_begun(line.text):
+                self._held, self._text = [line], line.text.rstrip()
+            else:
+                found.append(line)
+        return found
+
+    def end(self) -> list[Line]:
+        held, self._held = self._held, []
+        return held
+
+
+def _is_begun(text: str) -> bool:
+    begun = _BEGUN_FRAME.match(text) if 'File "' in text[:20] else None
+    rest = re.sub(r"\d{1,9}$|\d{1,9}(?=,)", "0", text[begun.end() :].rstrip(), count=1) if begun is not None else None
+    return rest is not None and _REST_OF_A_FRAME.startswith(rest)
+
+
+def broken_frames(lines: Sequence[Line]) -> Maker | None:
+    """Frames of a traceback stand in two lines and more, as where a chat or an editor fills its lines."""
+    framed = Framed()
+    return Framed if len(framed.take(lines) + framed.end()) < len(lines) else None
+
+
 class Raised:
     """Tracebacks whose indentation is lost: frames get two blanks, the line of source below them four."""
 

@@ -29,6 +29,7 @@ _LEARNERS: dict[str, Callable[[Sequence[Line]], Maker | None]] = {
     "numbers": layers.numbers,
     "indentation": layers.indentation,
     "ray": layers.repeats,
+    "frames": layers.broken_frames,
     "joined": layers.joined,
     "flattened": layers.flattened,
 }
