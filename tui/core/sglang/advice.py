@@ -10,7 +10,7 @@ from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.flags import flag_table, version_at_least
 from tui.core.sglang.frames import feature_of
 from tui.core.sglang.kinds import place_of
-from tui.core.sglang.memory import FractionWindow, fraction_window, lowered_fraction
+from tui.core.sglang.memory import FractionWindow, fraction_window, held_by_others, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
 from tui.core.text import one_line
@@ -26,6 +26,7 @@ _FOLLOWS = re.compile(
 _OF_A_FEATURE = ("cuda_error", "cuda_graph", "engine_bug", "jit_compile", "unknown", "unsupported_arch")
 _FIXED_BY_VERSIONS = (*_OF_A_FEATURE, "disaggregation", "draft_config", "quant_mismatch", "unsupported_model")
 _AMOUNT = re.compile(r"Tried to allocate ([\d.]+) ([MGK])iB")
+_PIDS_SHOWN = 8
 _FILLED = 2_000  # the right one of many choices may be the last
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _FRACTION = "mem-fraction-static"
@@ -51,6 +52,8 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
     )
     refine = _REFINEMENTS.get(cause)
     found = refine(found, clue, state) if refine is not None else found
+    if found.cause.startswith("oom_"):
+        found = _held_by_others(found, clue)
     if found.cause in _OF_A_FEATURE:
         feature = feature_of(clue.raised_in or clue.frames, patterns().features)
         if feature is not None and (not feature.causes or found.cause in feature.causes):
@@ -148,6 +151,20 @@ def _raised(found: Diagnosis, window: FractionWindow, current: float | None, dra
         need_less += " If graph capture then runs out of memory, no value works for this draft: use a smaller one."
     advice = _advice("raise_to", suggested=window.suggested, loaded=loaded, least=window.least, now=now)
     return replace(found, advice=(*advice, need_less), set={_FRACTION: window.suggested})
+
+
+def _held_by_others(found: Diagnosis, clue: Clue) -> Diagnosis:
+    """Other processes on the GPU come first: no flag of this server gives back what they hold."""
+    others = held_by_others("\n".join(clue.lines or (clue.text,)))
+    if others is None:
+        return found
+    words = patterns().words["held_by_others"]
+    of = f" of the {others.capacity_gib:.1f}" if others.capacity_gib is not None else ""
+    who = ("processes " if len(others.pids) > 1 else "process ") + ", ".join(map(str, others.pids[:_PIDS_SHOWN]))
+    values = {"gib": others.gib, "of": of, "who": who}
+    title = f"{found.title.rstrip('.')}: {words.title.format(**values)}"
+    advice = (*(text.format(**values) for text in words.advice), *found.advice)
+    return replace(found, title=title, advice=advice)
 
 
 def _no_room_outside(found: Diagnosis, clue: Clue, state: StartupState) -> Diagnosis:

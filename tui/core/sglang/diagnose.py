@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from tui.core.model.phases import Outcome, Phase
-from tui.core.sglang.advice import args_of, evidence_of, explain
+from tui.core.sglang.advice import evidence_of, explain
 from tui.core.sglang.diagnosis import Diagnosis, Evidence, ExitEvidence
+from tui.core.sglang.observations import observations
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
 from tui.core.text import one_line
@@ -28,8 +29,7 @@ def diagnose(
     """
     if _died(state, exit):
         return _cause(state, exit), ()
-    found = (_accepts_nothing(state), _unhealthy(state), _slow_tokenizer(state))
-    return None, tuple(item for item in found if item is not None)
+    return None, observations(state)
 
 
 def _died(state: StartupState, exit: ExitEvidence | None) -> bool:
@@ -116,44 +116,3 @@ def _from_exit(state: StartupState, exit: ExitEvidence, clue: Clue | None) -> Di
     if code == 2 and state.phase == Phase.LAUNCH:
         return died("bad_flag", *patterns().causes["bad_flag"])
     return None
-
-
-def _accepts_nothing(state: StartupState) -> Diagnosis | None:
-    if state.accept_one < 2:
-        return None
-    args = args_of(state)
-    draft = str(args.get("speculative_draft_model_path") or "").lower()
-    change = args.get("speculative_algorithm") == "EAGLE" and "eagle3" in draft
-    title, advice = patterns().words["accepts_nothing"]
-    return Diagnosis(
-        "draft_config",
-        title.format(count=state.accept_one),
-        state.phase,
-        None,
-        Evidence(state.accept_one_line or 0, "accept len: 1.00"),
-        advice,
-        {"speculative-algorithm": "EAGLE3"} if change else {},
-        observation=True,
-    )
-
-
-def _unhealthy(state: StartupState) -> Diagnosis | None:
-    clue = next((clue for clue in reversed(state.clues) if clue.level == "observation"), None)
-    failure = patterns().failure(clue.id) if clue is not None and state.outcome == Outcome.READY else None
-    if clue is None or failure is None:
-        return None
-    cause = clue.cause or "unknown"
-    words = patterns().words_for(cause)
-    title, advice = failure.title or words.title, failure.advice or words.advice
-    return Diagnosis(cause, title, state.phase, clue.rank, evidence_of(clue), advice, observation=True)
-
-
-def _slow_tokenizer(state: StartupState) -> Diagnosis | None:
-    count = state.slow_tokenizer
-    if not count:
-        return None
-    title, advice = patterns().words["slow_tokenizer"]
-    title = title.format(count=f"{count:,} times" if count > 1 else "once")
-    text = "Using a slow tokenizer. This might cause a significant slowdown."
-    evidence = Evidence(state.slow_tokenizer_line or 0, text)
-    return Diagnosis("tokenizer", title, state.phase, None, evidence, advice, observation=True)

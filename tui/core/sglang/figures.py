@@ -1,15 +1,18 @@
 """What batch lines and warnings of a serving server add up to; runs of plain lines are read only when someone asks."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.core.sglang.batch_lines import SPEED, decimal, pairs, whole
-from tui.core.sglang.state import DecodeFigures
+from tui.core.sglang.state import DecodeFigures, FullPool, Retracted
+from tui.core.text import one_line
 
 SLOW_TOKENIZER = b"Using a slow tokenizer."
 WARN_SOURCE = b"  warnings.warn(\n"  # Python shows the line of the program that warned
 _DECODE = b"] Decode batch"
-_NEWEST = 8  # decode lines whose accept lengths are compared
+_NEWEST = 8  # decode lines whose accept lengths and pools are compared
+_FULL, _FULL_LINES = 0.95, 3  # of a pool; lines in a row from which on it counts
+RETRACTED = "#retracted_reqs: "
 _MS_END = 24  # where the tags begin after "[2026-10-06 20:01:03.123"
 
 
@@ -38,6 +41,7 @@ class Figures:
         self.batch_line: int | None = None
         self.slow_tokenizer = 0
         self.slow_tokenizer_line: int | None = None
+        self.retracted: Retracted | None = None
         self._decode: dict[str, str | bytes] = {}  # rank -> its newest decode line
         self._newest: deque[tuple[int, str, str | bytes]] = deque(maxlen=_NEWEST)  # of all ranks: line, rank, text
         self._unread: _Unread | None = None
@@ -55,6 +59,13 @@ class Figures:
         """Warnings of a slow tokenizer, the first of them at this line."""
         self.slow_tokenizer += count
         self.slow_tokenizer_line = self.slow_tokenizer_line or number
+
+    def retract(self, body: str, number: int) -> None:
+        """Takes in a line that says that requests were taken back."""
+        digits = body.partition(RETRACTED)[2].partition(",")[0]
+        before = self.retracted or Retracted(0, 0, 0, "")
+        requests = before.requests + (whole(digits) or 0)
+        self.retracted = Retracted(before.times + 1, requests, number, one_line(body, 400))
 
     def take_run(self, text: bytes, begin: int, stop: int, number: int) -> int:
         """Takes a run of plain lines in; how many they are, 0 (and nothing taken) where a line may hold two records."""
@@ -143,3 +154,20 @@ class Figures:
                 break
             count, line = count + 1, line or number
         return count, line
+
+    def full_pool(self) -> FullPool | None:
+        """Whether the pool is full while requests wait, in the newest decode lines of one rank."""
+        rank = self._newest[-1][1] if self._newest else ""
+        found: FullPool | None = None
+        for number, _, text in reversed([line for line in self._newest if line[1] == rank]):
+            figures = pairs(text)
+            queued = whole(figures.get("#queue-req")) or 0
+            usages = ((decimal(value) or 0.0, name) for name, value in figures.items() if name.endswith("usage"))
+            usage, name = max(usages, default=(0.0, ""))
+            if not queued or not _FULL <= usage <= 1:
+                break
+            if found is None:
+                said = text if isinstance(text, str) else text.decode("utf-8", "replace")
+                found = FullPool(name, usage, queued, queued, 0, number, one_line(said[said.find("Decode batch") :], 400))
+            found = replace(found, queued_before=queued, lines=found.lines + 1)
+        return found if found is not None and found.lines >= _FULL_LINES else None

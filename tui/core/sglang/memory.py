@@ -10,6 +10,7 @@ outside, and so do a draft model and its cache up to 0.5.13. From `_profile_avai
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -130,3 +131,47 @@ def lowered_fraction(ledger: Iterable[LedgerRow], current: float, missing_gib: f
     if lower <= 0 or (window is not None and lower < window.least + POOL_SHARE / 2):
         return None
     return lower
+
+
+_UNIT = r"([\d.]{1,12}) ([KMGT])iB"
+_CAPACITY = re.compile(rf"total capacity of {_UNIT}")
+_HELD = re.compile(rf"[Pp]rocess (?P<pid>\d{{1,10}}) has {_UNIT} memory in use")
+_OWN = re.compile(rf"this process has {_UNIT} memory in use")
+_TORCH = re.compile(rf"{_UNIT} (?:is )?(?:allocated by PyTorch|(?:is )?reserved by PyTorch)")
+_OTHERS_GIB = 2.0  # less than that may be the server's own: its tokenizer's or detokenizer's context
+
+
+@dataclass(frozen=True)
+class HeldByOthers:
+    """Memory of a GPU that processes held which are not the one that ran out of it."""
+
+    pids: tuple[int, ...]  # as the driver reports them; the one that holds most first
+    gib: float
+    capacity_gib: float | None
+
+
+def _gib(amount: str, unit: str) -> float:
+    return float(amount.rstrip(".") or 0) * {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}[unit]
+
+
+def held_by_others(message: str) -> HeldByOthers | None:
+    """Who else holds memory, as torch's out-of-memory error lists them; None where nobody does, or not enough to matter.
+
+    In a container torch takes its own process for another one: then the one is its own that holds what torch says to have
+    allocated and reserved, and little more.
+    """
+    try:
+        by_pid = {int(pid): _gib(amount, unit) for pid, amount, unit in _HELD.findall(message)}
+        capacity = [_gib(*match.groups()) for match in _CAPACITY.finditer(message)]
+        own = sum(_gib(*found) for found in _TORCH.findall(message))
+    except ValueError:  # "1.2.3"
+        return None
+    held = sorted(((amount, pid) for pid, amount in by_pid.items()), reverse=True)
+    if not _OWN.search(message) and held and own:
+        held.remove(min(held, key=lambda one: (one[0] < own, abs(one[0] - own))))
+    elif not _OWN.search(message):
+        return None
+    total = sum(amount for amount, _ in held)
+    if total < _OTHERS_GIB:
+        return None
+    return HeldByOthers(tuple(pid for _, pid in held), total, capacity[0] if capacity else None)

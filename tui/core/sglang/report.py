@@ -7,6 +7,7 @@ from typing import Any
 from tui.core.model.phases import Outcome
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.observations import BUSY
 from tui.core.sglang.state import PARTS, Paste, StartupState
 from tui.core.sglang.tracker import LogTracker
 from tui.core.sglang.wrapping.engines import SGLANG, name_of
@@ -59,7 +60,8 @@ def report_with(
         paste: what was around the log.
     """
     unknown = not state.recognised and not alive and found is None
-    named = found or next((item for item in observations if state.outcome == Outcome.READY), None)
+    faults = (item for item in observations if state.outcome == Outcome.READY and item.cause not in BUSY)
+    named = found or next(faults, None)
     decode = state.last_decode
     made = Report(
         phase=state.phase.value,
@@ -75,6 +77,11 @@ def report_with(
         if decode
         else None,
         ledger=[asdict(row) for row in state.ledger],
+        observations=[
+            {"cause": item.cause, "title": item.title, "evidence": asdict(item.evidence) if item.evidence else None}
+            | {"advice": list(item.advice), "set": dict(item.set)}
+            for item in observations
+        ],
         source=[asdict(item) for item in named.source] if named else [],
         engine=paste.engine,
         wrapping=list(paste.wrapping),
@@ -111,6 +118,10 @@ def report_text(found: Mapping[str, Any]) -> str:
             lines.append(f"          {'>' if number == part['line'] else ' '} {number:>5} {line}")
     lines += [f"  advice    {text}" for text in found.get("advice", ())]
     lines += [f"  set       {key} = {value}" for key, value in found.get("set", {}).items()]
+    for item in found.get("observations", ()):
+        if item["title"] != title:
+            where = f"line {item['evidence']['line']}: " if item["evidence"] and item["evidence"]["line"] else ""
+            lines += [f"  observed  {where}{item['title']}", *(f"            {text}" for text in item["advice"])]
     if decode:
         formats = {"running": "{} running", "gen_tok_s": "{:g} tok/s", "accept_len": "accept length {:.2f}"}
         parts = [text.format(decode[name]) for name, text in formats.items() if decode[name] is not None]

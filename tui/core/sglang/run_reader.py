@@ -4,7 +4,7 @@ import re
 
 from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.batch_lines import BATCH
-from tui.core.sglang.figures import Figures
+from tui.core.sglang.figures import RETRACTED, Figures
 from tui.core.sglang.lineshape import BarFrame, Segment, segments
 from tui.core.sglang.patterns import Patterns
 from tui.core.sglang.server_info import parse_server_args
@@ -22,7 +22,7 @@ _RELEASE = r"(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)"
 _VERSION = re.compile(rf"\bsglang(?:==|: ?v?| version:? v?){_RELEASE}\b|\bsglang-{_RELEASE}(?:\.dist-info|-py3|-cp3)")
 _OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
 # Lines that mean something without a pattern have one of these.
-SEARCH_WORDS = ("server_args=", "usage: ", "launch_server.py:", "sglang==", "sglang version", "% Completed", "%|")
+SEARCH_WORDS = ("server_args=", "usage: ", "launch_server.py:", "sglang==", "sglang version", "% Completed", "%|", RETRACTED)
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
@@ -123,6 +123,9 @@ class RunReader:
         if "Using a slow tokenizer" in body:
             self.figures.warned_of_tokenizer(number)
             return "note"
+        if RETRACTED in body and stamped and not body.startswith("Testing"):
+            self.figures.retract(body, number)
+            return "warning"
         for milestone in self._tables.milestones_for.of(body.encode("utf-8", "replace")):
             match = milestone.regex.search(body)
             if match is not None:
@@ -206,6 +209,8 @@ class RunReader:
             version=self._version,
             accept_one=accept_one,
             accept_one_line=accept_one_line,
+            retracted=figures.retracted,
+            full_pool=figures.full_pool(),
             first_stamp_s=first_s if first_s > 1e8 else None,  # a stamp with its date
             **of_start,
             **{name: getattr(figures, name) for name in of_lines},

@@ -28,6 +28,29 @@ class DecodeFigures:
 
 
 @dataclass(frozen=True)
+class Retracted:
+    """Requests that were taken back while they ran, because the KV pool was full."""
+
+    times: int
+    requests: int
+    line: int  # the newest
+    text: str
+
+
+@dataclass(frozen=True)
+class FullPool:
+    """A KV pool (or one of its kind) that is full while requests wait: the newest decode lines of a rank in a row."""
+
+    name: str  # "token usage"
+    usage: float  # 0 to 1, of the newest line
+    queued: int
+    queued_before: int  # in the first of the lines
+    lines: int
+    line: int  # the newest
+    text: str
+
+
+@dataclass(frozen=True)
 class RankState:
     """How far one scheduler process is."""
 
@@ -144,6 +167,8 @@ class StartupState:
     slow_tokenizer_line: int | None = None  # of the first
     accept_one: int = 0  # newest decode lines in a row with an accept length of exactly 1.00
     accept_one_line: int | None = None  # the newest of them
+    retracted: Retracted | None = None
+    full_pool: FullPool | None = None
     decode_lines: int = 0
     batch_line: int | None = None  # the newest prefill or decode line
     capturing: str | None = None  # "target verify CUDA graph": what the newest capture is about

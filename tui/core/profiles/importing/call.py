@@ -17,6 +17,7 @@ class Reading:
     home: str
     defines: Mapping[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)  # the names that the text had
+    broken: str = ""  # where and why a manifest does not parse
     # Reads a text that stands inside another, a here-document: (text, reading, exported variables, depth).
     inner: "Callable[[str, Reading, dict[str, str], int], list[Call]] | None" = None
 

@@ -78,7 +78,7 @@ def _untagged(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
 def servers_of_manifest(text: str, reading: Reading, depth: int = 0) -> list[Call]:
     """Every server that the containers of a text start, in order: its entry point, followed by its arguments."""
     text, missed = _without_tags(text)
-    documents = _documents(templates_hidden(text), missed)
+    documents = _documents(templates_hidden(text), missed, reading)
     maps = _config_maps(documents)
     found: list[Call] = []
     others: list[str] = []
@@ -336,7 +336,24 @@ def _without_tags(text: str) -> tuple[str, list[str]]:
     return re.sub(inline, "", "\n".join(lines)), missed
 
 
-def _documents(text: str, missed: list[str]) -> list[Any]:
+_KEY = re.compile(
+    r"(?m)^[ \t]*(?:- +)*(apiVersion|kind|metadata|spec|services|containers|image|command|args|entrypoint|env|environment|"
+    r"ports|volumes|resources|template|name)[ \t]*:"
+)
+
+
+def _place(error: BaseException, text: str) -> str:
+    """Where and why YAML does not parse: its line, as it stands there, and the parser's words; "" of what is no manifest."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None or len(set(_KEY.findall(text))) < 2:
+        return ""
+    rows = text.split("\n")
+    line = rows[mark.line] if mark.line < len(rows) else ""
+    at = f"line {mark.line + 1}" + (f" ({one_line(as_written(line).strip(), 60)})" if line.strip() else "")
+    return one_line(f"{at}: {getattr(error, 'problem', None) or 'it cannot be read'}", 200)
+
+
+def _documents(text: str, missed: list[str], reading: Reading) -> list[Any]:
     """What the text holds; where it is not a whole file (a fragment, a template), the blocks that have a command."""
     if _depth(text) > MAX_NESTED:
         return []
@@ -347,13 +364,16 @@ def _documents(text: str, missed: list[str]) -> list[Any]:
     text = re.sub(r"(?m)^[ \t]*//.*$|^[ \t]+", lambda m: "" if "/" in m[0] else m[0].replace("\t", "  "), text)
     try:
         documents = list(yaml.load_all(text, _Loader))
-    except wrong:
+    except wrong as error:
+        place = _place(error, text)
+        reading.broken = reading.broken or place
         documents = []
         for block in _blocks(text.split("\n")):
             with suppress(*wrong):
                 documents.append(yaml.load(block, _Loader))
         if documents:
-            missed.append("the text is not YAML as a whole: only the parts around a command were read")
+            why = f" ({place})" if place else ""
+            missed.append(f"the text is not YAML as a whole{why}: only the parts around a command were read")
     return [_extended(document) for document in documents]
 
 

@@ -147,6 +147,9 @@ def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:
             found = servers_in(text, reading)
         except UsageError as error:
             failure = failure or error
+    if not found and reading.broken:
+        place = _Mask((), {}, ())(reading.broken)
+        raise unreadable(f"the text is YAML that does not parse, {place}", "correct it there")
     if not found and failure:
         raise failure
     if not found:
