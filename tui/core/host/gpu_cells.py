@@ -9,7 +9,7 @@ from typing import Any
 from tui.core.host.gpus import FIGURES, Gpu
 from tui.core.text import one_line
 
-_WORDS = {figure.name for figure in FIGURES if figure.word} | {"timestamp", "reset_required"}
+_WORDS = {figure.name for figure in FIGURES if figure.word} | {"timestamp", "reset_required", "retirement_pending", "remap_failed"}
 _NOT_VITAL = {figure.name for figure in FIGURES if not figure.vital}
 
 _FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/']{0,5})$")
@@ -27,6 +27,8 @@ _IN_MIB = {"B": 1 / (1 << 20)} | {
     for rest in ("B", "I", "IB")
 }
 
+# Words that say "yes": memory that failed is left out at the next reset.
+_ILL = {"reset_required": "requires_reset", "retirement_pending": "requires_reset", "remap_failed": "error"}
 # Bits of the mask of active clock event reasons (nvml.h); bit 0, idle, is no throttling and is left out.
 _THROTTLE = {
     0x2: "application clocks",
@@ -108,8 +110,11 @@ class Cells:
 
     def gpu(self) -> Gpu:
         """The GPU whose cells these are."""
-        if self.words.get("reset_required", "").lower() == "yes":
-            self.health.add("requires_reset")
+        for word, health in _ILL.items():
+            if self.words.get(word, "").lower() == "yes":
+                self.health.add(health)
+        if self.numbers.get("ecc_uncorrected"):
+            self.health.add("memory_errors")
         figures: dict[str, Any] = {
             figure.name: int(self.numbers[figure.name]) if figure.whole else self.numbers[figure.name]
             for figure in FIGURES
@@ -122,7 +127,7 @@ class Cells:
         if re.fullmatch("0x[0-9A-Fa-f]{1,16}", mask):
             figures["throttle_reasons"] = throttle_words(int(mask, 16))
         mig = {"enabled": True, "disabled": False}.get(self.words.get("mig_mode", "").lower())
-        worst = next((word for word in ("lost", "requires_reset", "error") if word in self.health), None)
+        worst = next((word for word in ("lost", "requires_reset", "error", "memory_errors") if word in self.health), None)
         return Gpu(**figures, mig_mode=mig, health=worst)
 
     def memory_unsupported(self, gpu: Gpu) -> bool:

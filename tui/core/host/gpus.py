@@ -95,6 +95,8 @@ class Gpu:
     memory_total_mib: float | None = _figure("mem_total_mib", "memory.total")
     # By driver and firmware; part of memory_used_mib.
     memory_reserved_mib: float | None = _figure("mem_reserved_mib", "memory.reserved")
+    # A share, of tools that give no amounts (rocm-smi's overview).
+    memory_used_pct: float | None = _figure("mem_used_pct")
     utilization_pct: float | None = _figure(
         "util_pct",
         "utilization.gpu",
@@ -146,7 +148,14 @@ class Gpu:
     parent_uuid: str | None = _figure("parent_uuid", word=True)  # of a MIG instance
     # Memory figures are the host's, the GPU has none of its own.
     unified_memory: bool = _figure("unified_memory", default=False, word=True)
-    health: str | None = _figure("health", word=True)  # requires_reset, lost, error; None = nothing wrong seen
+    # Memory errors since the driver was loaded; of saved output alone. Corrected ones are no illness.
+    ecc_uncorrected: int | None = _figure(
+        "ecc_uncorrected", saved=("ecc.errors.uncorrected.volatile.total",), whole=True, vital=False
+    )
+    ecc_corrected: int | None = _figure(
+        "ecc_corrected", saved=("ecc.errors.corrected.volatile.total",), whole=True, vital=False
+    )
+    health: str | None = _figure("health", word=True)  # docs/gpus.md#health; None = nothing wrong seen
     processes: tuple[GpuProcess, ...] | None = _figure("processes", word=True)
 
     @property
@@ -344,6 +353,10 @@ def figure_cell(figure: Figure) -> Callable[[Gpu], str]:
 
 def _state(gpu: Gpu) -> str:
     words = [gpu.health.replace("_", " ")] if gpu.health else []
+    if gpu.ecc_uncorrected or gpu.ecc_corrected:
+        words.append(f"ECC errors: {_or_dash(gpu.ecc_uncorrected)} uncorrected, {_or_dash(gpu.ecc_corrected)} corrected")
+    if gpu.memory_used_mib is None and gpu.memory_used_pct is not None:
+        words.append(f"memory {gpu.memory_used_pct:.0f} %")
     if gpu.mig_mode and not gpu.is_instance:
         words.append("MIG on")
     if gpu.unified_memory:

@@ -22,6 +22,7 @@ APPS = re.compile(r"^(?=[^\n]*\bgpu_(?:uuid|bus_id|name)\b)(?=[^\n]*\bpid\b)[^\S
 
 # A figure may stand apart from its unit.
 _AMD_CELL = re.compile(r"(?:N/A|-?[\d.]+(?:/[\d.]+)?)(?:\s(?:W|°C|C|%|MHz|[KMG]?B|[KMG]b/s|ns)(?!\S))?|\S+")
+_ROCM_NAME = re.compile(r"[A-Za-z][^|=]{1,60}")
 _DEGREES = re.compile(r"[\d.]{1,8}°?[cC]$")
 _WATTS = re.compile(r"[\d.]{1,8}W$")
 
@@ -110,11 +111,16 @@ def rocm(paste: Paste) -> Frames:
     """rocm-smi's overview. Some columns hold blanks, so it is read from its end, and temperature and power by their unit."""
     frames = Frames()
     names: list[str] = []
+    named, unnamed = False, ""  # whether names stand on lines of their own; the GPU whose name comes next
     for line in paste.lines:
         if found := ROCM.search(line):
-            names = found[0].split()
+            names, named = found[0].split(), False
             frames.begin()
             continue
+        if unnamed and _ROCM_NAME.fullmatch(name := line.strip("> |\t")):
+            frames.at(unnamed).values["name"] = name
+        unnamed = ""
+        named = named or "Name (20 chars)" in line
         cells = line.lstrip(">| \t").split()
         if not names or len(cells) < 8 or not re.fullmatch(r"\d{1,3}", cells[0]):
             continue
@@ -126,7 +132,9 @@ def rocm(paste: Paste) -> Frames:
         limit_at = len(cells) - (len(names) - names.index("PwrCap")) if "PwrCap" in names else len(cells)
         for path, pattern in (("temperature_c", _DEGREES), ("power_w", _WATTS)):
             values[path] = next((cell for cell in cells[1:limit_at] if pattern.match(cell)), "N/A")
+        values["memory_used_pct"] = row.get("VRAM%", "")
         frames.open(cells[0]).values |= values
+        unnamed = cells[0] if named else ""
     return frames
 
 

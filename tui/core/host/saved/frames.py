@@ -52,6 +52,12 @@ FIELDS: Mapping[str, Sequence[str]] = {
         "pcie_rx_mib_s": "pci.rx_throughput pci.rx_util dmon.rxpci pcie_rx_mib_s",
         "pcie_tx_mib_s": "pci.tx_throughput pci.tx_util dmon.txpci pcie_tx_mib_s",
         "mig_mode": "mig_mode mig_mode.current mig_mode.current_mig",
+        "memory_used_pct": "memory_used_pct gpu_memory_allocated_vram",
+        "ecc_uncorrected": "ecc_uncorrected ecc.total_uncorrectable_count double_ecc dmon.dbecc",
+        "ecc_corrected": "ecc_corrected ecc.total_correctable_count single_ecc dmon.sbecc",
+        "retirement_pending": "remapped_rows.pending remapped_rows.remapped_row_pending retired_pages.pending_page_blacklist "
+        "retired_pages.pending_retirement retired_pages.pending_blacklist",
+        "remap_failed": "remapped_rows.remapping_failure_occurred remapped_rows.remapped_row_failure",
         "reset_required": "gpu_reset_status.reset_required gpu_recovery_action",
     }.items()
 }

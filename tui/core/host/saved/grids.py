@@ -11,7 +11,7 @@ from tui.core.host.saved.frames import Frames, Paste, Seen, process
 
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 # nvidia-smi, nvitop, hl-smi.
-NVIDIA_GPU = re.compile(rf"\|\s*+(\d{{1,3}})\s++([^|]++)\|\s*+({_BUS}|N/A|ERR!)\s++[^|\s]++\s*+\|")
+NVIDIA_GPU = re.compile(rf"\|\s*+(\d{{1,3}})\s++([^|]++)\|\s*+({_BUS}|N/A|ERR!)\s++[^|\s]++\s*+\|(?:\s*+(\d{{1,9}})\s*+\|)?")
 _NVIDIA_FIGURES = re.compile(
     r"\|\s*+[^|\s]++\s++([^|\s]++)\s++[^|\s]++\s++(ERR!|N/A|\d+\s?W)\s*+/\s*+(ERR!|N/A|\d+\s?W)\s*+\|([^|]++)"
     r"\|\s*+(ERR!|N/A|[\d.]+\s?%)"
@@ -32,7 +32,7 @@ _PAIR = re.compile(r"\s*+(N/A|[\d.]+\s?[A-Za-z]*)\s*+/\s*+(N/A|[\d.]+\s?[A-Za-z]
 _LAST_WORD = re.compile(r"(?<!\S)(\d{1,9}\s?[KMG]i?B|N/A)\s*+$")
 
 AMD_GPU = re.compile(
-    rf"\|\s*+({_BUS})\s++([^|]++)\|\s*+[^|\s]++(?: %)?\s++(N/A|\d+\s?°?C)\s++[^|\s]++\s++(N/A|\d+)/(N/A|\d+)\s*+W"
+    rf"\|\s*+({_BUS})\s++([^|]++)\|\s*+[^|\s]++(?: %)?\s++(N/A|\d+\s?°?C)\s++([^|\s]++)\s++(N/A|\d+)/(N/A|\d+)\s*+W"
 )
 _AMD_FIGURES = re.compile(
     r"\|\s*+(\d{1,3})\s++[^|\s]++\s++[^|\s]++\s++[^|\s]++\s*+\|\s*+(N/A|\d+ ?%)\s++[^|\s]++(?: %)?"
@@ -113,6 +113,8 @@ def nvidia(paste: Paste) -> Frames:
         elif found := NVIDIA_GPU.search(line):
             seen = frames.open(found[1])
             seen.values |= {"index": found[1], "name": _name(found[2]), "bus_id": found[3]}
+            if found[4]:
+                seen.values["ecc_uncorrected"] = found[4]
         elif seen and "memory_used_mib" not in seen.values and (found := _NVIDIA_FIGURES.search(line)):
             seen.values |= {"temperature_c": found[1], "power_w": found[2], "power_limit_w": found[3]}
             seen.values["utilization_pct"] = found[5]
@@ -165,7 +167,8 @@ def amd(paste: Paste) -> Frames:
         elif first and (found := _AMD_FIGURES.search(line)):
             seen = frames.open(found[1])
             seen.values |= {"index": found[1], "bus_id": first[1], "name": first[2].strip(), "temperature_c": first[3]}
-            seen.values |= {"power_w": first[4], "power_limit_w": first[5], "utilization_pct": found[2]}
+            seen.values |= {"power_w": first[5], "power_limit_w": first[6], "utilization_pct": found[2]}
+            seen.values["ecc_uncorrected"] = first[4]
             seen.values |= {"memory_used_mib": found[3] + found[5], "memory_total_mib": found[4] + found[5]}
             first = None
         elif "Processes:" in line:

@@ -37,6 +37,8 @@ _REASONS = {
     "display_clock_setting": "display clocks",
     "display_clocks_setting": "display clocks",
 }
+# Errors since the driver was loaded, by the kind of memory: they are added up.
+_ECC = re.compile(r"ecc_errors\.volatile\.(?:(?:sram|dram)_(?P<un>un)?correctable\w*|(?P<bits>single|double)_bit\.total)$")
 _INSTANCE = re.compile(r"mig_devices?(?:\.mig_device)?(?:\.(.+))?$")
 # What a path below a list of processes says: a new one begins where its PID, or its section, does.
 _PROCESS = re.compile(r"process(?:es|_info|_list)(?:\.(?:process_info|process_id))?(?:\.(.+))?$")
@@ -91,6 +93,9 @@ class _Tree:
             word = _REASONS.get(found[1])
             if value == "Active" and word and word not in self._gpu.throttle:
                 self._gpu.throttle.append(word)
+        elif (found := _ECC.match(path)) and value.isdecimal() and len(value) < 10:
+            name = "ecc_uncorrected" if found["un"] or found["bits"] == "double" else "ecc_corrected"
+            self._gpu.values[name] = str(int(self._gpu.values.get(name, 0)) + int(value))
         elif path in KNOWN:
             self._gpu.values.setdefault(path, value)
 
