@@ -32,7 +32,7 @@ _ONE_BATCH = re.compile(
     r"(?:\s*Batch size: (\d+),)?(?:\s*latency:\s*([\d.]+|nan) (ms|s),\s*(?:median )?throughput:\s*([\d.]+|nan) token/s)?"
 )
 _SERVER_CASE = re.compile(
-    r"(?P<label>batch size|input_len|output_len|latency|(?:last_)?ttft|input throughput|output throughput"
+    r"(?P<label>#input tokens|#output tokens|batch size|input_len|output_len|latency|(?:last_)?ttft|input throughput|output throughput"
     r"|\(input \+ output\) throughput|overall throughput|last generation throughput|acc_length|cache hit rate)"
     r":\s*(?P<number>-?[\d.]+)\s*(?:s|tok/s|token/s)?\s*$",
     re.IGNORECASE,
@@ -62,6 +62,7 @@ class BlockReader:
         self._section = ""
         self._context: dict[str, str] = {}  # what the tool said about itself before its block
         self._batch: Posted | None = None  # of bench_one_batch, or of its server variant
+        self._counts: dict[str, float] = {}  # tokens, which the server variant prints before its case
         self._warming = False
         self._strange = False  # in another tool's block: what has no title of ours is not ours
         self._apart = False  # a blank line came after the last figure
@@ -226,10 +227,16 @@ class BlockReader:
     def _server_case(self, matched: re.Match[str], found: list[Posted]) -> bool:
         """A line of bench_one_batch_server, whose cases begin with the batch size."""
         label, number = matched["label"].lower(), number_of(matched["number"])
+        if label.startswith("#"):
+            if self._batch is None or self._batch.kind == "one_batch_server":
+                self._counts[label[1:].replace(" ", "_")] = number or 0
+            return False
         if label == "batch size":
             found += self.flush()
             self._batch = Posted("sglang", "one_batch_server")
-            self._batch.put("batch_size", number)
+            for key, count in {"batch_size": number, **self._counts}.items():
+                self._batch.put(key, count)
+            self._counts = {}
             return True
         if self._batch is None or self._batch.kind != "one_batch_server" or number is None:
             return False
@@ -248,7 +255,7 @@ def _of_line(line: str) -> Posted | None:
     """The record that a line by itself is."""
     for pattern, form in _ONE_LINE:
         if (matched := pattern.search(line)) is not None:
-            posted = Posted(form["tool"], form["kind"], dataset=form.get("dataset"))
+            posted = Posted(form["tool"], form["kind"], dataset=form.get("dataset"), part=form.get("part", False))
             for key, value in matched.groupdict().items():
                 posted.put(key, value)
             return posted
