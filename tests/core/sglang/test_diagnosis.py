@@ -287,8 +287,6 @@ def test_an_import_error_that_was_handled_is_not_the_cause() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: 0.0980 -> 0.3487",
-        "Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.0980 -> 0.9446",
         "Setup Custom allreduce failed with CUDA error: invalid argument. To silence this warning, specify --disable-custom-all-reduce.",
         "Ignore import error when loading sglang.srt.models.grok: CUDA error: no kernel image is available",
         "OpenAI Responses API is disabled: ImportError",

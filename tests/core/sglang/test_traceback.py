@@ -176,6 +176,15 @@ def test_torch_marks_lines_of_a_traceback_with_the_rank() -> None:
         ((RUN, INIT, "model_executor/model_runner.py:init_memory_pool"), "ValueError: chunked_prefill_size has to be 64 here", "raise ValueError(", "bad_flag", "--chunked-prefill-size"),
         ((RUN, INIT, "layers/quantization/fp4.py:__init__"), "ValueError: NVFP4 needs Blackwell and above", "raise ValueError(", "unsupported_arch", "format"),
         (SERVING, "AssertionError", "assert req.pool_idx", "engine_bug", "newer"),
+        (SERVING, "RuntimeError: Sizes of tensors must match except in dimension 0. Expected 8 but got 4", "torch.cat(x)", "engine_bug", "newer"),
+        ((*LOADING, "models/x.py:load_weights"), "KeyError: 'layers.0.extra_norm.weight'", "params[name]", "unsupported_model", "newer"),
+        ((*LOADING, "layers/moe/fused_moe_triton/layer.py:_load_w13"), "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048)", "a.copy_(b)", "quant_mismatch", "--quantization"),
+        ((*LOADING, "layers/moe/fused_moe_triton/layer.py:_load_w2"), "RuntimeError: start (4) + length (4) exceeds dimension size (4).", "w.narrow(1, a, b)", "quant_mismatch", "--tp"),
+        ((*LOADING, "layers/parameter.py:load_row_parallel_weight"), "AssertionError: weight_scale of 3 groups", "assert", "quant_mismatch", "config.json"),
+        ((*SERVING, "layers/moe/token_dispatcher/deepep.py:_dispatch_core", "/p/site-packages/deep_ep/buffer.py:dispatch"), "RuntimeError: EZ1001: The bin of socVersion [ascend310p] does not support opType [MoeDispatch]", "x()", "unsupported_arch", "a2a"),
+        ((*SERVING, "layers/x.py:f"), "NotImplementedError: Could not run 'sgl_kernel::topk' with arguments from the 'XPU' backend", "x()", "unsupported_arch", "attention-backend"),
+        (SERVING, "torch.AcceleratorError: HIP error: operation not permitted on an event last recorded in a capturing stream", "x()", "cuda_graph", "graph"),
+        (SERVING, "RuntimeError: NPU function error: aclrtSynchronizeStream, error code is 507015", "x()", "cuda_error", "ASCEND_LAUNCH_BLOCKING"),
         ((*SERVING, "layers/attention/x_backend.py:forward"), "RuntimeError: bad plan", "raise RuntimeError(", "engine_bug", "attention-backend"),
         ((*SERVING, "/p/site-packages/flashinfer/decode.py:plan"), "RuntimeError: Failed to allocate memory for batch_prefill_tmp_v", "x()", "engine_bug", "flashinfer"),
         ((*SERVING, "/p/site-packages/triton/compiler/compiler.py:compile"), "RuntimeError: PassManager::run failed", "x()", "jit_compile", "toolkit"),
@@ -195,8 +204,8 @@ def test_kind_and_advice(places: tuple[str, ...], raised: str, source: str, caus
     assert advice.lower() in " ".join(found["advice"]).lower()
 
 
-def test_a_shape_that_native_code_refuses_is_no_check_of_the_engine() -> None:
-    assert died(*SERVING, raised="RuntimeError: The size of tensor a must match", source="a + b")["cause"] == "unknown"
+def test_what_native_code_says_of_itself_is_no_check_of_the_engine() -> None:
+    assert died(*SERVING, raised="RuntimeError: worker 3 is gone", source="a + b")["cause"] == "unknown"
 
 
 def test_the_choice_behind_the_cut_is_shown() -> None:

@@ -76,6 +76,7 @@ def test_report_has_exactly_the_documented_keys() -> None:
             "ranks_seen",
             "last_decode",
             "ledger",
+            "observations",
             "source",
             "engine",
             "wrapping",

@@ -16,7 +16,7 @@ from tui.core.sglang.state import Clue, StartupState
 from tui.core.text import one_line
 
 _SHAPES = re.compile(
-    r"shapes? cannot be multiplied|must match the size of tensor|size mismatch|shape mismatch|dimension mismatch"
+    r"shapes? cannot be multiplied|must match (?:the size of tensor|except in dimension)|invalid for input of size|size mismatch|shape mismatch|dimension mismatch"
 )
 _DRAFT_FRAMES = re.compile(r"eagle|draft|speculat|spec_|multi_layer|ngram|standalone", re.I)
 _POOL = re.compile(r"HTTPS?ConnectionPool\(host='([^']{1,200})', port=(\d{1,5})\)")  # what urllib3 calls a host

@@ -21,6 +21,7 @@ _OUTER_FRAMES, _INNER_FRAMES, _OWN_FRAMES = 16, 32, 8
 _SAID_KEPT, _SAID_NEAR = 8, 30  # logged errors; lines between one and the exception it led to
 # Unstamped records of other writers among the lines of a message.
 _OTHER_RECORD = re.compile(r"\[rank\d+\]:|[IWEF]\d{4} \d\d:\d\d|\S+:\d+:\d+ \[\d+\] |(?:INFO|WARNING|ERROR):\s")
+_PROGRAM = re.compile(r"(?:^|\s)raise \w{1,60}(?:Error|Exception)\(")  # a line of program that lost its frame
 _NO_PART = ("end", "stop", "exit", "observation")  # levels of lines that are never a part of a message
 
 
@@ -139,6 +140,8 @@ class Trouble:
             return "note"
         candidates = self._candidates(body)
         if not candidates and self._episode is None:
+            return None
+        if not stamped and self._episode is None and _PROGRAM.search(body):
             return None
         if self._tables.benign.search(body):
             self._benign_trace = "error" in body or body.endswith("(most recent call last):")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tui.core.model.log import LINE_LIMIT
+from tui.core.sglang.lineshape import FRAME
 from tui.core.sglang.wrapping.line import (
     HEAD,
     LONE_RANK,
@@ -153,7 +154,8 @@ def json_lines(lines: Sequence[Line]) -> Maker | None:
     values = texts[key]
     whole = sum(value.endswith("\n") for value in values)
     pieces = whole > len(values) / 2 or (whole > 0 and key == "log" and "stream" in texts)
-    stamped = not any(STAMP.search(value[:HEAD]) or LONE_RANK.match(value) for value in values)
+    # A logger's message holds a traceback whole; where frames are messages, each is a line of a stream.
+    stamped = not any(STAMP.search(value[:HEAD]) or LONE_RANK.match(value) or FRAME.match(value) for value in values)
     return partial(Objects, key, pieces, stamped and any(message_at(value) is not None for value in values))
 
 

@@ -220,7 +220,8 @@ def _mark(text: str) -> str:
     alike = (
         before[-min(len(before), len(other)) if size is None else len(before) - size :] if size != 0 and other else ""
     )
-    if alike != before:  # a part of a word is no beginning
+    cut = [text[-len(alike) - 1 : -len(alike)] for text in (before, other)] if alike else []
+    if any(map(str.isalnum, cut)):  # a part of a word is no beginning
         alike = alike.partition(" ")[2]
     return alike.strip() + " " if alike.strip() else ""
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from tui.core.model.log import LINE_LIMIT
-from tui.core.sglang.lineshape import TAG
+from tui.core.sglang.lineshape import EXCEPTION, FRAME, TAG
 from tui.core.sglang.wrapping.envelopes import ENVELOPE
 from tui.core.sglang.wrapping.layers import Cleaned
 from tui.core.sglang.wrapping.line import HEAD, STAMP, Line, Maker, is_bar, is_of_a_log, starts_record, written
@@ -56,6 +56,8 @@ class Unbroken:
 def continues(text: str, starts: Sequence[re.Pattern[str]]) -> bool:
     """Whether a line may be the rest of the line before it."""
     if not text.strip() or starts_record(text) or is_bar(text) or ENVELOPE.match(text):
+        return False
+    if EXCEPTION.match(text) or FRAME.match(text):  # a traceback without its indentation
         return False
     return not any(pattern.match(text[:HEAD]) for pattern in starts)
 
