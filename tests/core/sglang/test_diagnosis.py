@@ -11,7 +11,7 @@ from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.memory import fraction_window, lowered_fraction
 from tui.core.sglang.patterns import patterns
-from tui.core.sglang.state import LedgerRow
+from tui.core.sglang.state import LedgerRow, StartupState
 from tui.core.sglang.tracker import LogTracker
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
@@ -432,6 +432,72 @@ def test_slow_tokenizer_warnings_are_reported_once() -> None:
     assert [item.cause for item in observations] == ["tokenizer"]
     assert "214" in observations[0].title
     assert tracker.state().outcome == Outcome.STARTING
+
+
+DECODE = "Decode batch, #running-req: 64, #token: 9, {usage}, gen throughput (token/s): 41.30, #queue-req: {queue}\n"
+RETRACTED = "KV cache pool is full. Retract requests. #retracted_reqs: {}, #new_tokens_gained: 9\n"
+
+
+def observed(text: str) -> tuple[Diagnosis, ...]:
+    found, observations = diagnose(read_state(READY + text))
+    assert found is None
+    return observations
+
+
+def read_state(text: str) -> StartupState:
+    tracker = LogTracker(records=False)
+    tracker.feed(text.encode())
+    tracker.flush()
+    return tracker.state()
+
+
+def test_a_full_pool_is_told_with_its_figures_and_is_no_cause() -> None:
+    lines = [DECODE.format(usage="token usage: 0.98, mamba usage: 0.40", queue=queue) for queue in (10, 40, 90)]
+    (seen,) = observed("".join(T.format(9) + line for line in lines))
+    assert seen.title == "The KV pool is full (token usage 0.98) and 90 requests wait (10 2 decode lines earlier)."
+    assert "max-running-requests" in " ".join(seen.advice)
+    document = report((READY + "".join(T.format(9) + line for line in lines)).encode())
+    assert (document["cause"], [item["cause"] for item in document["observations"]]) == (None, ["kv_pool_full"])
+    for usage, queue in (("token usage: 0.90", 9), ("token usage: 0.99", 0)):
+        assert observed("".join(T.format(9) + line for line in (*lines, DECODE.format(usage=usage, queue=queue)))) == ()
+    assert observed(T.format(9) + lines[0] + T.format(9) + lines[1]) == ()
+
+
+def test_retracted_requests_are_counted_and_forgotten() -> None:
+    lines = [T.format(9) + text for text in (RETRACTED.format(3), RETRACTED.format(4), "Testing retraction. #retracted_reqs: 9, x\n")]
+    (seen,) = observed("".join(lines))
+    assert seen.title.startswith("The KV pool was full 2 times: 7 running requests were taken back")
+    assert "--schedule-conservativeness" in seen.advice[0]
+    quiet = T.format(9) + DECODE.format(usage="token usage: 0.10", queue=0)
+    assert observed("".join(lines) + quiet * 6_000) == ()
+
+
+def test_a_pool_may_grow_where_memory_is_left() -> None:
+    assert "11.3 GiB are free" in " ".join(observed(T.format(9) + RETRACTED.format(1))[0].advice)
+
+
+HELD = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which "
+    "0.31 GiB is free. {} Of the allocated memory 17.00 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch."
+)
+OWN = "Including non-PyTorch memory, this process has 18.00 GiB memory in use."
+
+
+@pytest.mark.parametrize(
+    ("who", "words"),
+    [
+        (f"Process 4711 has 60.20 GiB memory in use. {OWN}", "process 4711 held 60.2 of the 79.2 GiB"),
+        ("Process 4711 has 40.20 GiB memory in use. Process 12 has 18.10 GiB memory in use. Process 13 has 20 GiB memory in use.", "processes 4711, 13 held 60.2"),
+        ("Process 12 has 78.60 GiB memory in use.", None),
+        (OWN, None),
+        (f"Process 4711 has 900.00 MiB memory in use. {OWN}", None),
+    ],
+)  # fmt: skip
+def test_who_else_holds_the_gpus_memory(who: str, words: str | None) -> None:
+    for context in (LOADING, POOLED, READY):
+        found = read(in_trace(context, HELD.format(who)))
+        assert found.cause.startswith("oom_")
+        assert (words in found.title and words in found.advice[0]) if words else "process" not in found.title
 
 
 def test_health_without_answer_is_observed() -> None:

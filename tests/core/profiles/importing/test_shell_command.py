@@ -679,3 +679,45 @@ def test_a_container_without_gpus_gets_none(tmp_path):
     found = import_command("sudo -n podman run img python3 -m sglang.launch_server --model-path /m --device cpu", HOME)
     (tmp_path / "x.toml").write_text(found.profile)
     assert load_launch("x", [tmp_path]).container == ContainerTable("img", engine=("podman",), gpus=False)
+
+
+# ---- YAML that does not parse ---------------------------------------------------------------------------------------
+
+POD = """kind: Pod
+spec:
+  containers:
+  - name: llm
+    image: lmsysorg/sglang
+    command: [python3, -m, sglang.launch_server]
+    args:
+    - --model-path
+    - x/y
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (POD.replace("launch_server]", "launch_server"), "line 7 (args:)"),
+        (POD.replace("[python3, -m, sglang.launch_server]", "python3 -m sglang.launch_server: x"), "line 6 (command:"),
+        ("services:\n  llm:\n    image: sglang\n    command: 'python3 -m sglang.launch_server\n", "line 5"),
+    ],
+)
+def test_yaml_that_does_not_parse_is_called_that_with_the_place(text: str, place: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        import_command(text, "/home/u")
+    assert caught.value.slug == "unreadable_command"
+    assert caught.value.message.startswith(f"the text is YAML that does not parse, {place}")
+
+
+def test_where_only_a_part_of_yaml_was_read_the_place_is_named() -> None:
+    found = import_command(POD.replace("    - x/y\n", "    - x/y\n   - --port\n   - 30000\n"), "/home/u")
+    assert "--model-path" in found.argv
+    assert any("line 10 (- --port)" in text for text in found.not_understood)
+
+
+def test_no_secret_of_a_line_that_does_not_parse_is_shown() -> None:
+    text = POD.replace("[python3, -m, sglang.launch_server]", "sglang serve --api-key=geheimnis123 : x: y")
+    with pytest.raises(UsageError) as caught:
+        import_command(text, "/home/u")
+    assert "geheimnis" not in caught.value.message

@@ -1,5 +1,6 @@
 """What a paste is: containers, processes, encodings, chunks, other engines; and texts that mean harm."""
 
+import json
 import random
 import string
 
@@ -10,6 +11,8 @@ from tests.support.wrappings import LOGS, WRAPPINGS, as_bytes, raw_lines
 from tui.core.sglang.report import report_of
 from tui.core.sglang.wrapping import paste
 from tui.core.sglang.wrapping.engines import OtherEngine, engine_of, others
+from tui.core.sglang.wrapping.layers import Framed
+from tui.core.sglang.wrapping.line import Line
 from tui.core.sglang.wrapping.paste import PasteTracker
 
 DEAD = LOGS / "corpus" / "log-5090-sm120-rmsnorm-no-kernel.log"
@@ -66,6 +69,43 @@ def test_underscores_that_markdown_took_are_put_back(name: str) -> None:
     frame = f'  File "/a/sglang/srt/speculative/eagle_worker.py", line 7, in {name}'
     found = report(as_bytes(["[2026-10-06 20:01:03 TP0] " + bare[0], *bare[1:-2], frame, "TypeError: no draft"]))
     assert found["phase"] == "draft_model"
+
+
+BREAKS = [('", line ', '",\n    line '), ("/srt/model", "/sr\nt/model"), (", line ", ", line\n"), (", in ", ",\n in ")]
+
+
+@pytest.mark.parametrize(("whole", "broken"), BREAKS)
+@pytest.mark.parametrize("first", ["", "> ", "llm-1 | "])
+def test_frames_that_a_chat_broke_are_joined_again(whole: str, broken: str, first: str) -> None:
+    plain = report(TRACE.encode())
+    lines = [first + line for line in TRACE.replace(whole, broken).splitlines()]
+    found = report(as_bytes(lines))
+    assert found["phase"] == plain["phase"] == "memory_pool"
+    assert found["evidence"]["text"] == plain["evidence"]["text"]
+    assert "frames" in found["wrapping"]
+
+
+def test_what_begins_like_a_frame_and_is_none_stays_as_it_is() -> None:
+    lines = ['  File "/a/sglang/srt/server_args.py", line 7', "    in = 3", "SyntaxError: invalid syntax"]
+    for text in (lines, [*lines[:1], '  File "/a'], ['  File "' + "x" * 290] * 20):
+        framed = Framed()
+        given = [Line(number, row) for number, row in enumerate(text, 1)]
+        assert framed.take(given) + framed.end() == given
+
+
+def test_lines_of_a_stream_in_json_get_no_stamp_of_their_own() -> None:
+    raw = [json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-10-06T10:00:00.1Z"}) for line in TRACE.splitlines()]
+    assert report(as_bytes(raw))["evidence"]["text"] == report(TRACE.encode())["evidence"]["text"]
+
+
+def test_an_exception_is_not_the_rest_of_the_line_before_it() -> None:
+    flat = [line.strip() for line in TRACE.splitlines()[:6]] + ["x" * 77, "KeyError: 'gone'", "y" * 77, "z"]
+    assert report(as_bytes(flat))["evidence"]["text"].startswith("KeyError: 'gone'")
+
+
+def test_a_line_of_program_is_no_evidence() -> None:
+    lines = ['2026-10-06T10:00:00Z     raise RuntimeError(f"NCCL error: {text}")', "2026-10-06T10:00:00Z RuntimeError: NCCL error: x"]
+    assert report(as_bytes(lines))["evidence"]["line"] == 2
 
 
 def test_ranks_without_a_stamp_are_ranks_and_no_containers() -> None:

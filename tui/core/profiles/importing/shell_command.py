@@ -147,8 +147,8 @@ def _servers(text: str, reading: Reading) -> tuple[list[Call], list[Call]]:
             found = servers_in(text, reading)
         except UsageError as error:
             failure = failure or error
-    if not found and reading.broken:
-        place = _Mask((), {}, ())(reading.broken)
+    if reading.broken and not any(map(names_model, found)):
+        place = _without_secrets(reading.broken)
         raise unreadable(f"the text is YAML that does not parse, {place}", "correct it there")
     if not found and failure:
         raise failure
@@ -222,5 +222,10 @@ class _Mask:
             text = text.replace(value, MASK)
             if len(value) > 8:  # one that was cut
                 text = re.sub(re.escape(value[:8]) + r"\S*", MASK, text)
-        text = _NAMED.sub(lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
-        return mask_text(_FLAGGED.sub(rf"\1{MASK}", text))
+        return _without_secrets(text)
+
+
+def _without_secrets(text: str) -> str:
+    """A text without what its own words call a secret."""
+    text = _NAMED.sub(lambda m: f"{m[1]}={MASK if is_secret_env(m[1], m[2]) else m[2]}", text)
+    return mask_text(_FLAGGED.sub(rf"\1{MASK}", text))

@@ -226,7 +226,7 @@ def _mark(text: str) -> str:
     return alike.strip() + " " if alike.strip() else ""
 
 
-_COMPLETE_FRAME = re.compile(r'\s{0,12}File "[^"]{1,300}", line \d{1,9},? in \S')
+_COMPLETE_FRAME = re.compile(r'\s{0,12}File "[^"]{1,300}", line \d{1,9}, in \S')
 _BEGUN_FRAME = re.compile(r'\s{0,12}File "[^"]{0,300}')
 _REST_OF_A_FRAME = '", line 0, in '
 _BROKEN_LINES = 4  # that a frame is broken into, at most
