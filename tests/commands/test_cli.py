@@ -371,7 +371,7 @@ def test_diagnose_calls_another_engine_by_its_name(shell: Shell) -> None:
     log = b"(EngineCore_DP0 pid=59619) ERROR 10-15 08:32:29 [core.py:708] EngineCore failed to start.\n"
     (shell.cwd / "vllm.log").write_bytes(log)
     done = shell("diagnose", "./vllm.log")
-    assert (done.code, done.out.decode()) == (2, "a log of vLLM, not of SGLang: nothing of it is judged\n")
+    assert (done.code, done.out.decode()) == (2, "a log of vLLM, not of a server of SGLang: nothing of it is judged\n")
     done = shell("diagnose", f"local:{shell.cwd}/vllm.log", "--json")
     assert (done.code, done.json["engine"], done.json["outcome"]) == (2, "vllm", "starting")
 

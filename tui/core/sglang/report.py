@@ -97,7 +97,7 @@ def report_text(found: Mapping[str, Any]) -> str:
     """The same for people: outcome, cause, evidence, advice, change, ledger."""
     engine = found.get("engine")
     if engine not in (None, SGLANG):
-        return f"a log of {name_of(engine)}, not of SGLang: nothing of it is judged"
+        return f"a log of {name_of(engine)}, not of a server of SGLang: nothing of it is judged"
     title = getattr(found, "title", None)
     phase = str(found["phase"]).replace("_", " ")
     where = "" if found["outcome"] == Outcome.UNKNOWN else f" in {phase}"
