@@ -33,7 +33,17 @@ ROW_KEYS = [
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
-    *("last_decode", "ledger", "observations", "source", "engine", "wrapping", "container", "other_containers", "unread_lines"),
+    *(
+        "last_decode",
+        "ledger",
+        "observations",
+        "source",
+        "engine",
+        "wrapping",
+        "container",
+        "other_containers",
+        "unread_lines",
+    ),
 ]
 
 

@@ -464,7 +464,10 @@ def test_a_full_pool_is_told_with_its_figures_and_is_no_cause() -> None:
 
 
 def test_retracted_requests_are_counted_and_forgotten() -> None:
-    lines = [T.format(9) + text for text in (RETRACTED.format(3), RETRACTED.format(4), "Testing retraction. #retracted_reqs: 9, x\n")]
+    lines = [
+        T.format(9) + text
+        for text in (RETRACTED.format(3), RETRACTED.format(4), "Testing retraction. #retracted_reqs: 9, x\n")
+    ]
     (seen,) = observed("".join(lines))
     assert seen.title.startswith("The KV pool was full 2 times: 7 running requests were taken back")
     assert "--schedule-conservativeness" in seen.advice[0]

@@ -9,7 +9,12 @@ from typing import Any
 from tui.core.host.gpus import FIGURES, Gpu
 from tui.core.text import one_line
 
-_WORDS = {figure.name for figure in FIGURES if figure.word} | {"timestamp", "reset_required", "retirement_pending", "remap_failed"}
+_WORDS = {figure.name for figure in FIGURES if figure.word} | {
+    "timestamp",
+    "reset_required",
+    "retirement_pending",
+    "remap_failed",
+}
 _NOT_VITAL = {figure.name for figure in FIGURES if not figure.vital}
 
 _FIGURE = re.compile(r"([-+]?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z%°/']{0,5})$")
@@ -127,7 +132,9 @@ class Cells:
         if re.fullmatch("0x[0-9A-Fa-f]{1,16}", mask):
             figures["throttle_reasons"] = throttle_words(int(mask, 16))
         mig = {"enabled": True, "disabled": False}.get(self.words.get("mig_mode", "").lower())
-        worst = next((word for word in ("lost", "requires_reset", "error", "memory_errors") if word in self.health), None)
+        worst = next(
+            (word for word in ("lost", "requires_reset", "error", "memory_errors") if word in self.health), None
+        )
         return Gpu(**figures, mig_mode=mig, health=worst)
 
     def memory_unsupported(self, gpu: Gpu) -> bool:

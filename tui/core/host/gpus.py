@@ -354,7 +354,9 @@ def figure_cell(figure: Figure) -> Callable[[Gpu], str]:
 def _state(gpu: Gpu) -> str:
     words = [gpu.health.replace("_", " ")] if gpu.health else []
     if gpu.ecc_uncorrected or gpu.ecc_corrected:
-        words.append(f"ECC errors: {_or_dash(gpu.ecc_uncorrected)} uncorrected, {_or_dash(gpu.ecc_corrected)} corrected")
+        words.append(
+            f"ECC errors: {_or_dash(gpu.ecc_uncorrected)} uncorrected, {_or_dash(gpu.ecc_corrected)} corrected"
+        )
     if gpu.memory_used_mib is None and gpu.memory_used_pct is not None:
         words.append(f"memory {gpu.memory_used_pct:.0f} %")
     if gpu.mig_mode and not gpu.is_instance:

@@ -168,6 +168,8 @@ class Figures:
                 break
             if found is None:
                 said = text if isinstance(text, str) else text.decode("utf-8", "replace")
-                found = FullPool(name, usage, queued, queued, 0, number, one_line(said[said.find("Decode batch") :], 400))
+                found = FullPool(
+                    name, usage, queued, queued, 0, number, one_line(said[said.find("Decode batch") :], 400)
+                )
             found = replace(found, queued_before=queued, lines=found.lines + 1)
         return found if found is not None and found.lines >= _FULL_LINES else None

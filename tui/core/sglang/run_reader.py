@@ -22,7 +22,16 @@ _RELEASE = r"(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)"
 _VERSION = re.compile(rf"\bsglang(?:==|: ?v?| version:? v?){_RELEASE}\b|\bsglang-{_RELEASE}(?:\.dist-info|-py3|-cp3)")
 _OTHER_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d ")  # vLLM, and what runs SGLang
 # Lines that mean something without a pattern have one of these.
-SEARCH_WORDS = ("server_args=", "usage: ", "launch_server.py:", "sglang==", "sglang version", "% Completed", "%|", RETRACTED)
+SEARCH_WORDS = (
+    "server_args=",
+    "usage: ",
+    "launch_server.py:",
+    "sglang==",
+    "sglang version",
+    "% Completed",
+    "%|",
+    RETRACTED,
+)
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 

@@ -13,7 +13,13 @@ _TAGS = re.compile(rb"((?: [A-Z][A-Z_]{0,11}\d{1,6}){0,6})")
 _ACCESS, _BATCH = "access", "batch"
 # What a stamped line begins with after its bracket: an access line (or another of uvicorn's), or a batch.
 _HEADS = {b" Decode ba": _BATCH, b" Prefill b": _BATCH, b" INFO:    ": _ACCESS}
-_MEANS_SOMETHING = (b"slow tokenizer", b"server_args=", b"%", b"\x1b", b"#retracted_reqs: ")  # beside what the patterns find
+_MEANS_SOMETHING = (
+    b"slow tokenizer",
+    b"server_args=",
+    b"%",
+    b"\x1b",
+    b"#retracted_reqs: ",
+)  # beside what the patterns find
 _RANKS_IN_A_PATTERN = 64
 
 

@@ -94,7 +94,10 @@ def test_what_begins_like_a_frame_and_is_none_stays_as_it_is() -> None:
 
 
 def test_lines_of_a_stream_in_json_get_no_stamp_of_their_own() -> None:
-    raw = [json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-10-06T10:00:00.1Z"}) for line in TRACE.splitlines()]
+    raw = [
+        json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-10-06T10:00:00.1Z"})
+        for line in TRACE.splitlines()
+    ]
     assert report(as_bytes(raw))["evidence"]["text"] == report(TRACE.encode())["evidence"]["text"]
 
 
@@ -104,7 +107,10 @@ def test_an_exception_is_not_the_rest_of_the_line_before_it() -> None:
 
 
 def test_a_line_of_program_is_no_evidence() -> None:
-    lines = ['2026-10-06T10:00:00Z     raise RuntimeError(f"NCCL error: {text}")', "2026-10-06T10:00:00Z RuntimeError: NCCL error: x"]
+    lines = [
+        '2026-10-06T10:00:00Z     raise RuntimeError(f"NCCL error: {text}")',
+        "2026-10-06T10:00:00Z RuntimeError: NCCL error: x",
+    ]
     assert report(as_bytes(lines))["evidence"]["line"] == 2
 
 

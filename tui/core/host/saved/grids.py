@@ -11,7 +11,9 @@ from tui.core.host.saved.frames import Frames, Paste, Seen, process
 
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 # nvidia-smi, nvitop, hl-smi.
-NVIDIA_GPU = re.compile(rf"\|\s*+(\d{{1,3}})\s++([^|]++)\|\s*+({_BUS}|N/A|ERR!)\s++[^|\s]++\s*+\|(?:\s*+(\d{{1,9}})\s*+\|)?")
+NVIDIA_GPU = re.compile(
+    rf"\|\s*+(\d{{1,3}})\s++([^|]++)\|\s*+({_BUS}|N/A|ERR!)\s++[^|\s]++\s*+\|(?:\s*+(\d{{1,9}})\s*+\|)?"
+)
 _NVIDIA_FIGURES = re.compile(
     r"\|\s*+[^|\s]++\s++([^|\s]++)\s++[^|\s]++\s++(ERR!|N/A|\d+\s?W)\s*+/\s*+(ERR!|N/A|\d+\s?W)\s*+\|([^|]++)"
     r"\|\s*+(ERR!|N/A|[\d.]+\s?%)"

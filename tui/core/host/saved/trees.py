@@ -38,7 +38,9 @@ _REASONS = {
     "display_clocks_setting": "display clocks",
 }
 # Errors since the driver was loaded, by the kind of memory: they are added up.
-_ECC = re.compile(r"ecc_errors\.volatile\.(?:(?:sram|dram)_(?P<un>un)?correctable\w*|(?P<bits>single|double)_bit\.total)$")
+_ECC = re.compile(
+    r"ecc_errors\.volatile\.(?:(?:sram|dram)_(?P<un>un)?correctable\w*|(?P<bits>single|double)_bit\.total)$"
+)
 _INSTANCE = re.compile(r"mig_devices?(?:\.mig_device)?(?:\.(.+))?$")
 # What a path below a list of processes says: a new one begins where its PID, or its section, does.
 _PROCESS = re.compile(r"process(?:es|_info|_list)(?:\.(?:process_info|process_id))?(?:\.(.+))?$")
