@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None, derandomize="EAGLETUI_CI" in os.environ)
 settings.load_profile("default")
 
-# Fixtures that start real servers, terminals or programs, and places of tests that start many or wait for deadlines;
-# the rest is `quick`: what may differ from one Python to the next.
+# `quick` is what may differ from one Python to the next, a sample: of each test function the first case and every tenth
+# after it, for a corpus is data and reads the same everywhere. Left out are fixtures that start real servers, terminals or
+# programs, and places of tests that start many, wait for deadlines, draw pictures or ask a host's shells.
+EVERY = 10
 REAL_PARTS = {
     "sshd",
     "tcp_proxy",
@@ -36,12 +39,18 @@ REAL_PARTS = {
 REAL_PLACES = (
     "tests/e2e/",
     "tests/test_benchmarks.py",
+    "tests/test_house.py",
     "tests/demo/",
     "tests/core/runs/",
     "tests/core/host/test_gpu_sampler.py",
+    "tests/panel/test_bench.py",
+    "tests/panel/test_dashboard.py",
     "tests/panel/test_flows.py",
+    "tests/panel/test_log_files.py",
     "tests/panel/test_odd_states.py",
+    "tests/panel/test_overview.py",
     "tests/remote/test_loadgen.py",
+    "tests/core/logs/test_excerpt.py",
     "tests/core/logs/test_search.py",
     "tests/core/logs/test_log_file.py",
     "tests/core/bench/test_bench_run.py",
@@ -73,13 +82,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "quick: needs no sshd, terminal or server (set by itself)")
+    config.addinivalue_line("markers", "quick: may differ between Pythons; needs no sshd, terminal or server (set by itself)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases: Counter[str] = Counter()  # of each test function, so far
     for item in items:
         if not (REAL_PARTS & set(getattr(item, "fixturenames", ())) or item.nodeid.startswith(REAL_PLACES)):
-            item.add_marker("quick")
+            function = item.nodeid.partition("[")[0]
+            if cases[function] % EVERY == 0:
+                item.add_marker("quick")
+            cases[function] += 1
     items.sort(key=_place)
 
 
