@@ -82,7 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "quick: may differ between Pythons; needs no sshd, terminal or server (set by itself)")
+    config.addinivalue_line(
+        "markers", "quick: may differ between Pythons; needs no sshd, terminal or server (set by itself)"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,8 +105,6 @@ GROUPS = {
     "tests/e2e/test_diagnosis_live.py": "the real SGLang",
     "tests/e2e/test_panel.py": "the real SGLang",
     "tests/e2e/test_sglang.py": "the real SGLang",
-    "tests/e2e/test_true_counts.py": "the real SGLang",
-    "tests/e2e/test_verify.py": "the real SGLang",
     "tests/e2e/test_demo_verdict.py": "port 30000",
     "tests/e2e/test_readme.py": "port 30000",
 }

@@ -253,7 +253,7 @@ _WRITER = textwrap.dedent(
     """
     import gzip, json, sys
     sys.path.insert(0, sys.argv[1])
-    from tests.core.results.test_store import measured
+    from tests.support.stored import measured
     from tui.core.results import store
     print("ready", flush=True)
     number = 0
@@ -264,6 +264,7 @@ _WRITER = textwrap.dedent(
         store.write(result, gzip.compress(rows.encode(), 1))
         # The same result again, as two panels that collect it would.
         store.write(measured(2, result_id="shared", notes=("y" * (number % 7000),)), gzip.compress(rows.encode(), 1))
+        print(number, flush=True)
     """
 )
 
@@ -281,10 +282,9 @@ def test_a_killed_writer_leaves_whole_records_with_whole_rows():
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
-        # Wherever they are when so many bytes have been written: nothing here waits for a time.
-        wanted = seeded.randrange(2, 60)
-        while len(os.listdir(store.FILES.directory)) < 2 * wanted * (round_number + 1):
-            pass
+        # Wherever they are by the time that it is known here that the first has written so many: nothing waits for a time.
+        for _ in range(seeded.randrange(2, 60)):
+            writers[0].stdout.readline()
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
             writer.wait()

@@ -145,7 +145,7 @@ def test_the_interval_over_launches_is_paired():
 def test_the_bootstrap_over_requests_covers_the_truth():
     draw = random.Random(5)
     covered = 0
-    for _ in range(100):
+    for _ in range(40):
         base, spec = [], []
         for _ in range(60):
             tokens = draw.randint(100, 300)
@@ -157,7 +157,7 @@ def test_the_bootstrap_over_requests_covers_the_truth():
         covered += low <= 32 / 11 <= high
         low, high = over_requests(base, spec, 5.0)
         assert low < 5 < high, "the interval is around the point it belongs to"
-    assert covered >= 88  # of 100; 95 are expected
+    assert covered >= 35  # of 40; 38 are expected
     assert over_requests(base[:9], spec, 2.9) is None
     assert over_requests([row | {"err": "reset"} for row in base], spec, 2.9) is None
     assert over_requests(base * 20, spec * 20, 2.9) is not None  # in blocks

@@ -1,27 +1,16 @@
-"""The real SGLang with EAGLE-3, by chat and by /generate: what the load generator says is what came over the socket.
-
-Between the two stands a proxy that notes every read from the server; tokens and times are read again from what it noted.
-"""
+"""Every streamed reply of a server as it came over the socket: a proxy that notes each read, and its frames read again."""
 
 import bisect
-import gzip
 import itertools
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
+from tests.support.truth import prompt_of
 
-from tests.support.generator import generator
-from tests.support.truth import LIMIT, Case, Run, compare, prompt_of
-
-pytestmark = pytest.mark.timeout(600)
-
-READY_S = 240
 Noted = list[tuple[float, bytes]]
 
 
@@ -121,7 +110,7 @@ def reply_of(asked: float, body: bytes, path: str, pieces: list[tuple[float, byt
     }
 
 
-def replies(proxy: Proxy) -> dict[str, dict[str, Any]]:
+def replies_of(proxy: Proxy) -> dict[str, dict[str, Any]]:
     """All streamed replies by the hash of what was asked."""
     found = {}
     for asked, answered in proxy.connections:
@@ -130,51 +119,3 @@ def replies(proxy: Proxy) -> dict[str, dict[str, Any]]:
                 reply = reply_of(at, body, head.split()[1].decode(), pieces)
                 found[prompt_of(reply)] = reply
     return found
-
-
-@pytest.fixture(scope="module")
-def port(gpu_hosts, sglang_module, free_port):
-    """Of a real server with an EAGLE-3 draft that is ready."""
-    host, found = gpu_hosts(), free_port()
-    host.python(sglang_module.python)
-    host.profile("tiny-eagle3", sglang_module.profile(found))
-    said = host.eagletui.json("launch", "tiny-eagle3", "--wait", "--timeout", str(READY_S), timeout=READY_S + 60)
-    assert said["outcome"] == "ready"
-    return found
-
-
-@pytest.mark.parametrize("users", [1, 4])
-@pytest.mark.parametrize("api", ["chat", "generate"])
-def test_the_figures_are_those_of_the_frames(port, tmp_path, api, users):
-    proxy = Proxy(port)
-    items = [{"prompt": f"{word} of the next line"} for word in ("a few", "words", "that", "differ", "a little")]
-    plan = {
-        "version": 1,
-        "base_url": f"http://127.0.0.1:{proxy.port}",
-        "api": api,
-        "points": [{"concurrency": users}],
-        "duration_s": 6,
-        "output_len": 48,
-        "dataset": {"kind": "prompts", "items": items},
-        "warmup_s": 3,
-    }
-    (tmp_path / "bench.json").write_text(json.dumps(plan))
-    argv = generator(tmp_path)
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    proxy.close()
-    assert done.returncode == 0, done.stdout[-500:] + done.stderr
-    noted = replies(proxy)
-    meta = json.loads((tmp_path / f"c{users}-1.json").read_text())
-    lines = gzip.decompress((tmp_path / f"c{users}-1.rows.jsonl.gz").read_bytes()).splitlines()
-    rows = [json.loads(line) for line in lines]
-    told = [noted[row["prompt"]] for row in rows]
-    assert len(rows) > 4 * users
-    for row, reply in zip(rows, told, strict=True):
-        assert row["err"] is None
-        assert [row["k1"], *row["toks"]] == reply["chunks"]
-        assert row["k1"] + sum(row["toks"]) == row["out"] == reply["sends"][-1][1]
-    figures = {each.figure: each for each in compare(Run(Case(api, {"concurrency": users}), rows, meta, told))}
-    rate = figures["per-user tok/s"]
-    assert rate.measured == pytest.approx(rate.true, rel=LIMIT), meta["client"]
-    assert figures["tau"].holds
-    assert figures["tau"].true > 1.2
