@@ -1,8 +1,10 @@
 """States that are legal but unusual, at sizes that are too: nothing is drawn outside, nothing fails."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+import textual._time
 
 from tests.support import fakes
 from tests.support.driving import screen_text, until
@@ -127,3 +129,20 @@ async def test_without_unicode_every_cell_is_ascii(monkeypatch):
             assert screen_text(app).isascii()
     finally:
         paint.plain_terminal.cache_clear()
+
+
+async def test_a_timer_that_is_held_up_as_it_begins_fires_late(monkeypatch):
+    clock = textual._time.get_time
+    held_up = [10.0]  # seconds, between its beginning and its next look at the clock
+
+    def looked_at() -> float:
+        task = asyncio.current_task()
+        return clock() - (held_up.pop() if held_up and task and task.get_name() == "held up" else 0.0)
+
+    app = EagleApp("gpu1", open_session=fakes.Hosts(fakes.Script()))
+    async with app.run_test() as pilot:
+        monkeypatch.setattr(textual._time, "get_time", looked_at)
+        fired: list[bool] = []
+        app.set_timer(0.01, lambda: fired.append(True), name="held up")
+        await until(pilot, lambda: fired)
+    assert not held_up

@@ -13,7 +13,7 @@ def screen_text(app) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
-async def until(pilot: Pilot, condition: Callable[[], object], *, deadline_s: float = 20.0) -> None:
+async def until(pilot: Pilot, condition: Callable[[], object], *, deadline_s: float = 60.0) -> None:
     """Waits for a condition; fails with the screen where it never comes true."""
     end = time.monotonic() + deadline_s
     while not condition():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
-from textual.timer import Timer
+from textual.timer import Timer, TimerCallback
 from textual.widgets import Input
 
 from tui import format as fmt
@@ -157,6 +157,16 @@ class HostApp(App[None]):
             self._flush_timer.stop()
         self._due = due
         self._flush_timer = self.set_timer(due - now, self._show_changes)
+
+    def set_timer(
+        self, delay: float, callback: TimerCallback | None = None, *, name: str | None = None, pause: bool = False
+    ) -> Timer:
+        """As Textual's; but where the machine is busy as it begins, it fires late. Textual's own is skipped and never fires
+        (8.2: `Timer._run` with `skip`), and then nothing is repainted, or laid out for another size, ever again.
+        """
+        timer = super().set_timer(delay, callback, name=name, pause=pause)
+        timer._skip = False
+        return timer
 
     def _show_changes(self) -> None:
         self._flush_timer = None
