@@ -98,30 +98,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
 
 
-# Files that share one thing, each group on one worker: the real SGLang (two at a time would only take each other's
-# cores), and the port that the demo's profiles name.
-GROUPS = {
-    "tests/e2e/test_bench_sglang.py": "the real SGLang",
-    "tests/e2e/test_diagnosis_live.py": "the real SGLang",
-    "tests/e2e/test_panel.py": "the real SGLang",
-    "tests/e2e/test_sglang.py": "the real SGLang",
-    "tests/e2e/test_demo_verdict.py": "port 30000",
-    "tests/e2e/test_readme.py": "port 30000",
-}
-# What takes minutes, in this order, before everything else: else it ends alone, long after all others.
-LONG = ("the real SGLang", "port 30000", "tests/core/experiment/test_runner.py", "tests/test_benchmarks.py")
+# Tests with the real SGLang are on one worker: two of its servers at a time would only take each other's cores.
+SGLANG = (
+    "tests/e2e/test_bench_sglang.py",
+    "tests/e2e/test_diagnosis_live.py",
+    "tests/e2e/test_panel.py",
+    "tests/e2e/test_sglang.py",
+)
+# What takes minutes comes before everything else, the longest first: else it ends alone, long after all others.
+LONG = (
+    *SGLANG,
+    "tests/core/experiment/test_runner.py",
+    "tests/e2e/test_readme.py",
+    "tests/e2e/test_demo_verdict.py",
+    "tests/test_benchmarks.py",
+    "tests/core/bench/test_truth.py",
+    "tests/remote/test_loadgen.py",
+)
 
 
 def _group(nodeid: str) -> str:
     """What runs on one worker, in its order: a file, whose tests share servers, unless it shares more or less."""
     file = nodeid.partition("::")[0]
-    return nodeid if file == "tests/test_benchmarks.py" else GROUPS.get(file, file)
+    if file in SGLANG:
+        return "the real SGLang"
+    return nodeid if file == "tests/test_benchmarks.py" else file
 
 
 def _place(item: pytest.Item) -> int:
     file = item.nodeid.partition("::")[0]
-    name = GROUPS.get(file, file)
-    return LONG.index(name) if name in LONG else len(LONG)
+    return LONG.index(file) if file in LONG else len(LONG)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -238,6 +238,7 @@ class SglangCpu:
             "mem-fraction-static": 0.2,
             "max-total-tokens": 8192,
             "decode-log-interval": 10,
+            "sleep-on-idle": True,  # else its scheduler takes a core while nobody asks
         }
         if eagle3:
             args |= {
