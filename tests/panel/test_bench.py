@@ -183,7 +183,8 @@ async def test_a_screening_is_no_winner_and_has_no_colour_of_one():
 async def test_it_is_drawn_at_every_size(name, theme):
     async with panel(theme=theme).run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, getattr(bench_states, name)())
-        for size in (*SIZES, (200, 60), (100, 30), (80, 60), (40, 12), (20, 5)):
+        sizes = (*SIZES, (200, 60), (100, 30), (80, 60), (40, 12), (20, 5))
+        for size in sizes if theme == "dark" else SIZES[1:2]:  # colours move nothing
             await pilot.resize_terminal(*size)
             await until(pilot, lambda size=size: len(screen_text(pilot.app).split("\n")) == size[1])
             for _ in range(3):  # each plot in its turn
