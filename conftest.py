@@ -53,6 +53,8 @@ REAL_PLACES = (
     "tests/core/logs/test_excerpt.py",
     "tests/core/logs/test_search.py",
     "tests/core/logs/test_log_file.py",
+    "tests/core/results/test_unwritable.py",
+    "tests/core/server/test_watch.py",
     "tests/core/bench/test_bench_run.py",
     "tests/core/bench/test_capacity.py",
     "tests/core/bench/test_guards_live.py",
