@@ -75,14 +75,18 @@ def failed_guards(record: dict) -> set[str]:
 
 def test_eagle3_by_its_own_counters_over_a_link_that_is_cut(host, ready, wait_until):
     run, _ = ready("tiny-eagle3")
-    measuring = host.eagletui.popen("bench", "cpu-bench", "--json", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    measuring = host.eagletui.popen(
+        *("bench", "cpu-bench", "--set", "duration_s=10", "--json"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     (found,) = wait_until(
         lambda: [row for row in host.eagletui.json("ps") if row["kind"] == "bench"], 60, lambda: "no bench run"
     )
     for _ in range(3):
         accepted = host.link.accepted
         host.link.cut()
-        wait_until(lambda a=accepted: host.link.accepted > a, 60, lambda: "no reconnect")
+        wait_until(
+            lambda a=accepted: host.link.accepted > a or measuring.poll() is not None, 60, lambda: "no reconnect"
+        )
     out, _ = measuring.communicate(timeout=300)
     said = json.loads(out)
     assert said["error"] is None, said
@@ -169,7 +173,9 @@ def test_the_figures_are_those_of_the_frames(ready, tmp_path, api, users):
         "base_url": f"http://127.0.0.1:{proxy.port}",
         "api": api,
         "points": [{"concurrency": users}],
-        "duration_s": 6,
+        "duration_s": 4,
+        "duration_max_s": 60,
+        "needs": {"replies": 4 * users + 1},
         "output_len": 48,
         "dataset": {"kind": "prompts", "items": items},
         "warmup_s": 3,
@@ -205,7 +211,7 @@ def test_greedy_verification_changes_no_text(host, ready):
     for name in SERVERS:
         run, _ = ready(name)
         for asked, found in answered.items():
-            words = ("bench", "cpu-bench", "--run", run, "--set", "concurrency=1", "--set", "duration_s=4", *asked)
+            words = ("bench", "cpu-bench", "--run", run, "--set", "concurrency=1", *asked)
             said = host.eagletui.json(*words, code=None, timeout=300)
             (rows,) = host.eagletui.home.rglob(f"{said['results'][0]['result']}.rows.jsonl.gz")
             with gzip.open(rows) as lines:
