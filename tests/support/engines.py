@@ -4,8 +4,12 @@ Both run as root in a sandbox without systemd: no bridge, no cgroups for podman.
 machine run in it through read-only mounts of /usr and /lib.
 """
 
+import contextlib
+import ctypes
 import os
+import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +20,7 @@ import pytest
 IMAGE = "eagletest:1"
 SERVER = Path(__file__).with_name("container_server.py")
 MOUNTS = ("-v", "/usr:/usr:ro", "-v", "/lib:/lib:ro", "-v", "/lib64:/lib64:ro", "-v", f"{SERVER.parent}:/t:ro")
+SERVER_WORDS = ("/usr/bin/python3", "/t/container_server.py")
 _APPLETS = "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq".split()
 
 
@@ -34,21 +39,36 @@ class Engine:
 
     def run_words(self, *options: str, server: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A command line that starts the test server in a container."""
-        return (
-            *self.words,
-            "run",
-            "--network",
-            "host",
-            *MOUNTS,
-            *options,
-            IMAGE,
-            "/usr/bin/python3",
-            "/t/container_server.py",
-            *server,
-        )
+        return (*self.words, "run", "--network", "host", *MOUNTS, *options, IMAGE, *SERVER_WORDS, *server)
 
     def names(self) -> list[str]:
         return self("ps", "-a", "--format", "{{.Names}}").split()
+
+    def idle(self, name: str, *options: str) -> str:
+        """Starts a container that does nothing; its id."""
+        return self("run", "-d", "--name", name, "--network", "host", *MOUNTS, *options, IMAGE, "sleep", "100000")
+
+    def output(self, name: str) -> bytes:
+        """What `logs` prints, of both streams."""
+        return subprocess.run([*self.words, "logs", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+
+    def processes(self, name: str, *, dead: bool = False) -> list[str]:
+        """Command lines of what lives in a container, its first process left out; or PIDs of its zombies."""
+        first = self("inspect", "-f", "{{.State.Pid}}", name)
+        found = _commands_inside(first)
+        others = {pid: line for pid, line in found.items() if pid != first}
+        return [pid for pid, line in others.items() if not line] if dead else [line for line in others.values() if line]
+
+
+def _commands_inside(first: str) -> dict[str, str]:
+    """PIDs, as this machine counts them, and command lines of what is in the PID namespace of a process; "" of zombies."""
+    space = os.readlink(f"/proc/{first}/ns/pid")
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and os.readlink(entry / "ns/pid") == space:
+                found[entry.name] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return found
 
 
 def _need(*programs: str) -> None:
@@ -88,7 +108,7 @@ class Dockerd:
                 [shutil.which("dockerd", path="/usr/sbin:/usr/bin:/sbin"), "--data-root", where / "data", "--exec-root", where / "exec",
                  "--pidfile", where / "pid", "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", "--ip-forward=false",
                  "--ip-masq=false", "--userland-proxy=false", "--storage-driver=vfs", *options],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_the_tests,
             )  # fmt: skip
         deadline = time.monotonic() + 60
         while subprocess.run([*self.engine.words, "version"], capture_output=True).returncode:
@@ -96,15 +116,34 @@ class Dockerd:
                 pytest.fail((where / "log").read_text()[-2000:])
             time.sleep(0.1)
 
-    def stop(self) -> None:
+    def stop(self, with_signal: int = signal.SIGTERM) -> None:
         assert self.process is not None
-        self.process.terminate()
+        self.process.send_signal(with_signal)
         self.process.wait(60)
+
+
+def _end_with_the_tests() -> None:
+    """Tests that are killed take their dockerd with them: SIGTERM at the death of its parent."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _sweep() -> None:
+    """The network namespaces that a dockerd of earlier, killed tests has left mounted."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        where = Path(line.split()[1])
+        if re.search(r"/docker\d+/exec/netns/default$", str(where)):
+            try:
+                name = Path(f"/proc/{int((where.parents[2] / 'pid').read_text())}/comm").read_text().strip()
+            except (OSError, ValueError):
+                name = ""
+            if name != "dockerd":
+                subprocess.run(["umount", where], capture_output=True)
 
 
 def docker_engine(directory: Path) -> Iterator[Dockerd]:
     """A dockerd with the image; ended with everything in it."""
     _need("docker", "dockerd", "runc")
+    _sweep()
     daemon = Dockerd(directory)
     daemon.start()
     daemon.engine("import", str(_rootfs(directory)), IMAGE)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,11 +94,7 @@ async def test_a_container_is_a_run_like_any_other(make_host, engine):
 
 
 def engine_log(engine, run) -> bytes:
-    return raw_log(engine, f"eagletui-{run.run_id}")
-
-
-def raw_log(engine, name: str) -> bytes:
-    return subprocess.run([*engine.words, "logs", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+    return engine.output(f"eagletui-{run.run_id}")
 
 
 async def test_what_ignores_the_signal_is_killed(make_host, engine):
@@ -277,7 +272,7 @@ async def test_a_server_in_a_strangers_container_is_watched_and_never_touched(ma
         assert engine("inspect", "-f", "{{.State.Running}}", "theirs") == "true"
         engine("stop", "theirs")
         await until(lambda: b"Draining" in path.read_bytes(), "its last line")
-        assert path.read_bytes() == raw_log(engine, "theirs")
+        assert path.read_bytes() == engine.output("theirs")
     finally:
         engine("rm", "-f", "theirs")
     with pytest.raises(UsageError, match="No such"):
