@@ -255,7 +255,11 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
     S_ST=lost S_WHY=died-before-start
     return 0
   fi
-  if [ "$R_BOOT" != "$ER_BOOT" ]; then S_ST=lost S_WHY=rebooted; return 0; fi
+  if [ "$R_BOOT" != "$ER_BOOT" ]; then
+    # Its engine still has the container: it knows the exit code, and is being asked.
+    if [ -z "$R_CID" ] || er_taken_up "$1"; then S_ST=lost S_WHY=rebooted; else S_ST=finishing S_WHY=rebooted; fi
+    return 0
+  fi
   if [ "$R_NS" != "$ER_NS" ]; then S_ST=unknown S_WHY=other-pid-namespace; return 0; fi
   er_alive "$R_SUP" "$R_SUPSTART" && S_SUP=1
   [ -z "$R_CID" ] || [ -n "$S_SUP" ] || er_taken_up "$1" || S_SUP=1
@@ -300,9 +304,9 @@ er_state() { # dir id : one line
   er_meta "$1"
   _stop=
   { IFS= read -r _stop < "$1/stop"; } 2>/dev/null || :
-  printf 'run\tid=%s\tst=%s\twhy=%s\tpid=%s\tstart=%s\tsup=%s\tat=%s\trc=%s\tend=%s\tleft=%s\tstop=%s\tkind=%s\tport=%s\tgpus=%s\tprofile=%s\tdir=%s\n' \
+  printf 'run\tid=%s\tst=%s\twhy=%s\tpid=%s\tstart=%s\tsup=%s\tat=%s\trc=%s\tend=%s\tleft=%s\tstop=%s\tkind=%s\tport=%s\tgpus=%s\tprofile=%s\tcid=%s\tdir=%s\n' \
     "$2" "$S_ST" "$S_WHY" "$R_PID" "$R_START" "$S_SUP" "$R_AT" "$S_RC" "$S_END" "${M# }" "$_stop" \
-    "$K_KIND" "${K_PORT#-}" "${K_GPUS#-}" "$K_PROFILE" "$1"
+    "$K_KIND" "${K_PORT#-}" "${K_GPUS#-}" "$K_PROFILE" "$R_CID" "$1"
 }
 
 er_each() { # function : called with directory and id of every run
@@ -585,6 +589,8 @@ er_takeup() { # dir : in place of a supervisor that was killed
 }
 
 er_keep() { # dir : records a container's main process, copies its log, waits for its end, writes its exit code, removes it
+  _why=
+  [ -z "$R_BOOT" ] || [ "$R_BOOT" = "$ER_BOOT" ] || _why=' rebooted'
   er_pstat "$$"
   _ss=$P_START _at=${R_AT:-$(er_now)}
   er_end_copy "$1" &
@@ -609,7 +615,6 @@ er_keep() { # dir : records a container's main process, copies its log, waits fo
   rm -f "$1/secret.yaml"
   er_have "$1"
   er_engine logs "$R_CID" 2>&1 | tail -c "+$((_have + 1))" >> "$1/log" # what a copy that was cut off has missed
-  _why=
   case $_st in *' true '*) _why=' out-of-memory' ;; esac
   until er_put "$1/exit" "${_st##* } $(er_now)$_why"; do sleep 5; done
   er_engine rm -f -v "$R_CID" >/dev/null 2>&1
@@ -945,8 +950,8 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
     for _f in $_cl; do tr '\0' ' ' < "$_f" 2>/dev/null | grep -qE 'sglang|vllm|VLLM' && _hits="$_hits $_f"; done 2>/dev/null
     _cl=$_hits
   fi
-  [ -n "$_cl" ] || return 0
   _pids=
+  [ -n "$_cl" ] || { er_boxes; return; }
   for _f in $_cl; do
     _p=${_f#/proc/}
     _pids="$_pids ${_p%/cmdline}"
@@ -981,12 +986,20 @@ er_boxes() { # the containers of _pids by their cgroups, and the copies of their
   for _p in $_pids; do _cgs="$_cgs /proc/$_p/cgroup"; done
   _mine=
   # shellcheck disable=SC2086
-  for _l in $(grep -oE '[0-9a-f]{64}' $_cgs /dev/null 2>/dev/null); do
-    _p=${_l#/proc/} _b=${_l##*:}
+  for _l in $(grep -oE '[^/:]*/[^/:]*[0-9a-f]{64}' $_cgs /dev/null 2>/dev/null | tr ' ' _); do
+    _p=${_l#/proc/} _b=${_l##*[!0-9a-f]}
     case $_l in
       /proc/self/*) _mine=$_b ;; # in this very container everything is
-      *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\n' "${_p%%/*}" "$_b" ;;
+      *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\t%s\n' "${_p%%/*}" "$_b" "${_l#*:}" ;;
     esac
+  done
+  # What is dead between two starts has no process.
+  for _e in docker nerdctl; do
+    command -v "$_e" >/dev/null 2>&1 || continue
+    for _b in $("$_e" ps -q --no-trunc --filter status=restarting 2>/dev/null </dev/null); do
+      _o=$("$_e" inspect -f '{{.State.StartedAt}} {{json .Path}} {{json .Args}}' "$_b" 2>/dev/null </dev/null) &&
+        printf 'loop\t%s\t%s\n' "$_b" "$_o"
+    done
   done
   IFS=$ER_NL
   set +f
@@ -1005,8 +1018,11 @@ er_ask_engines() { # names or ids... : what the engines of this host know of con
   for _e in docker podman nerdctl; do
     command -v "$_e" >/dev/null 2>&1 || continue
     for _b; do
-      _o=$("$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}' "$_b" 2>/dev/null </dev/null) &&
-        printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "$_o"
+      if _o=$("$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}' "$_b" 2>&1 </dev/null); then
+        printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "${_o##*"$ER_NL"}"
+      else
+        printf 'unasked\t%s\t%s\t%s\n' "$_b" "$_e" "$(printf %s "$_o" | tr "\n\t" "  ")"
+      fi
     done
   done
 }

@@ -153,8 +153,19 @@ async def test_where_there_is_no_way_in_one_line_says_why(local, engine, name, s
 
 
 async def test_who_may_not_ask_the_engine_is_told_so(local, docker):
-    words = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *docker.words, "exec", "-i", NAME)
-    with pytest.raises(HostError, match="no way into docker:place: permission denied"):
+    words = (
+        "env",
+        "HOME=/",
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        *docker.words,
+        "exec",
+        "-i",
+        NAME,
+    )
+    with pytest.raises(HostError, match="no way into docker:place: permission denied while trying"):
         await InsideTransport(local, words, "docker:place").run("true")
 
 
