@@ -118,8 +118,12 @@ class Dockerd:
 
     def stop(self, with_signal: int = signal.SIGTERM) -> None:
         assert self.process is not None
+        containerd = Path("/proc", (self.directory / "exec/containerd/containerd.pid").read_text().strip())
         self.process.send_signal(with_signal)
         self.process.wait(60)
+        deadline = time.monotonic() + 60
+        while containerd.exists() and time.monotonic() < deadline:  # a dockerd that starts would take it for a live one
+            time.sleep(0.05)
 
 
 def _end_with_the_tests() -> None:
@@ -128,12 +132,12 @@ def _end_with_the_tests() -> None:
 
 
 def _sweep() -> None:
-    """The network namespaces that a dockerd of earlier, killed tests has left mounted."""
+    """What a dockerd of earlier, killed tests has left mounted."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         where = Path(line.split()[1])
-        if re.search(r"/docker\d+/exec/netns/default$", str(where)):
+        if found := re.search(r"^(.*/docker\d+)/(exec/netns/default|data)$", str(where)):
             try:
-                name = Path(f"/proc/{int((where.parents[2] / 'pid').read_text())}/comm").read_text().strip()
+                name = Path(f"/proc/{int(Path(found[1], 'pid').read_text())}/comm").read_text().strip()
             except (OSError, ValueError):
                 name = ""
             if name != "dockerd":
@@ -151,7 +155,7 @@ def docker_engine(directory: Path) -> Iterator[Dockerd]:
     if names := daemon.engine("ps", "-aq").split():
         daemon.engine("rm", "-f", *names)
     daemon.stop()
-    subprocess.run(["umount", directory / "exec/netns/default"], capture_output=True)
+    _sweep()
 
 
 def podman_engine(directory: Path) -> Iterator[Engine]:

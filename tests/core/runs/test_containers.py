@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import IMAGE, MOUNTS, Engine, docker_engine, podman_engine
-from tests.support.run_lab import exited, free_port, request, seen, stop_over, until
+from tests.support.run_lab import exited, free_port, record, request, seen, stop_over, until, write_record
 from tui.core.config import HostEntry
 from tui.core.errors import UsageError
 from tui.core.model.phases import Outcome
@@ -161,7 +161,8 @@ async def test_removed_by_somebody_else_it_is_lost(make_host, engine):
         return now if now.over else None
 
     now = await until(lost, "the end")
-    assert now.state in (RunState.LOST, RunState.EXITED)
+    # Where the engine still says how it ended before it is gone, that is known.
+    assert (now.state, now.why) in ((RunState.LOST, "container removed"), (RunState.EXITED, None))
     assert now.orphans == ()
 
 
@@ -389,3 +390,48 @@ async def test_a_log_that_the_engine_rotates_has_lost_its_beginning(make_host, d
         assert not whole.state().lost_head
     finally:
         engine("rm", "-f", "theirs")
+
+
+async def test_after_a_reboot_its_engine_still_says_how_it_ended(make_host, engine):
+    host = make_host()
+    run = await started(host, served(engine))
+    directory = Path(run.directory)
+    # What a reboot leaves: no process of ours, a record of another boot, a container that has ended.
+    os.kill(int((directory / "pid").read_text().split()[4]), signal.SIGKILL)
+    os.kill(int((directory / "copier").read_text().split()[0]), signal.SIGKILL)
+    engine("stop", f"eagletui-{run.run_id}")
+    await until(lambda: not Path(f"/proc/{run.pid}").exists(), "the end of the container")
+    assert b"Draining" not in log_of(run)
+    words = record(run)
+    write_record(run, [*words[:2], "11111111-2222-3333-4444-555555555555", *words[3:]])
+    found = await seen(host, run)
+    assert (found.state, found.why) in ((RunState.FINISHING, "rebooted"), (RunState.EXITED, "rebooted"))
+    ended = await exited(host, run)
+    assert (ended.exit_code, ended.why, ended.orphans) == (0, "rebooted", ())
+    assert log_of(run).count(b"Draining") == 1
+    await until(lambda: engine.names() == [], "the container's removal")
+
+
+async def test_a_stop_after_a_reboot_removes_the_container(make_host, engine):
+    host = make_host()
+    run = await started(host, served(engine))
+    directory = Path(run.directory)
+    os.kill(int((directory / "pid").read_text().split()[4]), signal.SIGKILL)
+    engine("stop", f"eagletui-{run.run_id}")
+    words = record(run)
+    write_record(run, [*words[:2], "11111111-2222-3333-4444-555555555555", *words[3:]])
+    ended = await stopped(host, run)
+    assert (ended.state, ended.exit_code) == (RunState.EXITED, 0)
+    await until(lambda: engine.names() == [], "the container's removal")
+
+
+async def test_a_dockerd_that_is_killed_gives_the_exit_state_when_it_is_back(make_host, dockerd):
+    host = make_host()
+    run = await started(host, served(dockerd.engine))
+    dockerd.stop(signal.SIGKILL)
+    now = await seen(host, run)
+    assert now.state in (RunState.RUNNING, RunState.FINISHING)
+    dockerd.start()
+    ended = await exited(host, run)
+    assert ended.exit_code is not None
+    await until(lambda: dockerd.engine.names() == [], "the container's removal")
