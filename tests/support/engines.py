@@ -21,7 +21,9 @@ IMAGE = "eagletest:1"
 SERVER = Path(__file__).with_name("container_server.py")
 MOUNTS = ("-v", "/usr:/usr:ro", "-v", "/lib:/lib:ro", "-v", "/lib64:/lib64:ro", "-v", f"{SERVER.parent}:/t:ro")
 SERVER_WORDS = ("/usr/bin/python3", "/t/container_server.py")
-_APPLETS = "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq".split()
+_APPLETS = (
+    "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq sed tr head cut sort".split()
+)
 
 
 class Engine:
@@ -90,6 +92,41 @@ def _rootfs(directory: Path) -> Path:
     archive = directory / "rootfs.tar"
     subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
     return archive
+
+
+PYTHON_IMAGE = "eagletest:python"
+
+
+def add_python_image(engine: Engine, directory: Path) -> None:
+    """An image with this machine's own Python in it, as images of SGLang have one."""
+    program = Path("/usr/bin/python3").resolve()
+    library = Path(f"/usr/lib/{program.name}")
+    if not (program.exists() and library.is_dir()):
+        pytest.skip("no /usr/bin/python3: apt-get install python3")
+    root = directory / "rootfs"
+    shutil.copytree(
+        library, root / library.relative_to("/"), ignore=shutil.ignore_patterns("__pycache__", "config-*", "test")
+    )
+    libraries = subprocess.run(
+        ["ldd", program, *library.glob("lib-dynload/*.so")], capture_output=True, text=True, check=True
+    )
+    for path in {program, *map(Path, re.findall(r"(/\S+\.so\S*) \(", libraries.stdout))}:
+        (root / path.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / path.relative_to("/"))
+    (root / "usr/bin/python3").symlink_to(program.name)
+    archive = directory / "python.tar"
+    subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
+    engine("import", str(archive), PYTHON_IMAGE)
+
+
+def without_python(directory: Path) -> str:
+    """A PATH with what this machine has, but no Python."""
+    directory.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).glob("*"):
+            if not program.name.startswith(("python", "pypy")) and not (directory / program.name).is_symlink():
+                (directory / program.name).symlink_to(program)
+    return str(directory)
 
 
 class Dockerd:

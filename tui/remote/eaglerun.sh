@@ -877,10 +877,10 @@ er_sockets() { # pids... : their sockets
   done
 }
 
-er_listeners() { # [port] : listening sockets as the kernel shows them
+er_listeners() { # [port [pid]] : listening sockets as the kernel shows them, in the network of a process
   _hex='[0-9A-F]*'
   [ -z "${1-}" ] || _hex=$(printf %04X "$1")
-  grep -hi ":$_hex [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ _a _ _ _ _ _ _u _ _n _; do
+  grep -hi ":$_hex [0-9A-F]*:0000 0A" "/proc/${2:+$2/}net/tcp" "/proc/${2:+$2/}net/tcp6" 2>/dev/null | while read -r _ _a _ _ _ _ _ _u _ _n _; do
     printf 'listen\t%s\t%s\t%s\n' "$_a" "$_u" "$_n"
   done
 }
@@ -1081,6 +1081,7 @@ er_main() { # command args...
     commands) for _id; do er_find "$_id" && er_command "$D" "$_id"; done ;;
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;
+    netport) er_listeners "$2" "$1" ;;
     foreign) er_foreign ;;
     engines) er_ask_engines "$@" ;;
     adopt) er_adopt "$@" ;;

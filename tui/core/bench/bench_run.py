@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from tui.core.bench import target
+from tui.core.bench.beside import beside, container_beside
 from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, Place, point_of, result_id
 from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
@@ -36,6 +37,7 @@ from tui.core.model.result import MeasuredServer, Result
 from tui.core.model.run import Run, RunState
 from tui.core.results import store
 from tui.core.runs import control
+from tui.core.runs.adopted import way_into
 from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
@@ -77,18 +79,25 @@ async def start(
         if known and known[0].state is not RunState.STAGED:
             return replace(known[0], host=session.entry.name)
     facts = await session.facts()
-    if facts.python_error and driver.needs_python:
+    box = await container_beside(session.transport, measured, facts, driver)
+    if facts.python_error and driver.needs_python and box is None:
         raise HostError(
             f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
-            "name an interpreter in the host's entry",
+            "name an interpreter in the host's entry; beside a server in a container none is needed",
             slug=Slug.NO_PYTHON,
         )
     await _nobody_else(session, measured)
+    if box is not None and measured.run is not None:
+        through = way_into(session.transport, box) if box.own_network else None
+        measured = replace(measured, run=await session.with_log(measured.run), through=through)
     seen = driver.seen_by(await target.look(session, measured, data), data, measured, facts)
     order = Order(profile, data, measured, seen, seed, host_python(session.entry, facts), session.entry.env)
     _check_length(order)
     asked = _asked(order, _server(session, measured, seen, facts), place or Place())
     program = driver.program(order)
+    if box is not None:
+        program = beside(program, box, facts, measured.run.log_path if measured.run else None)
+        asked = replace(asked, container=str(box))
     if seen.key:
         program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
     now = datetime.now(UTC)

@@ -13,7 +13,7 @@ from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
-from tui.core.link.transport import HttpResponse
+from tui.core.link.transport import HttpResponse, Transport
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs.foreign import listener
@@ -37,6 +37,7 @@ class Target:
     url: str
     run: Run | None = None
     pid: int | None = None
+    through: Transport | None = None  # the way to its address; None = that of its host
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -188,7 +189,7 @@ class _Requests:
         data = json.dumps(body).encode() if body is not None else b""
         try:
             answer = await request(
-                self._session.transport,
+                self._target.through or self._session.transport,
                 method,
                 port,
                 prefix + path,

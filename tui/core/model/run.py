@@ -46,6 +46,11 @@ class InContainer:
     unasked: str | None = None  # why nothing is known of it, one line
 
     @property
+    def own_network(self) -> bool:
+        """Whether its 127.0.0.1 is another than the host's."""
+        return self.network not in (None, "host")
+
+    @property
     def looping(self) -> bool:
         """Whether it has died and was, or will be, started again by its engine."""
         return bool(self.restarts) or self.status == "restarting"

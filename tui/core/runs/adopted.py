@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from tui.core.errors import HostError, Slug
+from tui.core.link.inside import InsideTransport
 from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer, Run
 from tui.core.runs.helper import call, number
@@ -93,6 +94,11 @@ async def log_of_container(transport: Transport, engine: str, name: str) -> str:
             slug=Slug.BAD_ANSWER,
         )
     return paths[0][1]
+
+
+def way_into(transport: Transport, box: InContainer) -> Transport:
+    """The transport of what is in a container, by its engine."""
+    return InsideTransport(transport, (*box.call, "exec", "-i", box.container_id), str(box))
 
 
 async def last_words(transport: Transport, box: InContainer) -> bytes:

@@ -17,8 +17,11 @@ _BIG_LOG = "1000g"  # a log that the engine rotates would lose its beginning
 
 
 def container_of(argv: Sequence[object]) -> Container | None:
-    """The container that a command line runs its server in, None for a process of the host."""
-    words = [word if isinstance(word, str) else "" for word in argv]
+    """The container that a command line runs its server in, None for a process of the host.
+
+    What is no text in it is there as NUL and its place in the line.
+    """
+    words = [word if isinstance(word, str) else f"\0{at}" for at, word in enumerate(argv)]
     return read_run(words)
 
 
@@ -54,6 +57,6 @@ def box_of(argv: Sequence[str], env: Mapping[str, str], container_id: str, run_i
         container.program,
         next(iter(container.values("name")), f"eagletui-{run_id}"),
         container.image,
-        network=next(iter(container.values("network", "net")), None),
+        network=next(iter(container.values("network", "net")), "default"),
         call=engine_words(container, env),
     )

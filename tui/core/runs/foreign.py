@@ -274,6 +274,9 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """
     if run.port is None:
         return False
+    if run.container is not None and run.container.own_network and run.pid is not None:
+        # Whoever listens in a network of its own is of the container; the host's tables do not show it.
+        return bool((await call(transport, "netport", str(run.pid), str(run.port))).of("listen"))
     if run.foreign:
         facts = _Facts(await call(transport, "foreign"))
         ours = next((members for pid, members in _groups(facts).items() if pid == run.pid), set())
