@@ -21,6 +21,7 @@ from tui.core.model.run import InContainer
 from tui.core.runs import control
 from tui.core.runs.containers import container_of
 from tui.core.runs.request import InRunDir
+from tui.core.server.image import sglang_of_image
 from tui.core.server.session import HostSession
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),), output_len=20, duration_s=0.5, runs=1)
@@ -175,3 +176,23 @@ async def test_without_python_and_without_a_container_nothing_is_measured(bare):
     with pytest.raises(EagletuiError, match="the load generator needs Python") as refused:
         await bench_run.start(bare, QUICK, target.Target("http://127.0.0.1:1"))
     assert refused.value.slug == Slug.NO_PYTHON
+
+
+async def test_the_image_itself_says_which_sglang_it_has(bare, dockerd, tmp_path, cleared):
+    engine = dockerd.engine
+    engine("create", "--name", "made", PYTHON_IMAGE, "sh")
+    (tmp_path / "sglang-0.5.17.dist-info").mkdir()
+    (tmp_path / "sglang-0.5.17.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.17\n")
+    place = next(Path("/usr/lib").glob("python3.*/json")).parent
+    engine("cp", str(tmp_path / "sglang-0.5.17.dist-info"), f"made:{place}/")
+    engine("commit", "made", "lmsysorg/sglang:latest")
+    engine("rm", "made")
+    known = {}
+    words = ("docker", "run", "lmsysorg/sglang:latest")
+    assert await sglang_of_image(bare.transport, container_of(words), known) == "0.5.17"
+    assert engine.names() == []
+    assert list(known) == [engine("image", "inspect", "-f", "{{.Id}}", "lmsysorg/sglang:latest")]
+    known.update(dict.fromkeys(known, "as known"))
+    assert await sglang_of_image(bare.transport, container_of(words), known) == "as known"
+    assert await sglang_of_image(bare.transport, container_of((*words[:2], "nobody/sglang:dev")), known) is None
+    assert await sglang_of_image(bare.transport, container_of((*words[:2], "lmsysorg/sglang:v0.5.6")), {}) == "0.5.6"

@@ -89,6 +89,7 @@ async def test_a_container_is_a_run_like_any_other(make_host, engine):
     holder = await control.listener(host, run.port)
     assert holder.run_id == run.run_id
     assert own_output(run) == engine_log(engine, run)
+    assert b"\n" + b"x" * 40_000 + b"\n" in log_of(run)  # its engine keeps a line so long in pieces
     ended = await stopped(host, run)
     assert ended.state is RunState.EXITED
     assert (ended.exit_code, ended.orphans, ended.stopped_by_us) == (0, (), True)

@@ -26,6 +26,7 @@ from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
+from tui.core.server.image import sglang_of_image
 from tui.core.server.launch import LaunchPlan, LaunchProgress
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
@@ -48,6 +49,7 @@ class HostSession:
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
+        self._images: dict[str, str | None] = {}  # SGLang's versions by the ids of images
 
     @property
     def _simulated(self) -> bool:
@@ -123,9 +125,10 @@ class HostSession:
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
         facts, sample, runs = await asyncio.gather(self.facts(), self.sample(), self.runs())
-        if container := container_of(profile):  # its Python and SGLang are the image's, of which the tag says most
+        if container := container_of(profile):  # its Python and SGLang are the image's
+            version = await sglang_of_image(self.transport, container, self._images)
             facts = dataclasses.replace(
-                facts, python=container.image, python_error=None, sglang=container.sglang_version, torch=None
+                facts, python=container.image, python_error=None, sglang=version, torch=None, container=None
             )
             flags = sglang.flags_of(facts.sglang)
         else:
