@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from tui.core.bench import target
-from tui.core.bench.beside import beside, container_beside
+from tui.core.bench.beside import beside, container_beside, reached
 from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, Place, point_of, result_id
 from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
@@ -37,7 +37,6 @@ from tui.core.model.result import MeasuredServer, Result
 from tui.core.model.run import Run, RunState
 from tui.core.results import store
 from tui.core.runs import control
-from tui.core.runs.adopted import way_into
 from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
@@ -81,23 +80,16 @@ async def start(
     facts = await session.facts()
     box = await container_beside(session.transport, measured, facts, driver)
     if facts.python_error and driver.needs_python and box is None:
-        raise HostError(
-            f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
-            "name an interpreter in the host's entry; beside a server in a container none is needed",
-            slug=Slug.NO_PYTHON,
-        )
+        raise _no_python(session, facts)
     await _nobody_else(session, measured)
-    if box is not None and measured.run is not None:
-        through = way_into(session.transport, box) if box.own_network else None
-        measured = replace(measured, run=await session.with_log(measured.run), through=through)
+    measured = await reached(session, measured, box)
     seen = driver.seen_by(await target.look(session, measured, data), data, measured, facts)
     order = Order(profile, data, measured, seen, seed, host_python(session.entry, facts), session.entry.env)
     _check_length(order)
     asked = _asked(order, _server(session, measured, seen, facts), place or Place())
     program = driver.program(order)
     if box is not None:
-        program = beside(program, box, facts, measured.run.log_path if measured.run else None)
-        asked = replace(asked, container=str(box))
+        program, asked = beside(program, box, facts, measured.log_path), replace(asked, container=str(box))
     if seen.key:
         program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
     now = datetime.now(UTC)
@@ -114,6 +106,14 @@ async def start(
     )
     begun = await control.launch(session.transport, replace(request, extra=asked.to_extra()))
     return replace(begun, host=session.entry.name)
+
+
+def _no_python(session: HostSession, facts: HostFacts) -> HostError:
+    return HostError(
+        f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
+        "name an interpreter in the host's entry; beside a server in a container none is needed",
+        slug=Slug.NO_PYTHON,
+    )
 
 
 def _check_length(order: Order) -> None:

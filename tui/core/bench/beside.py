@@ -15,9 +15,11 @@ from tui.core.host.elsewhere import CONTAINER_PYTHON
 from tui.core.host.gpus import HostFacts
 from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer
+from tui.core.runs.adopted import way_into
 from tui.core.runs.docker_run import gpu_words
 from tui.core.runs.foreign import listener
 from tui.core.runs.request import RUN_DIR, InRunDir
+from tui.core.server.session import HostSession
 
 _HERE = "/eagletui"  # the run's directory, inside
 _RUN = 'umask 022; exec "$@"'  # the account that measures reads the files
@@ -33,6 +35,14 @@ async def container_beside(
     if facts.python_error:
         return box
     return box if box.own_network and await listener(transport, measured.address[1]) is None else None
+
+
+async def reached(session: HostSession, measured: Target, box: InContainer | None) -> Target:
+    """The target by the way that leads to it, its log a file of the host. Raises HostError."""
+    if box is None or measured.run is None:
+        return measured
+    through = way_into(session.transport, box) if box.own_network else None
+    return replace(measured, run=await session.with_log(measured.run), through=through)
 
 
 def beside(program: Program, box: InContainer, facts: HostFacts, log: str | None) -> Program:

@@ -45,6 +45,11 @@ class Target:
         parts = urlsplit(self.url)
         return parts.hostname or "127.0.0.1", parts.port or 80, parts.path.rstrip("/")
 
+    @property
+    def log_path(self) -> str | None:
+        """Of its log on the host, where it is a run with one."""
+        return self.run.log_path if self.run else None
+
     def __str__(self) -> str:
         return self.run.run_id if self.run else self.url
 

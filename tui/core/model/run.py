@@ -102,6 +102,11 @@ class Run:
         return self.state is RunState.FOREIGN
 
     @property
+    def loops(self) -> bool:
+        """Whether its container has died, and somebody else's engine starts it again."""
+        return self.foreign and self.container is not None and self.container.looping
+
+    @property
     def live(self) -> bool:
         """Whether its main process lives, or is about to; never of a foreign one."""
         return self.state in LIVE

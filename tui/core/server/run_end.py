@@ -9,7 +9,7 @@ from tui.core.errors import EagletuiError, Slug
 from tui.core.link.retry import until
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome
-from tui.core.model.run import OUT_OF_MEMORY, InContainer, Run, RunState
+from tui.core.model.run import OUT_OF_MEMORY, Run, RunState
 from tui.core.runs.adopted import last_words
 from tui.core.runs.control import refresh
 from tui.core.sglang.diagnose import diagnose
@@ -110,13 +110,25 @@ def read_kernel(text: str, seconds_ago: tuple[float, float] | None) -> KernelWor
     return KernelWords(True, oom, xid)
 
 
-async def last_death(transport: Transport, box: InContainer) -> Diagnosis | None:
-    """Why a container died that its engine has started again, by what it wrote since the start before. Raises HostError."""
-    tracker = LogTracker(records=False)
-    tracker.feed(await last_words(transport, box))
-    tracker.flush()
-    code = box.exit_code if box.status == "restarting" else None
-    return diagnose(tracker.state(), exit=ExitEvidence(exit_code=code))[0]
+class LastDeath:
+    """Why a container died that its engine has started again, by what it wrote since the start before."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.diagnosis: Diagnosis | None = None
+        self._of: object = None
+
+    async def hear(self, run: Run) -> None:
+        """Reads it once for each death. Raises HostError."""
+        box = run.container
+        if box is None or self._of == (box.restarts, box.status):
+            return
+        tracker = LogTracker(records=False)
+        tracker.feed(await last_words(self._transport, box))
+        tracker.flush()
+        code = box.exit_code if box.status == "restarting" else None
+        found, _ = diagnose(tracker.state(), exit=ExitEvidence(exit_code=code))
+        self.diagnosis, self._of = found or self.diagnosis, (box.restarts, box.status)
 
 
 async def exit_evidence(transport: Transport, run: Run) -> ExitEvidence:

@@ -29,7 +29,7 @@ from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
 from tui.core.server.raised_source import with_source
 from tui.core.server.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
-from tui.core.server.run_end import KernelWords, evidence, kernel_words_of, last_death, outcome_of_files
+from tui.core.server.run_end import KernelWords, LastDeath, evidence, kernel_words_of, outcome_of_files
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
@@ -98,8 +98,7 @@ class RunWatcher:
         self._diagnosed: tuple[object, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
         self._recorded: object = None
         self._read_to = 0
-        self._death: Diagnosis | None = None  # the last of a container that is started again and again
-        self._death_of: object = None
+        self._death = LastDeath(transport)
 
     async def updates(self) -> AsyncGenerator[RunUpdate, None]:
         """From the first byte of the log to the end of the run; survives the link. Of the middle of a huge log what is
@@ -199,12 +198,8 @@ class RunWatcher:
         """Of a container that died and was started again: why, and that its readiness is another start's."""
         if found.pid != self._run.pid:
             self._probe.start_over()
-        box = found.container
-        if found.foreign and box is not None and box.looping:
-            key = (box.restarts, box.status)
-            if key != self._death_of:
-                self._death = await last_death(self._transport, box) or self._death
-                self._death_of = key
+        if found.loops:
+            await self._death.hear(found)
 
     async def _log_size(self) -> int:
         try:
@@ -339,8 +334,8 @@ class RunWatcher:
         lost_link = self._transport.status().state is not LinkState.UP
         outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, outcome, final)
-        if self._run.container is not None and self._run.container.looping and self._run.foreign:
-            diagnosis = None if outcome is Outcome.READY else self._death or diagnosis
+        if self._run.loops:
+            diagnosis = None if outcome is Outcome.READY else self._death.diagnosis or diagnosis
         phase = self._phase(startup, outcome)
         self._times = start_times(
             self._run,
@@ -386,8 +381,7 @@ class RunWatcher:
 
     def _outcome(self, startup: StartupState) -> Outcome:
         ended = outcome_of_files(self._run)
-        box = self._run.container
-        if self._run.foreign and box is not None and box.looping:  # its log has the end of an earlier start
+        if self._run.loops:  # its log has the end of an earlier start
             return Outcome.READY if self._probe.ready else Outcome.RESTARTING
         unexplained = self._run.state is RunState.EXITED and ended is Outcome.LOST
         if startup.outcome is Outcome.CRASHED and (ended is None or unexplained):
