@@ -938,7 +938,7 @@ er_port() { # port [id] : who listens there, and whether it is a process of that
   [ -z "$_seen" ] || er_each er_record
 }
 
-er_foreign() { # processes that look like a server of SGLang or vLLM, with their ancestors and sockets
+er_foreign() { # engines : processes that look like a server of SGLang or vLLM, with their ancestors and sockets
   er_scan
   _cl=
   for _e in $ER_SNAP; do _cl="$_cl /proc/${_e%%:*}/cmdline"; done
@@ -951,7 +951,7 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
     _cl=$_hits
   fi
   _pids=
-  [ -n "$_cl" ] || { er_boxes; return; }
+  [ -n "$_cl" ] || { er_boxes "$1"; return; }
   for _f in $_cl; do
     _p=${_f#/proc/}
     _pids="$_pids ${_p%/cmdline}"
@@ -977,11 +977,16 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
   er_listeners
   # shellcheck disable=SC2086
   er_sockets $_pids
-  er_boxes
+  er_boxes "$1"
   er_each er_record
 }
 
-er_boxes() { # the containers of _pids by their cgroups, and the copies of their logs that are kept here
+er_limit() { # ER_LIMIT: what an engine that hangs must not hold up
+  ER_LIMIT=
+  ! command -v timeout >/dev/null 2>&1 || ER_LIMIT='timeout 10'
+}
+
+er_boxes() { # engines : the containers of _pids by their cgroups, and the copies of their logs that are kept here
   _cgs=/proc/self/cgroup
   for _p in $_pids; do _cgs="$_cgs /proc/$_p/cgroup"; done
   _mine=
@@ -993,11 +998,12 @@ er_boxes() { # the containers of _pids by their cgroups, and the copies of their
       *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\t%s\n' "${_p%%/*}" "$_b" "${_l#*:}" ;;
     esac
   done
-  # What is dead between two starts has no process.
-  for _e in docker nerdctl; do
+  # What is dead between two starts has no process: its engine is asked, where that was asked for.
+  er_limit
+  for _e in $1; do
     command -v "$_e" >/dev/null 2>&1 || continue
-    for _b in $("$_e" ps -q --no-trunc --filter status=restarting 2>/dev/null </dev/null); do
-      _o=$("$_e" inspect -f '{{.State.StartedAt}} {{json .Path}} {{json .Args}}' "$_b" 2>/dev/null </dev/null) &&
+    for _b in $($ER_LIMIT "$_e" ps -q --no-trunc --filter status=restarting 2>/dev/null </dev/null); do
+      _o=$($ER_LIMIT "$_e" inspect -f '{{.State.StartedAt}} {{json .Path}} {{json .Args}}' "$_b" 2>/dev/null </dev/null) &&
         printf 'loop\t%s\t%s\n' "$_b" "$_o"
     done
   done
@@ -1015,10 +1021,11 @@ er_boxes() { # the containers of _pids by their cgroups, and the copies of their
 }
 
 er_ask_engines() { # names or ids... : what the engines of this host know of containers
+  er_limit
   for _e in docker podman nerdctl; do
     command -v "$_e" >/dev/null 2>&1 || continue
     for _b; do
-      if _o=$("$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}' "$_b" 2>&1 </dev/null); then
+      if _o=$($ER_LIMIT "$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}' "$_b" 2>&1 </dev/null); then
         printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "${_o##*"$ER_NL"}"
       else
         printf 'unasked\t%s\t%s\t%s\n' "$_b" "$_e" "$(printf %s "$_o" | tr "\n\t" "  ")"
@@ -1082,7 +1089,7 @@ er_main() { # command args...
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;
     netport) er_listeners "$2" "$1" ;;
-    foreign) er_foreign ;;
+    foreign) er_foreign "${1-}" ;;
     engines) er_ask_engines "$@" ;;
     adopt) er_adopt "$@" ;;
     copy) er_copy_box "$@" ;;

@@ -69,7 +69,7 @@ def _box(asked: str, engine: str, facts: str) -> InContainer:
 def _unknown(box: str, place: str, unasked: Sequence[Sequence[str]]) -> InContainer:
     """A container of which only its processes tell: whose it is by its cgroup, and why its engine does not say more."""
     kind = next((name for word, name in _KINDS if word in place), None)
-    said = {fields[2]: one_line(fields[3], 160) for fields in unasked if len(fields) > 3}
+    said = {fields[2]: one_line(fields[3], 160) or "it does not answer" for fields in unasked if len(fields) > 3}
     refused = next((text for text in said.values() if "no such" not in text.lower()), None)
     whose = f"a container of {kind}" if kind else "a container"
     if refused is not None:

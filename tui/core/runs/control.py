@@ -152,11 +152,15 @@ async def refresh(transport: Transport, run: Run) -> Run | None:
 
 async def _foreign_now(transport: Transport, run: Run) -> Run:
     box = run.container
-    for other in await foreign_servers(transport):
-        if run.pid is not None and (other.pid, other.start_ticks) == (run.pid, run.start_ticks or other.start_ticks):
-            return other
-        if box is not None and other.container is not None and other.container.container_id == box.container_id:
-            return replace(other, run_id=run.run_id, host=run.host)
+    for dead in (False, True) if box is not None else (False,):
+        for other in await foreign_servers(transport, dead=dead):
+            if run.pid is not None and (other.pid, other.start_ticks) == (
+                run.pid,
+                run.start_ticks or other.start_ticks,
+            ):
+                return other
+            if box is not None and other.container is not None and other.container.container_id == box.container_id:
+                return replace(other, run_id=run.run_id, host=run.host)
     code = None
     if box is not None and box.engine is not None:
         now = (await ask_engines(transport, [box.container_id]))[box.container_id]

@@ -16,6 +16,7 @@ from tui.core.text import one_line, sanitize
 
 ID_PREFIX = "foreign-"  # of their ids; the PID of the topmost process follows
 _TITLES = ("sglang::", "VLLM::", "vllm::")  # that processes of a server give themselves
+_LOOPING_ENGINES = "docker nerdctl"  # podman starts a container again at once
 _ENTRY_WORDS = 5  # of an image's entry point, in front of the server's
 _SERVER_TEXT = re.compile(r"sglang(\.launch_server|\s+serve)|vllm\.entrypoints|vllm\s+serve")
 _CONTAINERS = frozenset(["docker", "podman", "nerdctl", "kubectl", "srun", "ssh", "lxc-attach", "machinectl"])
@@ -231,14 +232,17 @@ def _between_starts(facts: _Facts, host: str, box: str, loop: _Loop, boxes: Mapp
     )
 
 
-async def foreign_servers(transport: Transport) -> tuple[Run, ...]:
+async def foreign_servers(transport: Transport, *, dead: bool = True) -> tuple[Run, ...]:
     """Servers of SGLang and vLLM that are not ours, newest first; to be watched only.
 
     Each has the id `foreign-<pid>`, with the topmost process of its tree as pid, and a log where its standard output
     is a file that can be read. A container that its engine starts again and again is there while it is dead, too:
     `foreign-<12 digits of its id>`, without a pid.
+
+    Args:
+        dead: the engines are asked for such containers too.
     """
-    facts = _Facts(await call(transport, "foreign"))
+    facts = _Facts(await call(transport, "foreign", _LOOPING_ENGINES if dead else ""))
     # The same container with another first process was started again.
     boxes = {box: (0, "") for box in facts.loops}
     for pid in _groups(facts):

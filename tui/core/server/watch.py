@@ -229,7 +229,7 @@ class RunWatcher:
             if ready or (caught_up and not self._asked):
                 self._asked = caught_up
                 self._wake.set()
-            if ready and self._run.container is None:  # a container may be started again
+            if ready and not (self._run.foreign and self._run.container):  # which its engine may start again
                 return
 
     async def _look_around(self) -> None:
