@@ -1,5 +1,6 @@
 """The way into a container, through a real dockerd and a real podman: bytes, cuts, and what is left there."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -117,7 +118,17 @@ async def cut(inside, engine, until, script):
     await until(lambda: engine.processes(NAME) == [])
 
 
-async def test_nothing_stays_inside_of_a_call_that_was_to_run_to_its_end(inside, engine, until):
+async def test_nothing_stays_inside_of_a_call_whose_way_is_cut(inside, engine, until):
+    call = asyncio.create_task(inside.run("sleep 1000"))
+    await until(lambda: "sleep 1000" in engine.processes(NAME))
+    for pid in clients(engine):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(HostError):
+        await call
+    await until(lambda: engine.processes(NAME) == [])
+
+
+async def test_nothing_stays_inside_of_a_call_that_takes_too_long(inside, engine, until):
     with pytest.raises(TimedOut):
         await inside.run("sleep 1000", timeout_s=2)
     await until(lambda: engine.processes(NAME) == [])
