@@ -67,3 +67,42 @@ def test_logs_and_diagnose_take_a_container_that_has_ended(shell, dockerd):
     missing = shell("logs", "docker:nobody", "--host", "local", "--json").refused(2, "unknown_run")
     assert "No such" in missing["message"]
     dockerd.engine("rm", "dead")
+
+
+DIES = """[2026-11-30 10:00:00] server_args=ServerArgs(model_path='m', port=30000)
+Traceback (most recent call last):
+  File "/usr/lib/python3/dist-packages/sglang/srt/model_executor/model_runner.py", line 1, in load_model
+    self.model = get_model(
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB
+"""
+
+
+def test_a_restart_loop_by_the_commands(shell, dockerd):
+    package = shell.cwd / "sglang"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "launch_server.py").write_text(
+        "import runpy; runpy.run_path('/t/container_server.py', run_name='__main__')"
+    )
+    dockerd.engine(
+        "run", "-d", "--name", "loop", "--restart", "always", "--network", "host", *MOUNTS, "-v", f"{shell.cwd}:/p:ro",
+        "-e", "PYTHONPATH=/p", "-e", f"SAY={DIES}", "-e", "EXIT=0,3", "-e", "PORT=1",
+        IMAGE, "/usr/bin/python3", "-m", "sglang.launch_server", "--port", "1",
+    )  # fmt: skip
+    try:
+        while int(dockerd.engine("inspect", "-f", "{{.RestartCount}}", "loop")) < 3:
+            pass
+        shell.env["DOCKER_HOST"] = f"unix://{dockerd.socket}"
+        (row,) = [row for row in shell("ps", "local", "--json").json if (row["container"] or {}).get("name") == "loop"]
+        assert (row["outcome"], row["cause"], row["container"]["log"]) == ("restarting", "oom_weights", "docker:loop")
+        lines = shell("ps", "local").out.decode().splitlines()
+        at = next(number for number, line in enumerate(lines) if "docker:loop" in line)
+        assert "restarting" in lines[at]
+        assert lines[at + 1].endswith("times by its engine")
+        found = shell("diagnose", "docker:loop", "--host", "local", "--json").json
+        assert (found["outcome"], found["cause"]) == ("crashed", "oom_weights")
+        assert "was started again" in found["note"]
+        refused = shell("stop", "docker:loop", "--yes", "--json").refused(2, "foreign")
+        assert "watched read-only" in refused["message"]
+    finally:
+        dockerd.engine("rm", "-f", "loop")

@@ -15,7 +15,7 @@ from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
-from tui.core.model.run import RunState
+from tui.core.model.run import InContainer, RunState
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.server.earlier_starts import LastReady
 from tui.core.server.finding import Finding, Level
@@ -120,6 +120,19 @@ async def test_a_crash_says_cause_evidence_and_change(size):
         await shows(pilot, "GPUs" if size[0] >= 100 else "GPU", "✗ CRASHED")
         await pilot.press("escape")
         await shows(pilot, "Evidence")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_restart_loop_says_how_it_ended_last(size):
+    box = InContainer("c" * 64, "docker", "theirs", "lmsysorg/sglang:v0.5.6", restarts=6, status="restarting")
+    run = fakes.run(run_id="foreign-cccccccccccc", state=RunState.FOREIGN, pid=None, container=box, profile=None)
+    script = fakes.scene("crashed")
+    script.updates = (RunUpdate(fakes.crashed(run=run, outcome=Outcome.RESTARTING)),)
+    script.runs = (run,)
+    async with panel(script).run_test(size=size) as pilot:
+        await shows(pilot, "↻ RESTARTS", "The KV pool has no room")
+        if size[0] > 100:
+            await shows(pilot, "docker:theirs", "restarted 6 times")
 
 
 async def test_nothing_runs_here():

@@ -1,6 +1,7 @@
 """A server as it looks from outside a container: output of several kinds, a port, a drain on SIGTERM.
 
-In: PORT; IGNORE_TERM (any value); EXIT (seconds, code); WORKERS (child processes).
+In: PORT; IGNORE_TERM (any value); EXIT (seconds, code); WORKERS (child processes); SAY (text, before anything else);
+LINES (so many decode lines, after the start).
 """
 
 import http.server
@@ -15,6 +16,7 @@ def drain(*_: object) -> None:
     sys.exit(0)
 
 
+sys.stderr.write(os.environ.get("SAY", ""))
 signal.signal(signal.SIGTERM, signal.SIG_IGN if os.environ.get("IGNORE_TERM") else drain)
 for _ in range(int(os.environ.get("WORKERS", "0"))):
     if os.fork() == 0:
@@ -42,4 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
 sys.stderr.write("The server is fired up and ready to roll!\n")
+for number in range(int(os.environ.get("LINES", "0"))):
+    batch = f"#running-req: 1, #token: {number}, token usage: 0.01, gen throughput (token/s): 50.00, #queue-req: 0"
+    sys.stderr.write(f"[2026-11-30 10:00:00 TP0] Decode batch. {batch},\n")
 server.serve_forever()

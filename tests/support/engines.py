@@ -4,8 +4,12 @@ Both run as root in a sandbox without systemd: no bridge, no cgroups for podman.
 machine run in it through read-only mounts of /usr and /lib.
 """
 
+import contextlib
+import ctypes
 import os
+import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +20,10 @@ import pytest
 IMAGE = "eagletest:1"
 SERVER = Path(__file__).with_name("container_server.py")
 MOUNTS = ("-v", "/usr:/usr:ro", "-v", "/lib:/lib:ro", "-v", "/lib64:/lib64:ro", "-v", f"{SERVER.parent}:/t:ro")
-_APPLETS = "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq".split()
+SERVER_WORDS = ("/usr/bin/python3", "/t/container_server.py")
+_APPLETS = (
+    "sh sleep cat ls echo id ps env true false kill tail grep mkdir touch wc dd printf seq sed tr head cut sort".split()
+)
 
 
 class Engine:
@@ -34,21 +41,36 @@ class Engine:
 
     def run_words(self, *options: str, server: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A command line that starts the test server in a container."""
-        return (
-            *self.words,
-            "run",
-            "--network",
-            "host",
-            *MOUNTS,
-            *options,
-            IMAGE,
-            "/usr/bin/python3",
-            "/t/container_server.py",
-            *server,
-        )
+        return (*self.words, "run", "--network", "host", *MOUNTS, *options, IMAGE, *SERVER_WORDS, *server)
 
     def names(self) -> list[str]:
         return self("ps", "-a", "--format", "{{.Names}}").split()
+
+    def idle(self, name: str, *options: str) -> str:
+        """Starts a container that does nothing; its id."""
+        return self("run", "-d", "--name", name, "--network", "host", *MOUNTS, *options, IMAGE, "sleep", "100000")
+
+    def output(self, name: str) -> bytes:
+        """What `logs` prints, of both streams."""
+        return subprocess.run([*self.words, "logs", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+
+    def processes(self, name: str, *, dead: bool = False) -> list[str]:
+        """Command lines of what lives in a container, its first process left out; or PIDs of its zombies."""
+        first = self("inspect", "-f", "{{.State.Pid}}", name)
+        found = _commands_inside(first)
+        others = {pid: line for pid, line in found.items() if pid != first}
+        return [pid for pid, line in others.items() if not line] if dead else [line for line in others.values() if line]
+
+
+def _commands_inside(first: str) -> dict[str, str]:
+    """PIDs, as this machine counts them, and command lines of what is in the PID namespace of a process; "" of zombies."""
+    space = os.readlink(f"/proc/{first}/ns/pid")
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and os.readlink(entry / "ns/pid") == space:
+                found[entry.name] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return found
 
 
 def _need(*programs: str) -> None:
@@ -72,6 +94,41 @@ def _rootfs(directory: Path) -> Path:
     return archive
 
 
+PYTHON_IMAGE = "eagletest:python"
+
+
+def add_python_image(engine: Engine, directory: Path) -> None:
+    """An image with this machine's own Python in it, as images of SGLang have one."""
+    program = Path("/usr/bin/python3").resolve()
+    library = Path(f"/usr/lib/{program.name}")
+    if not (program.exists() and library.is_dir()):
+        pytest.skip("no /usr/bin/python3: apt-get install python3")
+    root = directory / "rootfs"
+    shutil.copytree(
+        library, root / library.relative_to("/"), ignore=shutil.ignore_patterns("__pycache__", "config-*", "test")
+    )
+    libraries = subprocess.run(
+        ["ldd", program, *library.glob("lib-dynload/*.so")], capture_output=True, text=True, check=True
+    )
+    for path in {program, *map(Path, re.findall(r"(/\S+\.so\S*) \(", libraries.stdout))}:
+        (root / path.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / path.relative_to("/"))
+    (root / "usr/bin/python3").symlink_to(program.name)
+    archive = directory / "python.tar"
+    subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
+    engine("import", str(archive), PYTHON_IMAGE)
+
+
+def without_python(directory: Path) -> str:
+    """A PATH with what this machine has, but no Python."""
+    directory.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).glob("*"):
+            if not program.name.startswith(("python", "pypy")) and not (directory / program.name).is_symlink():
+                (directory / program.name).symlink_to(program)
+    return str(directory)
+
+
 class Dockerd:
     """A dockerd of its own, which can be killed and started again."""
 
@@ -88,7 +145,7 @@ class Dockerd:
                 [shutil.which("dockerd", path="/usr/sbin:/usr/bin:/sbin"), "--data-root", where / "data", "--exec-root", where / "exec",
                  "--pidfile", where / "pid", "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", "--ip-forward=false",
                  "--ip-masq=false", "--userland-proxy=false", "--storage-driver=vfs", *options],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_the_tests,
             )  # fmt: skip
         deadline = time.monotonic() + 60
         while subprocess.run([*self.engine.words, "version"], capture_output=True).returncode:
@@ -96,15 +153,38 @@ class Dockerd:
                 pytest.fail((where / "log").read_text()[-2000:])
             time.sleep(0.1)
 
-    def stop(self) -> None:
+    def stop(self, with_signal: int = signal.SIGTERM) -> None:
         assert self.process is not None
-        self.process.terminate()
+        containerd = Path("/proc", (self.directory / "exec/containerd/containerd.pid").read_text().strip())
+        self.process.send_signal(with_signal)
         self.process.wait(60)
+        deadline = time.monotonic() + 60
+        while containerd.exists() and time.monotonic() < deadline:  # a dockerd that starts would take it for a live one
+            time.sleep(0.05)
+
+
+def _end_with_the_tests() -> None:
+    """Tests that are killed take their dockerd with them: SIGTERM at the death of its parent."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _sweep() -> None:
+    """What a dockerd of earlier, killed tests has left mounted."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        where = Path(line.split()[1])
+        if found := re.search(r"^(.*/docker\d+)/(exec/netns/default|data)$", str(where)):
+            try:
+                name = Path(f"/proc/{int(Path(found[1], 'pid').read_text())}/comm").read_text().strip()
+            except (OSError, ValueError):
+                name = ""
+            if name != "dockerd":
+                subprocess.run(["umount", where], capture_output=True)
 
 
 def docker_engine(directory: Path) -> Iterator[Dockerd]:
     """A dockerd with the image; ended with everything in it."""
     _need("docker", "dockerd", "runc")
+    _sweep()
     daemon = Dockerd(directory)
     daemon.start()
     daemon.engine("import", str(_rootfs(directory)), IMAGE)
@@ -112,7 +192,7 @@ def docker_engine(directory: Path) -> Iterator[Dockerd]:
     if names := daemon.engine("ps", "-aq").split():
         daemon.engine("rm", "-f", *names)
     daemon.stop()
-    subprocess.run(["umount", directory / "exec/netns/default"], capture_output=True)
+    _sweep()
 
 
 def podman_engine(directory: Path) -> Iterator[Engine]:

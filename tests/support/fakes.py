@@ -378,6 +378,9 @@ class FakeSession:
         while True:
             yield await self.sample_queue.get()
 
+    async def sample(self) -> GpuSample:
+        return await self.sample_queue.get()
+
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 

@@ -17,11 +17,13 @@ from tui.core.logs.follow import Chunk
 from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
 from tui.core.model.phases import Outcome
-from tui.core.model.run import Run
+from tui.core.model.run import InContainer, Run
+from tui.core.runs.adopted import ask_engines, last_words
 from tui.core.server import launch_records
+from tui.core.server.earlier_starts import times_text
 from tui.core.server.forecast import prefer_worked
 from tui.core.server.raised_source import with_source
-from tui.core.server.run_end import exit_evidence, outcome_of_files
+from tui.core.server.run_end import LOST_HEAD, exit_evidence, outcome_of_files
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.report import Report, report_of, report_text, report_with
@@ -122,6 +124,16 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
         run = log.run
         if run is not None:  # nothing stands around what we wrote
             reports.tracker = LogTracker(records=False)
+        box = await _container(log, named)
+        if box is not None and box.looping and not follow:
+            reports.tracker.feed(await last_words(log.session.transport, box))
+            reports.tracker.flush()
+            found = reports.read()
+            found["note"] = (
+                f"{box} was started again {times_text(box.restarts or 1)} by its engine: this is how it ended last"
+            )
+            reports.show(found)
+            return 0 if reports.recognised else UsageError.exit_code
         reader = LogReader(reports.tracker)
         last = await _picked(log, reports)
         if last is None or follow:
@@ -142,8 +154,19 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
         if found.found is not None:
             explained = await with_source(log.session.transport, found.found, run.run_id if run is not None else None)
             found = report_with(reports.tracker.state(), explained, alive=run is not None, paste=reports.tracker.paste)
+        if (box is not None or (run is not None and run.foreign)) and reports.tracker.state().lost_head:
+            found["note"] = LOST_HEAD
         reports.show(found, outcome_of_files(run) if run is not None else None)
     return 0 if run is not None or reports.recognised else UsageError.exit_code
+
+
+async def _container(log: OpenedLog, named: NamedLog) -> InContainer | None:
+    """The container whose log is read, of others alone."""
+    if log.run is not None:
+        return log.run.container if log.run.foreign else None
+    if named.container is None:
+        return None
+    return (await ask_engines(log.session.transport, [named.container[1]]))[named.container[1]]
 
 
 async def _picked(log: OpenedLog, reports: _Reports) -> Chunk | None:

@@ -13,7 +13,6 @@ from tui.commands.sessions import session
 from tui.commands.several import ask_all, error_entry, exit_code, hosts_of, report
 from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError, Slug, UsageError
-from tui.core.host import gpu_sampler
 from tui.core.host.gpu_csv import smi_text
 from tui.core.host.gpus import GpuSample, gpu_table, gpus_json, sample_error
 from tui.core.host.saved.reading import read_saved
@@ -139,7 +138,7 @@ class _Printing:
 async def _once(host: str, asker: TerminalAsker, printing: _Printing) -> int:
     """One sample; the exit code. Raises EagletuiError."""
     async with session(host, asker) as opened:
-        sample = await gpu_sampler.one_sample(opened.transport, opened.entry.python)
+        sample = await opened.sample()
     if sample.error and not printing.as_json:
         raise _no_figures(sample, host)
     (printing.keep if printing.several else printing.show)(host, sample)

@@ -304,6 +304,8 @@ def summary(results: Sequence[Result], profile: BenchProfile) -> str:
         if not result.valid:
             lines.append(f"✗ {place} does not count: {_why(result)}")
         lines += [f"▲ {place}: {one_line(text, 200)}" for text in result.suspicious]
+    places = dict.fromkeys(result.tool.container for result in results if result.tool.container)
+    lines += [f"measured beside {one_line(place, 100)}, in a container of its image and network" for place in places]
     guards = [guard for result in results for guard in result.guards]
     unchecked = dict.fromkeys(guard.text for guard in guards if guard.status is GuardStatus.NOT_APPLICABLE)
     lines += [f"not checked: {text}" for text in unchecked]

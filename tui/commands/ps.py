@@ -13,6 +13,7 @@ from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
+from tui.core.server.earlier_starts import times_text
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.session import HostSession
 
@@ -58,16 +59,21 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
     if not rows:
         say(f"no runs on {host}; eagletui launch NAME starts one")
         return
-    print(f"{'RUN':<34} {'OUTCOME':<9} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
+    print(f"{'RUN':<34} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row in rows:
-        container = row["container"]["log"] if isinstance(row["container"], dict) else None
-        run = f"{row['profile'] or container or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        box = row["container"] if isinstance(row["container"], dict) else {}
+        run = f"{row['profile'] or box.get('log') or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN) else None
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
-            f"{run[:34]:<34} {outcome!s:<9} {row['cause'] or row['phase'] or '–'!s:<20} "
+            f"{run[:34]:<34} {outcome!s:<10} {row['cause'] or why or row['phase'] or '–'!s:<20} "
             f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
         )
+        if box.get("unasked"):
+            print(f"  {box['unasked']}")
+        if box.get("restarts"):
+            print(f"  restarted {times_text(box['restarts'])} by its engine")
 
 
 async def _row(opened: HostSession, run: Run) -> dict[str, object]:
@@ -85,6 +91,7 @@ async def _row(opened: HostSession, run: Run) -> dict[str, object]:
         **run_json(run, outcome, phase),
         "kind": run.kind,
         "cause": cause,
+        "why": run.why,
         "state": run.state,
         "owner": run.owner,
         "container": None if run.container is None else {"log": str(run.container), **asdict(run.container)},

@@ -2,14 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from tui.core.model.phases import Outcome
+from tui.core.model.phases import ALIVE, Outcome
 from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from tui.core.model.run import Run
     from tui.core.server.session import HostSession
-
-_ALIVE = (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
 
 
 class DisplayedRun:
@@ -38,7 +36,7 @@ class DisplayedRun:
         best = self._best(servers, present, outcome)
         if best is not None and (present is None or best.run_id != present.run_id):
             self.watch(best)
-        elif outcome in _ALIVE:
+        elif outcome in ALIVE:
             self._seen.update(run.run_id for run in servers)
 
     def _best(self, servers: "list[Run]", present: "Run | None", outcome: Outcome) -> "Run | None":
@@ -49,8 +47,8 @@ class DisplayedRun:
         if present is None:
             choices = [*live, *foreign, *servers]
         elif present.run_id == self._picked:
-            choices = [] if outcome in _ALIVE else fresh
-        elif outcome in _ALIVE:
+            choices = [] if outcome in ALIVE else fresh
+        elif outcome in ALIVE:
             choices = live if present.foreign else fresh
         else:
             choices = fresh if outcome is Outcome.CRASHED else [*fresh, *live, *foreign]
@@ -103,7 +101,7 @@ class DisplayedRun:
             board.take_update(update)
             if was_alive and before is not None and before.outcome is not now.outcome:
                 self._ring(now.run.run_id, now.outcome)
-            was_alive = was_alive or (update.settled and now.outcome in _ALIVE)
+            was_alive = was_alive or (update.settled and now.outcome in ALIVE)
             self._host.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
         board.end_log()
         self._host.touch()

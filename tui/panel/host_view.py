@@ -14,7 +14,7 @@ from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
-from tui.core.model.phases import Outcome, Phase
+from tui.core.model.phases import ALIVE, Outcome, Phase
 from tui.core.text import as_number, epoch_of
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Board:
     @property
     def alive(self) -> bool:
         """True while the displayed run has processes that belong on its GPUs."""
-        return self.state is not None and self.state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
+        return self.state is not None and self.state.outcome in ALIVE
 
     def _remember_own(self, sample: GpuSample) -> None:
         """Which processes on the GPUs are ours: they stay so while they die, after the run has ended."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.core.model.phases import Outcome, Phase
+from tui.core.model.phases import ALIVE, Outcome, Phase
 from tui.panel.host_view import argument
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Badge:
 
 _BADGES = {
     Outcome.READY: Badge("●", "READY", "ok", "okbg"),
+    Outcome.RESTARTING: Badge("↻", "RESTARTS", "err", "errbg"),
     Outcome.CRASHED: Badge("✗", "CRASHED", "err", "errbg"),
     Outcome.HUNG: Badge("▲", "HUNG?", "warn", "warnbg"),
     Outcome.STOPPED: Badge("■", "STOPPED", "muted", "raised"),
@@ -60,12 +61,12 @@ _BADGES = {
 
 def badge(state: "ServerState", *, stale: bool, stopping: bool = False) -> Badge:
     """How a state is shown; a live one over a lost link is not known, one that was asked to end is on its way."""
-    if state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG):
+    if state.outcome in ALIVE:
         if stale:
             return _BADGES[Outcome.UNKNOWN]
         if stopping:
             return Badge("■", "STOPPING", "warn", "warnbg")
-        if state.suspicion is not None:
+        if state.suspicion is not None and state.outcome is not Outcome.RESTARTING:
             return _BADGES[Outcome.HUNG]
     if state.outcome is Outcome.STARTING:
         if not state.startup.lines:

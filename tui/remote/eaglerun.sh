@@ -255,7 +255,11 @@ er_inspect() { # dir id -> S_ST S_RC S_END S_WHY S_SUP, and in M what outlived t
     S_ST=lost S_WHY=died-before-start
     return 0
   fi
-  if [ "$R_BOOT" != "$ER_BOOT" ]; then S_ST=lost S_WHY=rebooted; return 0; fi
+  if [ "$R_BOOT" != "$ER_BOOT" ]; then
+    # Its engine still has the container: it knows the exit code, and is being asked.
+    if [ -z "$R_CID" ] || er_taken_up "$1"; then S_ST=lost S_WHY=rebooted; else S_ST=finishing S_WHY=rebooted; fi
+    return 0
+  fi
   if [ "$R_NS" != "$ER_NS" ]; then S_ST=unknown S_WHY=other-pid-namespace; return 0; fi
   er_alive "$R_SUP" "$R_SUPSTART" && S_SUP=1
   [ -z "$R_CID" ] || [ -n "$S_SUP" ] || er_taken_up "$1" || S_SUP=1
@@ -300,9 +304,9 @@ er_state() { # dir id : one line
   er_meta "$1"
   _stop=
   { IFS= read -r _stop < "$1/stop"; } 2>/dev/null || :
-  printf 'run\tid=%s\tst=%s\twhy=%s\tpid=%s\tstart=%s\tsup=%s\tat=%s\trc=%s\tend=%s\tleft=%s\tstop=%s\tkind=%s\tport=%s\tgpus=%s\tprofile=%s\tdir=%s\n' \
+  printf 'run\tid=%s\tst=%s\twhy=%s\tpid=%s\tstart=%s\tsup=%s\tat=%s\trc=%s\tend=%s\tleft=%s\tstop=%s\tkind=%s\tport=%s\tgpus=%s\tprofile=%s\tcid=%s\tdir=%s\n' \
     "$2" "$S_ST" "$S_WHY" "$R_PID" "$R_START" "$S_SUP" "$R_AT" "$S_RC" "$S_END" "${M# }" "$_stop" \
-    "$K_KIND" "${K_PORT#-}" "${K_GPUS#-}" "$K_PROFILE" "$1"
+    "$K_KIND" "${K_PORT#-}" "${K_GPUS#-}" "$K_PROFILE" "$R_CID" "$1"
 }
 
 er_each() { # function : called with directory and id of every run
@@ -585,6 +589,8 @@ er_takeup() { # dir : in place of a supervisor that was killed
 }
 
 er_keep() { # dir : records a container's main process, copies its log, waits for its end, writes its exit code, removes it
+  _why=
+  [ -z "$R_BOOT" ] || [ "$R_BOOT" = "$ER_BOOT" ] || _why=' rebooted'
   er_pstat "$$"
   _ss=$P_START _at=${R_AT:-$(er_now)}
   er_end_copy "$1" &
@@ -609,7 +615,6 @@ er_keep() { # dir : records a container's main process, copies its log, waits fo
   rm -f "$1/secret.yaml"
   er_have "$1"
   er_engine logs "$R_CID" 2>&1 | tail -c "+$((_have + 1))" >> "$1/log" # what a copy that was cut off has missed
-  _why=
   case $_st in *' true '*) _why=' out-of-memory' ;; esac
   until er_put "$1/exit" "${_st##* } $(er_now)$_why"; do sleep 5; done
   er_engine rm -f -v "$R_CID" >/dev/null 2>&1
@@ -872,10 +877,10 @@ er_sockets() { # pids... : their sockets
   done
 }
 
-er_listeners() { # [port] : listening sockets as the kernel shows them
+er_listeners() { # [port [pid]] : listening sockets as the kernel shows them, in the network of a process
   _hex='[0-9A-F]*'
   [ -z "${1-}" ] || _hex=$(printf %04X "$1")
-  grep -hi ":$_hex [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ _a _ _ _ _ _ _u _ _n _; do
+  grep -hi ":$_hex [0-9A-F]*:0000 0A" "/proc/${2:+$2/}net/tcp" "/proc/${2:+$2/}net/tcp6" 2>/dev/null | while read -r _ _a _ _ _ _ _ _u _ _n _; do
     printf 'listen\t%s\t%s\t%s\n' "$_a" "$_u" "$_n"
   done
 }
@@ -933,7 +938,7 @@ er_port() { # port [id] : who listens there, and whether it is a process of that
   [ -z "$_seen" ] || er_each er_record
 }
 
-er_foreign() { # processes that look like a server of SGLang or vLLM, with their ancestors and sockets
+er_foreign() { # engines : processes that look like a server of SGLang or vLLM, with their ancestors and sockets
   er_scan
   _cl=
   for _e in $ER_SNAP; do _cl="$_cl /proc/${_e%%:*}/cmdline"; done
@@ -945,8 +950,8 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
     for _f in $_cl; do tr '\0' ' ' < "$_f" 2>/dev/null | grep -qE 'sglang|vllm|VLLM' && _hits="$_hits $_f"; done 2>/dev/null
     _cl=$_hits
   fi
-  [ -n "$_cl" ] || return 0
   _pids=
+  [ -n "$_cl" ] || { er_boxes "$1"; return; }
   for _f in $_cl; do
     _p=${_f#/proc/}
     _pids="$_pids ${_p%/cmdline}"
@@ -972,21 +977,35 @@ er_foreign() { # processes that look like a server of SGLang or vLLM, with their
   er_listeners
   # shellcheck disable=SC2086
   er_sockets $_pids
-  er_boxes
+  er_boxes "$1"
   er_each er_record
 }
 
-er_boxes() { # the containers of _pids by their cgroups, and the copies of their logs that are kept here
+er_limit() { # ER_LIMIT: what an engine that hangs must not hold up
+  ER_LIMIT=
+  ! command -v timeout >/dev/null 2>&1 || ER_LIMIT='timeout 10'
+}
+
+er_boxes() { # engines : the containers of _pids by their cgroups, and the copies of their logs that are kept here
   _cgs=/proc/self/cgroup
   for _p in $_pids; do _cgs="$_cgs /proc/$_p/cgroup"; done
   _mine=
   # shellcheck disable=SC2086
-  for _l in $(grep -oE '[0-9a-f]{64}' $_cgs /dev/null 2>/dev/null); do
-    _p=${_l#/proc/} _b=${_l##*:}
+  for _l in $(grep -oE '[^/:]*/[^/:]*[0-9a-f]{64}' $_cgs /dev/null 2>/dev/null | tr ' ' _); do
+    _p=${_l#/proc/} _b=${_l##*[!0-9a-f]}
     case $_l in
       /proc/self/*) _mine=$_b ;; # in this very container everything is
-      *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\n' "${_p%%/*}" "$_b" ;;
+      *) [ "$_b" = "$_mine" ] || printf 'box\t%s\t%s\t%s\n' "${_p%%/*}" "$_b" "${_l#*:}" ;;
     esac
+  done
+  # What is dead between two starts has no process: its engine is asked, where that was asked for.
+  er_limit
+  for _e in $1; do
+    command -v "$_e" >/dev/null 2>&1 || continue
+    for _b in $($ER_LIMIT "$_e" ps -q --no-trunc --filter status=restarting 2>/dev/null </dev/null); do
+      _o=$($ER_LIMIT "$_e" inspect -f '{{.State.StartedAt}} {{json .Path}} {{json .Args}}' "$_b" 2>/dev/null </dev/null) &&
+        printf 'loop\t%s\t%s\n' "$_b" "$_o"
+    done
   done
   IFS=$ER_NL
   set +f
@@ -1002,11 +1021,15 @@ er_boxes() { # the containers of _pids by their cgroups, and the copies of their
 }
 
 er_ask_engines() { # names or ids... : what the engines of this host know of containers
+  er_limit
   for _e in docker podman nerdctl; do
     command -v "$_e" >/dev/null 2>&1 || continue
     for _b; do
-      _o=$("$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}' "$_b" 2>/dev/null </dev/null) &&
-        printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "$_o"
+      if _o=$($ER_LIMIT "$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}' "$_b" 2>&1 </dev/null); then
+        printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "${_o##*"$ER_NL"}"
+      else
+        printf 'unasked\t%s\t%s\t%s\n' "$_b" "$_e" "$(printf %s "$_o" | tr "\n\t" "  ")"
+      fi
     done
   done
 }
@@ -1065,7 +1088,8 @@ er_main() { # command args...
     commands) for _id; do er_find "$_id" && er_command "$D" "$_id"; done ;;
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;
-    foreign) er_foreign ;;
+    netport) er_listeners "$2" "$1" ;;
+    foreign) er_foreign "${1-}" ;;
     engines) er_ask_engines "$@" ;;
     adopt) er_adopt "$@" ;;
     copy) er_copy_box "$@" ;;

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import IMAGE, MOUNTS, Engine, docker_engine, podman_engine
-from tests.support.run_lab import exited, free_port, request, seen, stop_over, until
+from tests.support.run_lab import exited, free_port, record, request, seen, stop_over, until, write_record
+from tui.core.config import HostEntry
 from tui.core.errors import UsageError
+from tui.core.model.phases import Outcome
 from tui.core.model.run import OUT_OF_MEMORY, RunState
 from tui.core.runs import control
-from tui.core.runs.adopted import log_of_container, path_of_log
+from tui.core.runs.adopted import last_words, log_of_container, path_of_log
 from tui.core.runs.control import launch
 from tui.core.runs.foreign import foreign_servers
-from tui.core.server.run_end import KernelWords, evidence
+from tui.core.server.run_end import KernelWords, evidence, no_log
+from tui.core.server.session import HostSession, settled_state
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.tracker import LogTracker
 
@@ -87,6 +89,7 @@ async def test_a_container_is_a_run_like_any_other(make_host, engine):
     holder = await control.listener(host, run.port)
     assert holder.run_id == run.run_id
     assert own_output(run) == engine_log(engine, run)
+    assert b"\n" + b"x" * 40_000 + b"\n" in log_of(run)  # its engine keeps a line so long in pieces
     ended = await stopped(host, run)
     assert ended.state is RunState.EXITED
     assert (ended.exit_code, ended.orphans, ended.stopped_by_us) == (0, (), True)
@@ -95,11 +98,7 @@ async def test_a_container_is_a_run_like_any_other(make_host, engine):
 
 
 def engine_log(engine, run) -> bytes:
-    return raw_log(engine, f"eagletui-{run.run_id}")
-
-
-def raw_log(engine, name: str) -> bytes:
-    return subprocess.run([*engine.words, "logs", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+    return engine.output(f"eagletui-{run.run_id}")
 
 
 async def test_what_ignores_the_signal_is_killed(make_host, engine):
@@ -163,7 +162,8 @@ async def test_removed_by_somebody_else_it_is_lost(make_host, engine):
         return now if now.over else None
 
     now = await until(lost, "the end")
-    assert now.state in (RunState.LOST, RunState.EXITED)
+    # Where the engine still says how it ended before it is gone, that is known.
+    assert (now.state, now.why) in ((RunState.LOST, "container removed"), (RunState.EXITED, None))
     assert now.orphans == ()
 
 
@@ -277,8 +277,162 @@ async def test_a_server_in_a_strangers_container_is_watched_and_never_touched(ma
         assert engine("inspect", "-f", "{{.State.Running}}", "theirs") == "true"
         engine("stop", "theirs")
         await until(lambda: b"Draining" in path.read_bytes(), "its last line")
-        assert path.read_bytes() == raw_log(engine, "theirs")
+        assert path.read_bytes() == engine.output("theirs")
     finally:
         engine("rm", "-f", "theirs")
     with pytest.raises(UsageError, match="No such"):
         await log_of_container(host, "docker", "nobody")
+
+
+DIES = """[2026-11-30 10:00:00] server_args=ServerArgs(model_path='m', port=30000)
+[2026-11-30 10:00:01] Error: loading
+Traceback (most recent call last):
+  File "/usr/lib/python3/dist-packages/sglang/srt/model_executor/model_runner.py", line 1, in load_model
+    self.model = get_model(
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB
+"""
+
+
+async def seen_by(host, engine, name):
+    async def found():
+        runs = await foreign_servers(host)
+        return next((run for run in runs if run.container is not None and run.container.name == name), None)
+
+    return await until(found, f"the container {name}")
+
+
+def session_of(host):
+    return HostSession(HostEntry("local", "local"), host)
+
+
+async def test_a_restart_loop_is_no_start(make_host, dockerd, tmp_path):
+    engine = dockerd.engine
+    host = make_host(DOCKER_HOST=f"unix://{dockerd.socket}")
+    _, words = foreign_words(
+        engine, tmp_path, "--name", "loop", "--restart", "always", "-e", f"SAY={DIES}", "-e", "EXIT=0,3"
+    )
+    engine(*words[words.index("run") :])
+
+    async def looping():
+        run = await seen_by(host, engine, "loop")
+        return run if run.container.status == "restarting" and run.container.restarts > 2 else None
+
+    run = await until(looping, "the wait between two starts")
+    assert (run.pid, run.state, run.container.exit_code) == (None, RunState.FOREIGN, 3)
+    assert run.run_id == f"foreign-{run.container.container_id[:12]}"
+    state = await settled_state(session_of(host), run, 30)
+    assert state.outcome is Outcome.RESTARTING
+    assert state.diagnosis.cause == "oom_weights"
+    assert state.run.container.restarts >= run.container.restarts
+    words = await last_words(host, run.container)
+    assert words.count(b"server_args=") == 1
+    assert words.startswith(b"[2026-11-30 10:00:00] server_args=")
+    engine("rm", "-f", "loop")
+    ended = await control.refresh(host, run)
+    assert ended.state is RunState.EXITED
+
+
+async def test_a_foreign_container_that_ended_is_over_with_the_engines_exit_code(make_host, dockerd, tmp_path):
+    engine = dockerd.engine
+    host = make_host(DOCKER_HOST=f"unix://{dockerd.socket}")
+    _, words = foreign_words(engine, tmp_path, "--name", "theirs")
+    engine(*words[words.index("run") :])
+    try:
+        run = await seen_by(host, engine, "theirs")
+        await until(lambda: b"fired up" in engine.output("theirs"), "its start")
+        engine("stop", "theirs")
+        assert [r for r in await foreign_servers(host) if r.container and r.container.name == "theirs"] == []
+        ended = await control.refresh(host, run)
+        assert (ended.state, ended.exit_code) == (RunState.EXITED, 0)
+    finally:
+        engine("rm", "-f", "theirs")
+
+
+async def test_another_users_container_says_what_may_not_be_asked(make_host, dockerd, tmp_path, monkeypatch):
+    engine = dockerd.engine
+    _, words = foreign_words(engine, tmp_path, "--name", "theirs")
+    engine(*words[words.index("run") :])
+    monkeypatch.setattr("tui.core.link.local.COMMAND", "setpriv --reuid=65534 --regid=65534 --clear-groups /bin/sh -s")
+    host = make_host(DOCKER_HOST=f"unix://{dockerd.socket}", HOME="/", EAGLETUI_STATE="")
+    try:
+        first = int(engine("inspect", "-f", "{{.State.Pid}}", "theirs"))
+
+        async def found():
+            return next((run for run in await foreign_servers(host) if run.pid == first), None)
+
+        run = await until(found, "the server in the table of processes")
+        box = run.container
+        assert (box.engine, box.container_id) == (None, engine("inspect", "-f", "{{.Id}}", "theirs"))
+        assert box.unasked.startswith("a container of docker, which this account may not ask about: ")
+        assert "permission denied" in box.unasked
+        assert run.owner == "root"
+        assert await path_of_log(host, run) is None
+        assert "may not ask" in no_log(run).message
+    finally:
+        engine("rm", "-f", "theirs")
+
+
+async def test_a_log_that_the_engine_rotates_has_lost_its_beginning(make_host, dockerd, tmp_path):
+    engine = dockerd.engine
+    host = make_host(DOCKER_HOST=f"unix://{dockerd.socket}")
+    small = ("--log-driver", "json-file", "--log-opt", "max-size=20k", "--log-opt", "max-file=2", "-e", "LINES=2000")
+    _, words = foreign_words(engine, tmp_path, "--name", "theirs", *small, "-e", f"SAY={DIES.splitlines()[0]}\n")
+    engine(*words[words.index("run") :])
+    try:
+        run = await seen_by(host, engine, "theirs")
+        await until(lambda: b"#token: 1999" in engine.output("theirs"), "its last line")
+        state = await settled_state(session_of(host), run, 30)
+        assert state.startup.lost_head
+        assert state.outcome is Outcome.READY
+        path = Path(await path_of_log(host, run))
+        assert path.read_bytes() == engine.output("theirs")
+        whole = LogTracker(records=False)
+        whole.feed(DIES.splitlines()[0].encode() + b"\n" + path.read_bytes())
+        assert not whole.state().lost_head
+    finally:
+        engine("rm", "-f", "theirs")
+
+
+async def test_after_a_reboot_its_engine_still_says_how_it_ended(make_host, engine):
+    host = make_host()
+    run = await started(host, served(engine))
+    directory = Path(run.directory)
+    # What a reboot leaves: no process of ours, a record of another boot, a container that has ended.
+    os.kill(int((directory / "pid").read_text().split()[4]), signal.SIGKILL)
+    os.kill(int((directory / "copier").read_text().split()[0]), signal.SIGKILL)
+    engine("stop", f"eagletui-{run.run_id}")
+    await until(lambda: not Path(f"/proc/{run.pid}").exists(), "the end of the container")
+    assert b"Draining" not in log_of(run)
+    words = record(run)
+    write_record(run, [*words[:2], "11111111-2222-3333-4444-555555555555", *words[3:]])
+    found = await seen(host, run)
+    assert (found.state, found.why) in ((RunState.FINISHING, "rebooted"), (RunState.EXITED, "rebooted"))
+    ended = await exited(host, run)
+    assert (ended.exit_code, ended.why, ended.orphans) == (0, "rebooted", ())
+    assert log_of(run).count(b"Draining") == 1
+    await until(lambda: engine.names() == [], "the container's removal")
+
+
+async def test_a_stop_after_a_reboot_removes_the_container(make_host, engine):
+    host = make_host()
+    run = await started(host, served(engine))
+    directory = Path(run.directory)
+    os.kill(int((directory / "pid").read_text().split()[4]), signal.SIGKILL)
+    engine("stop", f"eagletui-{run.run_id}")
+    words = record(run)
+    write_record(run, [*words[:2], "11111111-2222-3333-4444-555555555555", *words[3:]])
+    ended = await stopped(host, run)
+    assert (ended.state, ended.exit_code) == (RunState.EXITED, 0)
+    await until(lambda: engine.names() == [], "the container's removal")
+
+
+async def test_a_dockerd_that_is_killed_gives_the_exit_state_when_it_is_back(make_host, dockerd):
+    host = make_host()
+    run = await started(host, served(dockerd.engine))
+    dockerd.stop(signal.SIGKILL)
+    now = await seen(host, run)
+    assert now.state in (RunState.RUNNING, RunState.FINISHING)
+    dockerd.start()
+    ended = await exited(host, run)
+    assert ended.exit_code is not None
+    await until(lambda: dockerd.engine.names() == [], "the container's removal")

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from tui.core.bench import target
+from tui.core.bench.beside import beside, container_beside, reached
 from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, Place, point_of, result_id
 from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
@@ -77,18 +78,18 @@ async def start(
         if known and known[0].state is not RunState.STAGED:
             return replace(known[0], host=session.entry.name)
     facts = await session.facts()
-    if facts.python_error and driver.needs_python:
-        raise HostError(
-            f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
-            "name an interpreter in the host's entry",
-            slug=Slug.NO_PYTHON,
-        )
+    box = await container_beside(session.transport, measured, facts, driver)
+    if facts.python_error and driver.needs_python and box is None:
+        raise _no_python(session, facts)
     await _nobody_else(session, measured)
+    measured = await reached(session, measured, box)
     seen = driver.seen_by(await target.look(session, measured, data), data, measured, facts)
     order = Order(profile, data, measured, seen, seed, host_python(session.entry, facts), session.entry.env)
     _check_length(order)
     asked = _asked(order, _server(session, measured, seen, facts), place or Place())
     program = driver.program(order)
+    if box is not None:
+        program, asked = beside(program, box, facts, measured.log_path), replace(asked, container=str(box))
     if seen.key:
         program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
     now = datetime.now(UTC)
@@ -105,6 +106,14 @@ async def start(
     )
     begun = await control.launch(session.transport, replace(request, extra=asked.to_extra()))
     return replace(begun, host=session.entry.name)
+
+
+def _no_python(session: HostSession, facts: HostFacts) -> HostError:
+    return HostError(
+        f"{session.entry.name}: the load generator needs Python: {facts.python_error}",
+        "name an interpreter in the host's entry; beside a server in a container none is needed",
+        slug=Slug.NO_PYTHON,
+    )
 
 
 def _check_length(order: Order) -> None:

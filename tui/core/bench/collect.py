@@ -44,6 +44,7 @@ class Asked:
     ignore_eos: bool = False
     gpus: int | None = None  # as many as the server was launched on
     version_meant: str | None = None
+    container: str | None = None  # docker:NAME, the server's, beside which it was measured; None = by the host's Python
     from_profile: bool = False  # whether `server.argv` says what it should be
     experiment: str | None = None
     arm: str | None = None
@@ -109,7 +110,7 @@ def result_of(
         result_id=result_id(run_id, point.label, int(meta["run"])),
         bench=asked.bench.name,
         started_at=datetime.fromtimestamp(float(meta["started_at"]), UTC).isoformat(timespec="seconds"),
-        tool=tool,
+        tool=replace(tool, container=asked.container),
         server=server,
         load=Load(
             kind=kind_of(point),

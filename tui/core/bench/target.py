@@ -13,7 +13,7 @@ from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
-from tui.core.link.transport import HttpResponse
+from tui.core.link.transport import HttpResponse, Transport
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs.foreign import listener
@@ -37,12 +37,18 @@ class Target:
     url: str
     run: Run | None = None
     pid: int | None = None
+    through: Transport | None = None  # the way to its address; None = that of its host
 
     @property
     def address(self) -> tuple[str, int, str]:
         """Host, port and path in front of everything."""
         parts = urlsplit(self.url)
         return parts.hostname or "127.0.0.1", parts.port or 80, parts.path.rstrip("/")
+
+    @property
+    def log_path(self) -> str | None:
+        """Of its log on the host, where it is a run with one."""
+        return self.run.log_path if self.run else None
 
     def __str__(self) -> str:
         return self.run.run_id if self.run else self.url
@@ -188,7 +194,7 @@ class _Requests:
         data = json.dumps(body).encode() if body is not None else b""
         try:
             answer = await request(
-                self._session.transport,
+                self._target.through or self._session.transport,
                 method,
                 port,
                 prefix + path,

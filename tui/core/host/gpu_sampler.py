@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
 from tui.core.errors import HostError
+from tui.core.host.elsewhere import CONTAINER_PYTHON, Elsewhere, Inside, nowhere
 from tui.core.host.gpu_sources import Feed, sampler_script
 from tui.core.host.gpus import GpuSample
 from tui.core.link.transport import ByteStream, LinkState, Transport
@@ -34,8 +35,16 @@ class SamplerTiming:
 DEFAULT_TIMING = SamplerTiming()
 
 
+_MISSING = "nvidia_smi_missing"  # neither NVML nor nvidia-smi: what is in a container may have them
+
+
 async def sample_gpus(
-    transport: Transport, python: str, period_s: float = 1.0, *, timing: SamplerTiming = DEFAULT_TIMING
+    transport: Transport,
+    python: str,
+    period_s: float = 1.0,
+    *,
+    elsewhere: Elsewhere = nowhere,
+    timing: SamplerTiming = DEFAULT_TIMING,
 ) -> AsyncGenerator[GpuSample]:
     """Samples until the transport is closed; only the newest where the reader is slow.
 
@@ -46,17 +55,24 @@ async def sample_gpus(
     Args:
         python: the interpreter that has SGLang, as the host entry names it.
         period_s: seconds between samples.
+        elsewhere: a place inside the host to sample in where the host itself has no way to the figures.
     """
     state = _State(period_s)
     pause = timing.restart_s
+    inside: Inside | None = None
     while transport.status().state is not LinkState.CLOSED:
         began = time.monotonic()
         error = False
+        place, inside = inside, None
         try:
-            async with contextlib.aclosing(_generation(transport, python, state, timing)) as samples:
+            async with contextlib.aclosing(_samples(transport, python, state, timing, place)) as samples:
                 async for sample in samples:
+                    if sample.error == _MISSING and place is None and (inside := await elsewhere()) is not None:
+                        break
                     error = sample.error is not None
                     yield sample
+            if inside is not None:
+                continue
         except HostError:
             if not await _link_is_up(transport):
                 return
@@ -72,20 +88,45 @@ async def sample_gpus(
         pause = timing.restart_s if error else min(2 * pause, timing.retry_s)
 
 
+async def _samples(
+    transport: Transport, python: str, state: "_State", timing: SamplerTiming, place: Inside | None
+) -> AsyncGenerator[GpuSample]:
+    """One sampler process, on the host or inside; of the latter the source names the place."""
+    where, program = (transport, python) if place is None else (place.transport, CONTAINER_PYTHON)
+    async with contextlib.aclosing(_generation(where, program, state, timing)) as samples:
+        async for sample in samples:
+            yield sample if place is None else replace(sample, source=f"{sample.source} in {place.name}")
+
+
 async def one_sample(
-    transport: Transport, python: str, *, timeout_s: float = 45.0, timing: SamplerTiming = DEFAULT_TIMING
+    transport: Transport,
+    python: str,
+    *,
+    elsewhere: Elsewhere = nowhere,
+    timeout_s: float = 45.0,
+    timing: SamplerTiming = DEFAULT_TIMING,
 ) -> GpuSample:
     """One sample, with the processes on the GPUs where they can be had. Raises HostError, LinkLost.
 
-    A driver that does not answer within `timeout_s` seconds is an `unreadable` sample.
+    A driver that does not answer within `timeout_s` seconds is an `unreadable` sample; `elsewhere` as of `sample_gpus`.
     """
+    found = await _one_sample(transport, python, None, timeout_s, timing)
+    if found.error == _MISSING and (inside := await elsewhere()) is not None:
+        with contextlib.suppress(HostError):  # that may end, or refuse us, at any time
+            found = await _one_sample(transport, python, inside, timeout_s, timing)
+    return found
+
+
+async def _one_sample(
+    transport: Transport, python: str, place: Inside | None, timeout_s: float, timing: SamplerTiming
+) -> GpuSample:
     state = _State(0.5)
     state.replaced = True  # within so short a time a second sampler would not do better
     best: GpuSample | None = None
     try:
         async with (
             asyncio.timeout(timeout_s),
-            contextlib.aclosing(_generation(transport, python, state, timing)) as samples,
+            contextlib.aclosing(_samples(transport, python, state, timing, place)) as samples,
         ):
             async for sample in samples:
                 if sample.stalled_s is not None:

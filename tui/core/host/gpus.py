@@ -201,6 +201,7 @@ class HostFacts:
     peer_access: bool | None = None
     python: str | None = None  # the interpreter that was asked
     python_error: str | None = None  # why it could not be asked, one line
+    container: str | None = None  # docker:NAME, which has what is missing on the host: SGLang and torch, Python, GPUs
     sglang: str | None = None  # version
     torch: str | None = None
     home: str | None = None

@@ -92,6 +92,26 @@ def read_facts(output: str, python: str) -> HostFacts:
     return _with_nvml(facts, nvml) if nvml else _with_smi(facts, sections)
 
 
+def with_container(facts: HostFacts, inside: HostFacts, name: str) -> HostFacts:
+    """What the host lacks, from a container on it; the facts as they are where that has no SGLang either."""
+    if inside.sglang is None:
+        return facts
+    if facts.python is None:
+        facts = replace(facts, python=inside.python)
+    if not facts.gpu_names:
+        figures = (
+            "gpu_names",
+            "compute_capabilities",
+            "memory_total_mib",
+            "driver",
+            "cuda",
+            "persistence_mode",
+            "topology",
+        )
+        facts = replace(facts, **{figure: getattr(inside, figure) for figure in figures})
+    return replace(facts, sglang=inside.sglang, torch=inside.torch, container=name)
+
+
 def _documents(text: str) -> tuple[list[Mapping[str, object]], list[str]]:
     """JSON objects among the lines, and the lines that are none."""
     documents: list[Mapping[str, object]] = []

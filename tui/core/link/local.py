@@ -8,10 +8,11 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 from tui.core.config import LOCAL_HOST
-from tui.core.errors import HostError, LinkLost, Slug, TimedOut
+from tui.core.errors import HostError, LinkLost, Slug
+from tui.core.link.over_shell import OverShell
 from tui.core.link.processes import Child
-from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
-from tui.core.link.transport import ByteStream, Completed, Connection, LinkState, LinkStatus
+from tui.core.link.scripts import COMMAND, end
+from tui.core.link.transport import Connection, LinkState, LinkStatus
 
 
 class _ProcessChannel:
@@ -78,7 +79,7 @@ class _SocketConnection:
         self._writer.close()
 
 
-class LocalTransport:
+class LocalTransport(OverShell):
     """This machine without SSH.
 
     Args:
@@ -97,7 +98,8 @@ class LocalTransport:
         """Nothing to do here."""
 
     @contextlib.asynccontextmanager
-    async def _shell(self) -> AsyncIterator[_ProcessChannel]:
+    async def shell(self) -> AsyncIterator[_ProcessChannel]:
+        """See `Transport.shell`."""
         if self._closed.is_set():
             raise LinkLost(f"{self.host}: closed")
         try:
@@ -117,35 +119,6 @@ class LocalTransport:
                 task = asyncio.create_task(channel.reap())
                 self._reapers.add(task)
                 task.add_done_callback(self._reapers.discard)
-
-    async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
-        try:
-            async with asyncio.timeout(timeout_s), self._shell() as channel:
-                return await run_script(channel, script, host=self.host, max_output_bytes=limit, data=data)
-        except TimeoutError:
-            raise TimedOut(
-                f"{self.host}: a command gave no result within {timeout_s:g} s", "try again, or look at the machine"
-            ) from None
-
-    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
-        """See `Transport.run`."""
-        return await self._execute(script, timeout_s, max_output_bytes, None)
-
-    @contextlib.asynccontextmanager
-    async def stream(self, script: str) -> AsyncIterator[ByteStream]:
-        """See `Transport.stream`."""
-        async with self._shell() as channel:
-            stream = ScriptStream(channel, self.host)
-            try:
-                await stream.start(script)
-                yield stream
-            finally:
-                await stream.close()
-
-    async def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
-        """See `Transport.put`."""
-        script = put_script(shell_path(path), len(data), mode)
-        raise_for_put(await self._execute(script, 120.0, 65_536, data), self.host, path)
 
     @contextlib.asynccontextmanager
     async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:

@@ -20,10 +20,9 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from tui.core.errors import HostError, LinkLost, Slug
-from tui.core.link.transport import Completed
+from tui.core.link.transport import Channel, Completed
 from tui.core.text import one_line
 
 COMMAND = "/bin/sh -s"  # the only command ever asked for: every login shell parses it alike
@@ -32,27 +31,6 @@ NOISE_LIMIT_BYTES = 4 << 20  # before the begin marker; more than that is not a 
 STDERR_TAIL_BYTES = 65_536
 AFTER_END_S = 1.0  # how long a stream may stay silent after its script ended (a child that holds its output)
 _MARKER_LENGTH = 64
-
-
-class Channel(Protocol):
-    """A `/bin/sh -s` somewhere. Reads raise LinkLost when the way there is dead, and give b"" at the end."""
-
-    def write(self, data: bytes) -> None:
-        """Queues bytes for the standard input; never blocks, never fails."""
-
-    def write_eof(self) -> None: ...
-
-    async def drain(self) -> None:
-        """Waits until most of what was written is under way."""
-
-    async def read_stdout(self, max_bytes: int) -> bytes: ...
-    async def read_stderr(self, max_bytes: int) -> bytes: ...
-
-    async def ended(self) -> int | str | None:
-        """After the end of the output: exit status, name of a signal, or None where the host never reported it."""
-
-    def close(self) -> None:
-        """Gives the channel up at once."""
 
 
 class Input(Enum):
@@ -72,8 +50,11 @@ exec 9>&-
 """
 
 
-def wrap(script: str, nonce: str, use: Input) -> bytes:
-    """The text sent to `/bin/sh -s`: markers and watcher around `script`, all in one brace group."""
+def wrap(script: str, nonce: str, use: Input, *, streamed: bool = False) -> bytes:
+    """The text sent to `/bin/sh -s`: markers and watcher around `script`, all in one brace group.
+
+    `streamed`: standard output gets no end marker.
+    """
     begin = f"printf '\\n{nonce} begin\\n'"
     end = f"printf '\\n{nonce} end %d\\n' \"$_eagletui_status\""
     head = f"{{\n{begin}; {begin} >&2\n"
@@ -84,11 +65,14 @@ def wrap(script: str, nonce: str, use: Input) -> bytes:
     # Standard error is silenced first: bash tells there about the watcher that is ended. It is ended after the marker is
     # out: BusyBox gives up a write to a full pipe when a child dies meanwhile.
     tail = "\n)\n_eagletui_status=$?\nexec 2>/dev/null\n"
-    if use is not Input.ANY_ENDS:
+    if not streamed:
         tail += f"{end}\n"
     if use is not Input.DATA:
         tail += 'kill "$_eagletui_watcher"\n'
-    return f'{head}{script}{tail}{end} >&9\nexit "$_eagletui_status"\n}}\n'.encode()
+    tail += f"{end} >&9\n"
+    if use is not Input.DATA:
+        tail += 'wait "$_eagletui_watcher"\n'  # the first process of a container may reap nobody
+    return f'{head}{script}{tail}exit "$_eagletui_status"\n}}\n'.encode()
 
 
 class _Output:
@@ -125,15 +109,18 @@ class _Output:
             del self.data[:-limit]
 
 
-def _nonce() -> str:
+def new_nonce() -> str:
+    """A word that no output holds."""
     return "et" + secrets.token_hex(16)
 
 
 @dataclass(frozen=True)
-class _Explainer:
+class Explainer:
     """Why a script gave no answer, in messages that name the host."""
 
     host: str
+    no_shell_means: str = "/bin/sh did not run"
+    no_shell_hint: str = "the account needs a login shell that may run /bin/sh (not nologin, not a forced command)"
 
     def lost(self) -> LinkLost:
         return LinkLost(
@@ -144,8 +131,8 @@ class _Explainer:
     def no_shell(self, noise: bytes, stderr: bytes) -> HostError:
         said = one_line(stderr.decode("utf-8", "replace")) or one_line(noise.decode("utf-8", "replace"))
         return HostError(
-            f"{self.host}: /bin/sh did not run" + (f": {said}" if said else ""),
-            "the account needs a login shell that may run /bin/sh (not nologin, not a forced command)",
+            f"{self.host}: {self.no_shell_means}" + (f": {said}" if said else ""),
+            self.no_shell_hint,
             slug=Slug.UNSUPPORTED_HOST,
         )
 
@@ -167,10 +154,19 @@ class _Explainer:
 
 
 async def run_script(
-    channel: Channel, script: str, *, host: str, max_output_bytes: int, data: bytes | None = None
+    channel: Channel,
+    script: str,
+    *,
+    explain: Explainer,
+    max_output_bytes: int,
+    data: bytes | None = None,
+    use: Input = Input.LINE_ENDS,
 ) -> Completed:
-    """Runs a script to its end marker. Raises LinkLost, HostError; the caller sets the deadline and closes."""
-    explain, nonce = _Explainer(host), _nonce()
+    """Runs a script to its end marker; `data` is its standard input. The caller sets the deadline and closes.
+
+    Raises LinkLost, HostError.
+    """
+    nonce = new_nonce()
     out, err = _Output(nonce), _Output(nonce)
     began = asyncio.Event()
 
@@ -184,7 +180,7 @@ async def run_script(
                 began.set()
             if len(answer.data) > (max_output_bytes if answer.began else NOISE_LIMIT_BYTES):
                 raise HostError(
-                    f"{host}: a command answered with more than {max_output_bytes >> 10} KiB",
+                    f"{explain.host}: a command answered with more than {max_output_bytes >> 10} KiB",
                     "this is more than the panel takes at once; look at the host itself",
                     slug=Slug.TOO_MUCH_OUTPUT,
                 )
@@ -198,7 +194,7 @@ async def run_script(
             channel.write_eof()
             await channel.drain()
 
-    channel.write(wrap(script, nonce, Input.LINE_ENDS if data is None else Input.DATA))
+    channel.write(wrap(script, nonce, use if data is None else Input.DATA))
     tasks = [
         asyncio.ensure_future(work) for work in (pump(out, channel.read_stdout), pump(err, channel.read_stderr), feed())
     ]
@@ -216,10 +212,10 @@ async def run_script(
 class ScriptStream:
     """A running script whose standard output is read as it comes (`transport.ByteStream`)."""
 
-    def __init__(self, channel: Channel, host: str) -> None:
+    def __init__(self, channel: Channel, explain: Explainer) -> None:
         self._channel = channel
-        self._explain = _Explainer(host)
-        nonce = _nonce()
+        self._explain = explain
+        nonce = new_nonce()
         self._nonce = nonce
         self._out, self._err = _Output(nonce), _Output(nonce)
         self._errors: asyncio.Task[None] | None = None
@@ -228,9 +224,9 @@ class ScriptStream:
         self._failure: HostError | None = None
         self._at_end = False
 
-    async def start(self, script: str) -> None:
+    async def start(self, script: str, use: Input = Input.ANY_ENDS) -> None:
         """Sends the script and waits until it runs. Raises LinkLost, HostError."""
-        self._channel.write(wrap(script, self._nonce, Input.ANY_ENDS))
+        self._channel.write(wrap(script, self._nonce, use, streamed=True))
         self._errors = asyncio.create_task(self._pump_errors())
         while not self._out.began:
             chunk = await self._channel.read_stdout(READ_BYTES)

@@ -13,22 +13,22 @@ from typing import TypeVar
 import asyncssh
 
 from tui.core.errors import HostError, LinkLost, Slug, TimedOut
+from tui.core.link.over_shell import OverShell
 from tui.core.link.reconnect import Reconnector, Timing
-from tui.core.link.scripts import COMMAND, ScriptStream, end, put_script, raise_for_put, run_script, shell_path
+from tui.core.link.scripts import COMMAND, end
 from tui.core.link.ssh_channel import SshChannel, SshConnection, error_words, link_lost
 from tui.core.link.ssh_connect import Dialer, SshLink
 from tui.core.link.ssh_target import SshTarget
-from tui.core.link.transport import Asker, ByteStream, Completed, Connection, LinkState, LinkStatus
+from tui.core.link.transport import Asker, Connection, LinkState, LinkStatus
 
 T = TypeVar("T")
 
 _MAX_CHANNELS = 8  # sshd's MaxSessions is 10 unless changed
 _REFUSALS = 3  # of a session, while we have none open
-_PUT_TIMEOUT_S = 120.0
 _GONE_S = 2.0  # for the loss of a link to be noticed, once a channel has failed
 
 
-class SshTransport:
+class SshTransport(OverShell):
     """One host behind SSH.
 
     Args:
@@ -95,8 +95,8 @@ class SshTransport:
     # Channels
 
     @contextlib.asynccontextmanager
-    async def _shell(self) -> AsyncIterator[SshChannel]:
-        """A session channel, as soon as the link and the host's MaxSessions allow. Ends its script on the way out."""
+    async def shell(self) -> AsyncIterator[SshChannel]:
+        """See `Transport.shell`: a session channel, as soon as the link and the host's MaxSessions allow. Ends its script on the way out."""
         async with contextlib.AsyncExitStack() as undo:
             await self._sessions.acquire()
             undo.callback(self._sessions.release)
@@ -191,34 +191,6 @@ class SshTransport:
         return TimedOut(
             f"{self.host}: a command gave no result within {timeout_s:g} s", "the host is busy; look at its load"
         )
-
-    async def _execute(self, script: str, timeout_s: float, limit: int, data: bytes | None) -> Completed:
-        asked_at = time.monotonic()
-        try:
-            async with asyncio.timeout(timeout_s), self._shell() as channel:
-                return await run_script(channel, script, host=self.host, max_output_bytes=limit, data=data)
-        except TimeoutError:
-            raise self._too_late(timeout_s, asked_at) from None
-
-    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
-        """See `Transport.run`. Waits for the link within `timeout_s`; never runs a script twice."""
-        return await self._execute(script, timeout_s, max_output_bytes, None)
-
-    @contextlib.asynccontextmanager
-    async def stream(self, script: str) -> AsyncIterator[ByteStream]:
-        """See `Transport.stream`. Waits for the link as long as it takes."""
-        async with self._shell() as channel:
-            stream = ScriptStream(channel, self.host)
-            try:
-                await stream.start(script)
-                yield stream
-            finally:
-                await stream.close()
-
-    async def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
-        """See `Transport.put`."""
-        script = put_script(shell_path(path), len(data), mode)
-        raise_for_put(await self._execute(script, _PUT_TIMEOUT_S, 65_536, data), self.host, path)
 
     @contextlib.asynccontextmanager
     async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:

@@ -93,6 +93,27 @@ class HttpResponse:
     body: bytes
 
 
+class Channel(Protocol):
+    """A `/bin/sh -s` somewhere. Reads raise LinkLost when the way there is dead, and give b"" at the end."""
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes for the standard input; never blocks, never fails."""
+
+    def write_eof(self) -> None: ...
+
+    async def drain(self) -> None:
+        """Waits until most of what was written is under way."""
+
+    async def read_stdout(self, max_bytes: int) -> bytes: ...
+    async def read_stderr(self, max_bytes: int) -> bytes: ...
+
+    async def ended(self) -> int | str | None:
+        """After the end of the output: exit status, name of a signal, or None where the host never reported it."""
+
+    def close(self) -> None:
+        """Gives the channel up at once."""
+
+
 class ByteStream(Protocol):
     """The standard output of a script that is still running."""
 
@@ -175,6 +196,9 @@ class Transport(Protocol):
 
     def open_connection(self, host: str, port: int) -> AbstractAsyncContextManager[Connection]:
         """A TCP connection made by the host, without a local port. Raises HostError(slug="refused") if refused."""
+
+    def shell(self) -> AbstractAsyncContextManager[Channel]:
+        """A `/bin/sh -s` there, for what has a protocol of its own with it (`scripts`); ends its script on the way out."""
 
     def status(self) -> LinkStatus: ...
 

@@ -19,6 +19,7 @@ class Phase(StrEnum):
 
 class Outcome(StrEnum):
     STARTING = "starting"
+    RESTARTING = "restarting"  # it died, and its container engine starts it again
     READY = "ready"
     CRASHED = "crashed"
     HUNG = "hung"
@@ -26,3 +27,6 @@ class Outcome(StrEnum):
     FINISHED = "finished"  # a benchmark's end
     LOST = "lost"
     UNKNOWN = "unknown"
+
+
+ALIVE = frozenset({Outcome.STARTING, Outcome.RESTARTING, Outcome.READY, Outcome.HUNG})

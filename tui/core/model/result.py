@@ -35,6 +35,9 @@ class Tool:
     version: str | None = None
     backend: str | None = None  # generate, chat; of others as they name it
     sha: str | None = None  # of the load generator's files
+    container: str | None = (
+        None  # docker:NAME, the server's, in whose image and network it ran; None: the host's Python
+    )
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,30 @@ LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
 
 @dataclass(frozen=True)
 class InContainer:
-    """The container that a foreign server runs in; None = its engine does not say, or may not be asked."""
+    """The container that a server runs in; None = its engine does not say, or may not be asked."""
 
     container_id: str  # 64 hexadecimal digits
     engine: str | None = None  # docker, podman, nerdctl
     name: str | None = None
     image: str | None = None
-    restarts: int | None = None
+    restarts: int | None = None  # how often its engine has started it again
+    status: str | None = None  # the engine's word: running, restarting, exited, …
+    exit_code: int | None = None  # of its last end
+    image_id: str | None = None
+    network: str | None = None  # host, none, bridge, container:ID, … as the engine names it
+    started_at: str | None = None  # as the engine writes it
+    call: tuple[str, ...] = ()  # the words that call its engine on its host
+    unasked: str | None = None  # why nothing is known of it, one line
+
+    @property
+    def own_network(self) -> bool:
+        """Whether its 127.0.0.1 is another than the host's."""
+        return self.network not in (None, "host")
+
+    @property
+    def looping(self) -> bool:
+        """Whether it has died and was, or will be, started again by its engine."""
+        return bool(self.restarts) or self.status == "restarting"
 
     def __str__(self) -> str:
         return f"{self.engine or 'container'}:{self.name or self.container_id[:12]}"
@@ -63,7 +80,7 @@ class Run:
     log_path: str | None = None  # on the host; None where a foreign server's output goes nowhere we can read
     argv: tuple[str, ...] = ()
     owner: str | None = None  # user, for foreign servers
-    container: InContainer | None = None  # of a foreign server
+    container: InContainer | None = None
     why: str | None = None  # reason of LOST or UNKNOWN
     gpus: tuple[int, ...] = ()  # as declared at the launch
     env: Mapping[str, str] = field(default_factory=dict)  # as set at the launch, without secrets
@@ -83,6 +100,11 @@ class Run:
     def foreign(self) -> bool:
         """Whether somebody else started it: it is watched only."""
         return self.state is RunState.FOREIGN
+
+    @property
+    def loops(self) -> bool:
+        """Whether its container has died, and somebody else's engine starts it again."""
+        return self.foreign and self.container is not None and self.container.looping
 
     @property
     def live(self) -> bool:

@@ -7,6 +7,7 @@ removes it. A run's container is known by the id that the engine writes into the
 import shlex
 from collections.abc import Mapping, Sequence
 
+from tui.core.model.run import InContainer
 from tui.core.runs.docker_run import Container, read_run
 
 CID_FILE = "cid"
@@ -16,8 +17,11 @@ _BIG_LOG = "1000g"  # a log that the engine rotates would lose its beginning
 
 
 def container_of(argv: Sequence[object]) -> Container | None:
-    """The container that a command line runs its server in, None for a process of the host."""
-    words = [word if isinstance(word, str) else "" for word in argv]
+    """The container that a command line runs its server in, None for a process of the host.
+
+    What is no text in it is there as NUL and its place in the line.
+    """
+    words = [word if isinstance(word, str) else f"\0{at}" for at, word in enumerate(argv)]
     return read_run(words)
 
 
@@ -31,8 +35,28 @@ def words_of_run(container: Container, run_id: str) -> tuple[str, ...]:
     return (*words, "--cidfile")
 
 
+def engine_words(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The engine as the launch called it."""
+    settings = [f"{name}={value}" for name, value in env.items() if name == "PATH" or name.startswith(_FOR_ENGINE)]
+    return ("env", *settings, *container.engine) if settings else container.engine
+
+
 def engine_script(container: Container, env: Mapping[str, str]) -> str:
     """Shell text that defines `er_engine`, the engine as the launch used it, and `er_engine_exec`, which becomes it."""
-    settings = [f"{name}={value}" for name, value in env.items() if name == "PATH" or name.startswith(_FOR_ENGINE)]
-    words = shlex.join(["env", *settings, *container.engine] if settings else container.engine)
+    words = shlex.join(engine_words(container, env))
     return f'er_engine() {{ {words} "$@" </dev/null; }}\ner_engine_exec() {{ exec {words} "$@" </dev/null; }}'
+
+
+def box_of(argv: Sequence[str], env: Mapping[str, str], container_id: str, run_id: str) -> InContainer | None:
+    """The container of a run of ours, by the line that started it; None where it has none."""
+    container = read_run(argv) if container_id else None
+    if container is None:
+        return None
+    return InContainer(
+        container_id,
+        container.program,
+        next(iter(container.values("name")), f"eagletui-{run_id}"),
+        container.image,
+        network=next(iter(container.values("network", "net")), "default"),
+        call=engine_words(container, env),
+    )

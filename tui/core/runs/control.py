@@ -15,6 +15,7 @@ from tui.core.hints import Action, Hint
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run, RunState, StopState
+from tui.core.runs.adopted import ask_engines
 from tui.core.runs.foreign import ID_PREFIX, foreign_servers, listener
 from tui.core.runs.helper import Fields, call, knows_commands, number, runs_of, stop_state_of
 from tui.core.runs.request import LaunchRequest, check, launch_arguments, launch_variables, requester
@@ -139,14 +140,34 @@ async def status(transport: Transport, ids: Sequence[str]) -> tuple[Run, ...]:
 
 
 async def refresh(transport: Transport, run: Run) -> Run | None:
-    """The same run as it is now, None where its files are gone; a foreign server that ended is EXITED."""
+    """The same run as it is now, None where its files are gone; a foreign server that ended is EXITED.
+
+    A foreign container that its engine has started again stays the same run, with another pid (None while it is dead).
+    """
     if run.foreign or run.run_id.startswith(ID_PREFIX):
-        for other in await foreign_servers(transport):
-            if other.pid == run.pid and (run.start_ticks is None or other.start_ticks == run.start_ticks):
-                return other
-        return replace(run, state=RunState.EXITED)
+        return await _foreign_now(transport, run)
     found = await status(transport, [run.run_id])
     return found[0] if found else None
+
+
+async def _foreign_now(transport: Transport, run: Run) -> Run:
+    box = run.container
+    for dead in (False, True) if box is not None else (False,):
+        for other in await foreign_servers(transport, dead=dead):
+            if run.pid is not None and (other.pid, other.start_ticks) == (
+                run.pid,
+                run.start_ticks or other.start_ticks,
+            ):
+                return other
+            if box is not None and other.container is not None and other.container.container_id == box.container_id:
+                return replace(other, run_id=run.run_id, host=run.host)
+    code = None
+    if box is not None and box.engine is not None:
+        now = (await ask_engines(transport, [box.container_id]))[box.container_id]
+        if now.looping and now.status == "running":  # its first process is no server yet
+            return replace(run, pid=None, start_ticks=None, container=now)
+        code = None if now.status == "running" else now.exit_code
+    return replace(run, state=RunState.EXITED, exit_code=code)
 
 
 async def list_runs(transport: Transport) -> tuple[Run, ...]:

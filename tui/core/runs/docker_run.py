@@ -183,13 +183,14 @@ def compose(
     if not named & {"ipc", "shm-size"}:
         added += ["--ipc", "host"]
     if with_gpus and not named & {"gpus", "device", "runtime"}:
-        added += _gpu_words(container.program, gpus)
+        added += gpu_words(container.program, gpus)
     for mount in mounts:
         added += ["-v", mount]
     return replace(container, options=(*_options(added, 0)[0], *written))
 
 
-def _gpu_words(program: str, gpus: Sequence[int] | None) -> Iterator[str]:
+def gpu_words(program: str, gpus: Sequence[int] | None) -> Iterator[str]:
+    """Options that give a container GPUs by the host's numbers; None: all of them."""
     if program == "podman":  # by the Container Device Interface
         for name in ("all",) if gpus is None else gpus:
             yield from ("--device", f"nvidia.com/gpu={name}")

@@ -3,6 +3,7 @@
 A foreign server is watched only. It is known by its command line (SGLang, vLLM), never by its log.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from dataclasses import dataclass
 from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer, PortHolder, Run, RunState
 from tui.core.runs.adopted import known_containers
-from tui.core.runs.helper import Answer, call, iso_time, number
+from tui.core.runs.helper import Answer, call, iso_stamp, iso_time, number
 from tui.core.text import one_line, sanitize
 
 ID_PREFIX = "foreign-"  # of their ids; the PID of the topmost process follows
 _TITLES = ("sglang::", "VLLM::", "vllm::")  # that processes of a server give themselves
+_LOOPING_ENGINES = "docker nerdctl"  # podman starts a container again at once
+_ENTRY_WORDS = 5  # of an image's entry point, in front of the server's
+_SERVER_TEXT = re.compile(r"sglang(\.launch_server|\s+serve)|vllm\.entrypoints|vllm\s+serve")
 _CONTAINERS = frozenset(["docker", "podman", "nerdctl", "kubectl", "srun", "ssh", "lxc-attach", "machinectl"])
 
 
@@ -45,6 +49,28 @@ class _Listening:
         )
 
 
+@dataclass(frozen=True)
+class _Loop:
+    """A container that is dead between two starts."""
+
+    started_at: str  # the last time, as its engine writes it
+    argv: tuple[str, ...]
+
+
+def _loop(fields: Sequence[str]) -> _Loop | None:
+    """Of a line `loop ID STARTED PATH ARGS`, the last two as JSON; None where it runs something else than a server."""
+    started, _, rest = " ".join(fields[2:]).partition(" ")
+    try:
+        path, end = json.JSONDecoder().raw_decode(rest)
+        words = [str(word) for word in (path, *(json.loads(rest[end:]) or ()))]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    for at in range(min(len(words), _ENTRY_WORDS)):
+        if is_server(words[at:]):
+            return _Loop(started, tuple(words[at:]))
+    return _Loop(started, tuple(words)) if any(_SERVER_TEXT.search(word) for word in words) else None
+
+
 class _Facts:
     """What one call reported about processes and sockets."""
 
@@ -57,6 +83,8 @@ class _Facts:
             pid, start, ppid, _group, session = (int(x) for x in f[1:6])
             self.processes[pid] = _Process(pid, start, ppid, session, f[6], tuple(command))
         self.box_of = {int(f[1]): f[2] for f in answer.of("box")}
+        self.place_of = {f[2]: f[3] for f in answer.of("box") if len(f) > 3}
+        self.loops = {f[1]: loop for f in answer.of("loop") if (loop := _loop(f)) is not None}
         self.log_copy = {f[1]: "\t".join(f[2:]) for f in answer.of("copy")}
         self.output = {int(f[1]): "\t".join(f[2:]) for f in answer.of("out")}
         self.parent = {int(f[1]): int(f[2]) for f in answer.of("up")}
@@ -184,18 +212,44 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
                 start_ticks=process.start,
             )
         )
+    lived = {run.container.container_id for run in found if run.container}
+    found += [_between_starts(facts, host, box, loop, boxes) for box, loop in facts.loops.items() if box not in lived]
     return tuple(sorted(found, key=lambda run: (run.started_at or "", run.pid or 0), reverse=True))
 
 
-async def foreign_servers(transport: Transport) -> tuple[Run, ...]:
+def _between_starts(facts: _Facts, host: str, box: str, loop: _Loop, boxes: Mapping[str, InContainer]) -> Run:
+    return Run(
+        run_id=f"{ID_PREFIX}{box[:12]}",
+        kind="server",
+        profile=None,
+        host=host,
+        state=RunState.FOREIGN,
+        port=_argv_port(loop.argv),
+        started_at=iso_stamp(loop.started_at),
+        log_path=facts.log_copy.get(box),
+        container=boxes.get(box) or InContainer(box, status="restarting"),
+        argv=tuple(sanitize(word) for word in loop.argv),
+    )
+
+
+async def foreign_servers(transport: Transport, *, dead: bool = True) -> tuple[Run, ...]:
     """Servers of SGLang and vLLM that are not ours, newest first; to be watched only.
 
     Each has the id `foreign-<pid>`, with the topmost process of its tree as pid, and a log where its standard output
-    is a file that can be read.
+    is a file that can be read. A container that its engine starts again and again is there while it is dead, too:
+    `foreign-<12 digits of its id>`, without a pid.
+
+    Args:
+        dead: the engines are asked for such containers too.
     """
-    facts = _Facts(await call(transport, "foreign"))
-    boxes = await known_containers(transport, set(facts.box_of.values()))
-    return _foreign_of(facts, transport.host, boxes)
+    facts = _Facts(await call(transport, "foreign", _LOOPING_ENGINES if dead else ""))
+    # The same container with another first process was started again.
+    boxes = {box: (0, "") for box in facts.loops}
+    for pid in _groups(facts):
+        if box := facts.box_of.get(pid):
+            boxes[box] = (pid, facts.place_of.get(box, ""))
+    known = await known_containers(transport, boxes) if boxes else {}
+    return _foreign_of(facts, transport.host, known)
 
 
 async def listener(transport: Transport, port: int) -> PortHolder | None:
@@ -224,6 +278,9 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """
     if run.port is None:
         return False
+    if run.container is not None and run.container.own_network and run.pid is not None:
+        # Whoever listens in a network of its own is of the container; the host's tables do not show it.
+        return bool((await call(transport, "netport", str(run.pid), str(run.port))).of("listen"))
     if run.foreign:
         facts = _Facts(await call(transport, "foreign"))
         ours = next((members for pid, members in _groups(facts).items() if pid == run.pid), set())

@@ -14,6 +14,7 @@ from tui.core.hints import Action, Hint
 from tui.core.link.programs import shell_program
 from tui.core.link.transport import Transport
 from tui.core.model.run import Run, RunState, StopState
+from tui.core.runs.containers import box_of
 from tui.core.text import one_line, read_json, sanitize
 
 _CALL_TIMEOUT_S = 45.0  # a launch may wait 12 s for each of its locks
@@ -135,7 +136,8 @@ def iso_time(epoch: str | float | None) -> str | None:
         return None
 
 
-def _in_utc(value: object) -> str | None:
+def iso_stamp(value: object) -> str | None:
+    """A time stamp in ISO 8601 as one of UTC in whole seconds, None for anything else."""
     try:
         return datetime.fromisoformat(str(value)).astimezone(UTC).isoformat(timespec="seconds")
     except ValueError:
@@ -206,6 +208,8 @@ def _run(host: str, fields: Fields, command: Mapping[str, Any]) -> Run:
     asked = len(stop) >= 5
     directory = fields.get("dir") or None
     env, extra = command.get("env"), command.get("extra")
+    argv = _texts(command.get("argv"))
+    variables = {one_line(str(k)): sanitize(str(v)) for k, v in env.items()} if isinstance(env, dict) else {}
     return Run(
         run_id=fields["id"],
         kind=one_line(fields.get("kind", "")) or "server",
@@ -214,7 +218,7 @@ def _run(host: str, fields: Fields, command: Mapping[str, Any]) -> Run:
         state=state,
         pid=number(fields.get("pid")),
         port=number(fields.get("port")),
-        started_at=iso_time(fields.get("at")) or _in_utc(command.get("launched_at")),
+        started_at=iso_time(fields.get("at")) or iso_stamp(command.get("launched_at")),
         ended_at=iso_time(fields.get("end")),
         exit_code=number(fields.get("rc")),
         stop=stop[0] if stop else None,
@@ -222,10 +226,11 @@ def _run(host: str, fields: Fields, command: Mapping[str, Any]) -> Run:
         orphans=_pids(fields.get("left", "").split()),
         directory=directory,
         log_path=f"{directory}/log" if directory else None,
-        argv=_texts(command.get("argv")),
+        argv=argv,
+        container=box_of(argv, variables, fields.get("cid", ""), fields["id"]),
         why=fields.get("why", "").replace("-", " ") or None,
         gpus=tuple(int(g) for g in fields.get("gpus", "").split(",") if g.isdigit()),
-        env={one_line(str(k)): sanitize(str(v)) for k, v in env.items()} if isinstance(env, dict) else {},
+        env=variables,
         notes=_texts(command.get("notes")),
         extra=extra if isinstance(extra, dict) else {},
         stop_by=one_line(stop[4], 80) if asked else None,

@@ -62,6 +62,7 @@ class InRunDir:
     prefix: str = ""
 
 
+RUN_DIR = "."  # the directory itself, as the name of an `InRunDir`
 SECRET_ARGS_FILE = InRunDir("secret.yaml")
 
 
@@ -191,7 +192,7 @@ def _check_arguments(request: LaunchRequest) -> int:
         before = request.argv[number - 1] if number else None
         after = f" (after {before})" if isinstance(before, str) and re.fullmatch(r"--?[\w-]+", before) else ""
         text = arg if isinstance(arg, str) else arg.prefix + arg.name
-        if isinstance(arg, InRunDir) and not _FILE_PATH.fullmatch(arg.name):
+        if isinstance(arg, InRunDir) and arg.name != RUN_DIR and not _FILE_PATH.fullmatch(arg.name):
             raise _bad(f"Bad file name {arg.name!r}", "use letters, digits, dots, and / between directories")
         total += _check_value(f"Argument {number}{after}", text) + 9
     return total
@@ -270,7 +271,8 @@ def _whole_argv(request: LaunchRequest) -> tuple[str | InRunDir, ...]:
         source = InRunDir(SECRET_ARGS_FILE.name, f"type=bind,readonly,target={SECRET_FILE_INSIDE},source=")
         mount = ("--mount", source)
     kept, _ = without_ours(container)
-    options = [word for option in kept.options for word in option.words]
+    words = [word for option in kept.options for word in option.words]
+    options = [argv[int(word[1:])] if word.startswith("\0") else word for word in words]
     ours = (*words_of_run(container, request.run_id), InRunDir(CID_FILE), *mount)
     return (*container.engine, "run", *ours, *options, *argv[container.image_at :])
 

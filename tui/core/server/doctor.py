@@ -5,7 +5,6 @@ import shutil
 
 from tui.core.config import HostKind, data_dir, load_settings
 from tui.core.errors import EagletuiError
-from tui.core.host import gpu_sampler
 from tui.core.host.gpus import error_words
 from tui.core.link.transport import Asker
 from tui.core.server.finding import Finding, Findings
@@ -54,7 +53,7 @@ def _examine_files_here(found: Findings) -> None:
 
 async def _examine_host(session: HostSession, found: Findings) -> None:
     facts = await session.facts(refresh=True)
-    sample = await gpu_sampler.one_sample(session.transport, session.entry.python)
+    sample = await session.sample()
     if sample.error:
         detail = f" ({sample.detail})" if sample.detail else ""
         found.warn("gpus", f"{error_words(sample.error)}{detail}")
@@ -67,12 +66,17 @@ async def _examine_host(session: HostSession, found: Findings) -> None:
     if facts.persistence_mode is False:
         found.warn("driver", "persistence mode is off; `nvidia-smi -pm 1` makes starts and sampling quicker")
     entry = load_settings().host(session.entry.name)
-    if facts.python is None:
+    if facts.container is not None and facts.python_error:
+        found.warn("python", f"{facts.python_error}; {facts.container} has {facts.python}, which is used instead")
+    elif facts.python is None:
         reason = facts.python_error or "it does not run"
         found.block("python", f"{entry.python}: {reason}; set python in [hosts.{entry.name}] of config.toml")
     else:
         found.ok("python", f"{facts.python} runs")
-        if facts.sglang is None:
+    if facts.python is not None:
+        if facts.container is not None:
+            found.ok("sglang", f"SGLang {facts.sglang}, torch {facts.torch or '–'}, in {facts.container}")
+        elif facts.sglang is None:
             fix = f"set python in [hosts.{entry.name}] to one that has"
             found.block("sglang", f"{facts.python} has no sglang; {fix}")
         else:

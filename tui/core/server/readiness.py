@@ -37,6 +37,10 @@ class ReadinessProbe:
     _canary_tail: bytes = b""
     _http_not_before: float = 0.0  # time.monotonic()
 
+    def start_over(self) -> None:
+        """Another process took the place of the one that was asked about."""
+        self.ready, self.listener_is_ours = False, None
+
     def saw_bytes(self, data: bytes) -> None:
         """Log bytes of this run, as they come."""
         if self.canary and not self.canary_seen:

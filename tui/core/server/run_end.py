@@ -10,10 +10,14 @@ from tui.core.link.retry import until
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome
 from tui.core.model.run import OUT_OF_MEMORY, Run, RunState
+from tui.core.runs.adopted import last_words
 from tui.core.runs.control import refresh
-from tui.core.sglang.diagnosis import ExitEvidence
+from tui.core.sglang.diagnose import diagnose
+from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
+from tui.core.sglang.tracker import LogTracker
 from tui.core.text import epoch_of, one_line
 
+LOST_HEAD = "the log has lost its beginning: its container engine keeps only the newest part"
 _SLACK_S = 60.0  # of the kernel's stamps against ours
 _KERNEL_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
 _KERNEL = (
@@ -30,6 +34,12 @@ async def until_over(transport: Transport, run: Run) -> None:
 
 def no_log(run: Run) -> EagletuiError:
     """That a run has no log; raised where one is asked for."""
+    if run.container is not None and run.container.unasked is not None:
+        return EagletuiError(
+            f"the output of {run.run_id} is with its container engine: {run.container.unasked}",
+            "use an account that may ask it, or have its output put into a file",
+            slug=Slug.NO_LOG,
+        )
     return EagletuiError(
         f"the output of {run.run_id} goes nowhere that can be read",
         "start it with eagletui, or with its output in a file",
@@ -98,6 +108,27 @@ def read_kernel(text: str, seconds_ago: tuple[float, float] | None) -> KernelWor
         else:
             oom = one_line(line)
     return KernelWords(True, oom, xid)
+
+
+class LastDeath:
+    """Why a container died that its engine has started again, by what it wrote since the start before."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.diagnosis: Diagnosis | None = None
+        self._of: object = None
+
+    async def hear(self, run: Run) -> None:
+        """Reads it once for each death. Raises HostError."""
+        box = run.container
+        if box is None or self._of == (box.restarts, box.status):
+            return
+        tracker = LogTracker(records=False)
+        tracker.feed(await last_words(self._transport, box))
+        tracker.flush()
+        code = box.exit_code if box.status == "restarting" else None
+        found, _ = diagnose(tracker.state(), exit=ExitEvidence(exit_code=code))
+        self.diagnosis, self._of = found or self.diagnosis, (box.restarts, box.status)
 
 
 async def exit_evidence(transport: Transport, run: Run) -> ExitEvidence:

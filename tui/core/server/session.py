@@ -12,6 +12,7 @@ from tui.core.config import HostEntry, HostKind, load_settings
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.host import facts_cache, gpu_sampler
+from tui.core.host.elsewhere import Inside
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
@@ -19,12 +20,13 @@ from tui.core.model.run import Run
 from tui.core.profiles.command import build_command, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
-from tui.core.runs.adopted import path_of_log
+from tui.core.runs.adopted import path_of_log, way_into
 from tui.core.runs.foreign import foreign_servers
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
+from tui.core.server.image import sglang_of_image
 from tui.core.server.launch import LaunchPlan, LaunchProgress
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
@@ -47,6 +49,7 @@ class HostSession:
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
+        self._images: dict[str, str | None] = {}  # SGLang's versions by the ids of images
 
     @property
     def _simulated(self) -> bool:
@@ -68,12 +71,12 @@ class HostSession:
         """Hardware and software of the host: asked once a session, and again on demand."""
         async with self._facts_lock:
             if self._facts is None or refresh:
-                self._facts = await facts_cache.facts(self.transport, self.entry)
+                self._facts = await facts_cache.facts(self.transport, self.entry, self._elsewhere)
             return self._facts
 
     async def gpus(self, period_s: float = 1.0) -> AsyncGenerator[GpuSample]:
         """Samples forever; a lost link is a pause, a sampler that hangs is replaced."""
-        samples = gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s)
+        samples = gpu_sampler.sample_gpus(self.transport, self.entry.python, period_s, elsewhere=self._elsewhere)
         async with contextlib.aclosing(samples):
             async for sample in samples:
                 self._newest = (time.monotonic(), sample)
@@ -85,8 +88,16 @@ class HostSession:
             return None
         return self._newest[1]
 
-    async def _sample(self) -> GpuSample:
-        return await gpu_sampler.one_sample(self.transport, self.entry.python)
+    async def sample(self) -> GpuSample:
+        """The GPUs now."""
+        return await gpu_sampler.one_sample(self.transport, self.entry.python, elsewhere=self._elsewhere)
+
+    async def _elsewhere(self) -> Inside | None:
+        """The container of a server that runs here, which has a Python; None where there is none that lets us in."""
+        for run in await self.runs():
+            if run.kind == "server" and run.pid is not None and run.active and run.container and run.container.call:
+                return Inside(str(run.container), way_into(self.transport, run.container))
+        return None
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
@@ -98,8 +109,10 @@ class HostSession:
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
-        """The run that an id, its six digits or a unique prefix names. Raises UsageError(slug="unknown_run")."""
+        """The run that an id, its six digits or a unique prefix, or docker:NAME names. Raises UsageError(slug="unknown_run")."""
         found = await self.runs()
+        if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
+            return named
         run_id = launch_records.match_run(reference, [run.run_id for run in found])
         if run_id is None:
             raise UsageError(
@@ -111,13 +124,17 @@ class HostSession:
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
-        facts, sample, runs = await asyncio.gather(self.facts(), self._sample(), self.runs())
-        if container := container_of(profile):  # its Python and SGLang are the image's, of which the tag says most
+        facts, sample, runs = await asyncio.gather(self.facts(), self.sample(), self.runs())
+        if container := container_of(profile):  # its Python and SGLang are the image's
+            version = await sglang_of_image(self.transport, container, self._images)
             facts = dataclasses.replace(
-                facts, python=container.image, python_error=None, sglang=container.sglang_version, torch=None
+                facts, python=container.image, python_error=None, sglang=version, torch=None, container=None
             )
             flags = sglang.flags_of(facts.sglang)
         else:
+            if facts.container is not None:  # a process of the host has nothing of what is in there
+                own = facts.python if facts.python_error is None else None
+                facts = dataclasses.replace(facts, python=own, sglang=None, torch=None, container=None)
             flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
         command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
@@ -125,7 +142,7 @@ class HostSession:
 
     async def _check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now."""
-        return await self._checked(plan, *await asyncio.gather(self._sample(), self.runs()))
+        return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs()))
 
     async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...]) -> LaunchPlan:
         profile, command = plan.profile, plan.command
@@ -164,11 +181,11 @@ class HostSession:
 
     def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link."""
-        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self._sample).updates()
+        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample).updates()
 
     def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
-        return stopping.stop(self.transport, run, self._sample, grace_s)
+        return stopping.stop(self.transport, run, self.sample, grace_s)
 
 
 async def settled_state(session: HostSession, run: Run, patience_s: float) -> ServerState | None:

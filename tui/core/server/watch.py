@@ -29,7 +29,7 @@ from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
 from tui.core.server.raised_source import with_source
 from tui.core.server.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
-from tui.core.server.run_end import KernelWords, evidence, kernel_words_of, outcome_of_files
+from tui.core.server.run_end import KernelWords, LastDeath, evidence, kernel_words_of, outcome_of_files
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
@@ -47,6 +47,9 @@ _WATCHDOG_TICK_S = 3.0
 _NOT_OURS_S = 3.0  # for so long another's listener must stand before it is a suspicion
 _SETTLE_S = 10.0  # after a lost link: what was written meanwhile is on its way
 _NO_GPUS = frozenset(("no_devices", "nvidia_smi_missing"))
+
+
+_UNREADY = (Outcome.STARTING, Outcome.RESTARTING)
 
 
 class RunWatcher:
@@ -95,6 +98,7 @@ class RunWatcher:
         self._diagnosed: tuple[object, Diagnosis | None, tuple[Diagnosis, ...]] | None = None
         self._recorded: object = None
         self._read_to = 0
+        self._death = LastDeath(transport)
 
     async def updates(self) -> AsyncGenerator[RunUpdate, None]:
         """From the first byte of the log to the end of the run; survives the link. Of the middle of a huge log what is
@@ -173,6 +177,7 @@ class RunWatcher:
 
     async def _ask_status(self) -> None:
         if self._goal is None:
+            await self._hear_container(self._run)
             self._goal = await self._log_size()
             self._startup_changed.set()
         if self._clock is None:
@@ -182,11 +187,19 @@ class RunWatcher:
         if found is None:
             found = replace(self._run, state=RunState.LOST, why="its files are gone")
         if found != self._run:
+            await self._hear_container(found)
             self._run = self._probe.run = found
             self._wake.set()
         if self._run_over():
             self._over.set()
             self._kernel = await kernel_words_of(self._transport, found)
+
+    async def _hear_container(self, found: Run) -> None:
+        """Of a container that died and was started again: why, and that its readiness is another start's."""
+        if found.pid != self._run.pid:
+            self._probe.start_over()
+        if found.loops:
+            await self._death.hear(found)
 
     async def _log_size(self) -> int:
         try:
@@ -216,7 +229,7 @@ class RunWatcher:
             if ready or (caught_up and not self._asked):
                 self._asked = caught_up
                 self._wake.set()
-            if ready:
+            if ready and not (self._run.foreign and self._run.container):  # which its engine may start again
                 return
 
     async def _look_around(self) -> None:
@@ -303,7 +316,7 @@ class RunWatcher:
 
     def _update(self, records: tuple[LogRecord, ...], step: LogStep | None, *, ended: bool = False) -> RunUpdate:
         state = self._state(final=ended)
-        settled = ended or (self._caught_up() and (self._asked or state.outcome is not Outcome.STARTING))
+        settled = ended or (self._caught_up() and (self._asked or state.outcome not in _UNREADY))
         log = replace(step, records=records) if step is not None else None
         return RunUpdate(state, records, step.behind_bytes if step is not None else 0, settled, log)
 
@@ -321,6 +334,8 @@ class RunWatcher:
         lost_link = self._transport.status().state is not LinkState.UP
         outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, outcome, final)
+        if self._run.loops:
+            diagnosis = None if outcome is Outcome.READY else self._death.diagnosis or diagnosis
         phase = self._phase(startup, outcome)
         self._times = start_times(
             self._run,
@@ -366,6 +381,8 @@ class RunWatcher:
 
     def _outcome(self, startup: StartupState) -> Outcome:
         ended = outcome_of_files(self._run)
+        if self._run.loops:  # its log has the end of an earlier start
+            return Outcome.READY if self._probe.ready else Outcome.RESTARTING
         unexplained = self._run.state is RunState.EXITED and ended is Outcome.LOST
         if startup.outcome is Outcome.CRASHED and (ended is None or unexplained):
             return Outcome.CRASHED

@@ -87,6 +87,7 @@ def report_with(
         wrapping=list(paste.wrapping),
         container=paste.container,
         other_containers=list(paste.others),
+        note=None,
     )
     made.title = named.title if named else _NOT_OURS if unknown else None
     made.found = found
@@ -137,4 +138,6 @@ def report_text(found: Mapping[str, Any]) -> str:
     if found.get("other_containers"):
         left = ", ".join(map(str, found["other_containers"]))
         lines.append(f"  container {found['container']} was read; left out: {left}")
+    if found.get("note"):
+        lines.append(f"  note      {found['note']}")
     return "\n".join(lines)

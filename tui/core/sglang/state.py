@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.traceback import Frame, Line
 
+_LINES_OF_A_HEAD = 50  # warnings of imports and the like may come before the arguments
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -176,3 +178,8 @@ class StartupState:
     recognised: bool = False  # a line that a server of SGLang writes was seen
     version: str | None = None  # of SGLang, where a line names it
     first_stamp_s: float | None = None  # the log's first dated stamp read as UTC, seconds since the epoch
+
+    @property
+    def lost_head(self) -> bool:
+        """Whether the log has lost its beginning: every start says its arguments in one of its first lines."""
+        return self.recognised and self.server_args is None and self.lines > _LINES_OF_A_HEAD

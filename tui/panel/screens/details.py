@@ -71,7 +71,10 @@ def run_rows(board: Board, state: "ServerState") -> list[AnyRow]:
     if run.exit_code is not None:
         pairs.append(("exit code", str(run.exit_code)))
     if run.container is not None:
-        pairs.append(("container", f"{run.container}, {run.container.image or 'image not known'}"))
+        box = run.container
+        pairs.append(("container", f"{box}, {box.image or box.unasked or 'image not known'}"))
+        if box.restarts:
+            pairs.append(("restarts", f"{box.restarts} by its engine"))
     if run.log_path:
         pairs.append(("log", run.log_path))
     if run.directory:

@@ -10,7 +10,7 @@ from tui import format as fmt
 from tui.core.config import HostKind
 from tui.core.host.gpus import error_words
 from tui.core.link.transport import LinkState
-from tui.core.model.phases import Outcome
+from tui.core.model.phases import ALIVE, Outcome
 from tui.panel.host_view import Board, gpu_key, run_name
 from tui.panel.hosts_view import GpuUse, badge_of, gpu_use, measuring, newest
 from tui.panel.protocol import panel_of
@@ -335,7 +335,7 @@ class _Row:
             more = join(
                 [[("started by ", "muted"), (who, "text"), (": watched, never stopped from here", "muted")], more]
             )
-        live = state.outcome in (Outcome.STARTING, Outcome.READY, Outcome.HUNG)
+        live = state.outcome in ALIVE
         return join([self._lines.alerts(state) or (self._lines.alive(state, short=True) if live else []), more])
 
     # -- figures ---------------------------------------------------------------------------------------------------

@@ -33,6 +33,10 @@ class ServerLines:
             facts = [[("foreign, read-only", "warn")]]
             if run.container is not None:
                 facts.append([(str(run.container), "text")])
+                if times := run.container.restarts:
+                    facts.append([(f"restarted {fmt.plural(times, 'time')}", "warn")])
+                if self.board.state is not None and self.board.state.startup.lost_head:
+                    facts.append([("log without its beginning", "warn")])
         place, count = self.board.place()
         if place is None and count:
             facts.insert(0, [(f"{fmt.plural(count, 'server')} alive, ", "text"), ("[ ]", "accent!")])

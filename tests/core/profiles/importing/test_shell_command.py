@@ -721,3 +721,33 @@ def test_no_secret_of_a_line_that_does_not_parse_is_shown() -> None:
     with pytest.raises(UsageError) as caught:
         import_command(text, "/home/u")
     assert "geheimnis" not in caught.value.message
+
+
+KUBE = """
+kind: Deployment
+spec:
+  replicas: 3
+  template: {spec: {containers: [{name: a, command: [python3, -m, sglang.launch_server, --model-path, /m]}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (LINE, "-d, --rm, --name s were left out: a run detaches"),
+        (LINE.replace("-d --rm --name s", "--restart=unless-stopped"), "--restart=unless-stopped was left out: a run"),
+        (COMPOSE, "restart always was left out: a run is started once"),
+        (COMPOSE.replace("resources", "replicas: 2, resources"), "replicas 2 was left out: a profile is one server"),
+        (COMPOSE.replace("resources", "restart_policy: {condition: any}, resources"), "restart_policy was left out"),
+        (KUBE, "replicas 3 was left out: a profile is one server"),
+    ],
+)
+def test_what_a_profile_does_not_do_is_said(text, says):
+    assert any(warning.startswith(says) for warning in import_command(text, HOME).warnings)
+
+
+@pytest.mark.parametrize(
+    "text", [LINE.replace("-d --rm --name s", ""), COMPOSE.replace("always", "no"), KUBE.replace("3", "1")]
+)
+def test_nothing_is_said_of_what_a_profile_does(text):
+    assert not any("left out" in warning for warning in import_command(text, HOME).warnings)

@@ -35,6 +35,7 @@ _BOX_OPTIONS = {
     "working_dir": "--workdir",
 }
 _IN_BOX = frozenset("image volumes privileged deploy restart".split())
+_COPIES = ("replicas", "replicaCount", "scale")
 _COMMANDS = ("entrypoint", "command", "args", "cmd", "module")
 # Said of a container elsewhere, or of no meaning for its server.
 _QUIET = frozenset(
@@ -105,7 +106,7 @@ def _calls(document: Any, maps: Mapping[str, Mapping[str, str]], reading: Readin
         if isinstance(value, str):
             if MENTIONED.search(value) and not value.lstrip().startswith("{"):
                 script = Call(("sh", "-c", as_written(value)), around.env, where=key, inside=True)
-                yield script.leave(*around.unresolved).miss(*around.missed)
+                yield script.leave(*around.unresolved).miss(*around.missed).warn(*around.warnings)
             continue
         if not isinstance(value, dict | list) or id(value) in seen:
             continue
@@ -118,11 +119,19 @@ def _calls(document: Any, maps: Mapping[str, Mapping[str, str]], reading: Readin
                 stack += [(item, key, around) for item in value[::-1]]
             continue
         container = _Container(value, key, maps, reading)
-        calls = list(container.calls())
+        around = around.warn(*_copies(value))
+        calls = [call.warn(*around.warnings) for call in container.calls()]
         yield from calls
-        inner = container.environment(Call((), around.env))
+        inner = container.environment(Call((), around.env, warnings=around.warnings))
         used = container.used if calls else set()
         stack += [(item, str(name), inner) for name, item in list(value.items())[::-1] if name not in used]
+
+
+def _copies(table: Mapping[Any, Any]) -> Iterator[str]:
+    """What is said of how many of them there are, where that is not one."""
+    for name in _COPIES:
+        if isinstance(value := table.get(name), str | int) and str(value) != "1":
+            yield f"{name} {one_line(as_written(str(value)), 40)} was left out: a profile is one server"
 
 
 class _Container:
@@ -193,6 +202,13 @@ class _Container:
 
     def _told(self, call: Call) -> Call:
         left = []
+        restart = self._table.get("restart")
+        if call.container is not None and isinstance(restart, str) and restart not in ("no", "never", ""):
+            call = call.warn(f"restart {one_line(as_written(restart), 40)} was left out: a run is started once")
+        if isinstance(deploy := self._table.get("deploy"), dict):
+            call = call.warn(*_copies(deploy))
+            if call.container is not None and deploy.get("restart_policy"):
+                call = call.warn("restart_policy was left out: a run is started once")
         for name, value in self._table.items():
             if call.container is not None and (name in _BOX_OPTIONS or name in _IN_BOX):
                 continue

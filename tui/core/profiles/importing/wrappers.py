@@ -6,7 +6,7 @@ the directory or the machine are functions here.
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -172,7 +172,7 @@ def _docker(call: Call) -> Call | None:
     if box is not None:
         if chosen := chosen_gpus(box):
             env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))
-        taken = taken.warn(f"it runs in the container {image}: paths are the container's")
+        taken = taken.warn(f"it runs in the container {image}: paths are the container's", *_not_taken(box))
         return replace(taken, argv=(*entry, *argv[at + 1 :]), env=env, inside=True, container=container_table(box))
     if left:
         taken = taken.warn(f"of the container these options were left out: {one_line(', '.join(left), 300)}")
@@ -180,6 +180,15 @@ def _docker(call: Call) -> Call | None:
         f"the call inside the container {image} was taken: paths are the container's, and it runs on the host itself"
     )
     return replace(taken, argv=(*entry, *argv[at + 1 :]), env=env, cwd=cwd, inside=True)
+
+
+def _not_taken(box: Container) -> Iterator[str]:
+    """What of a `run` line is eagletui's business, but how it is typed at."""
+    options = [option for option in box.options if option.name in ("detach", "name", "restart", "rm", "replace")]
+    if options:
+        words = ", ".join(one_line(" ".join(option.words), 60) for option in options)
+        verb = "was" if len(options) == 1 else "were"
+        yield f"{words} {verb} left out: a run detaches its container, names it, starts it once and removes it at its end"
 
 
 _IN_PROFILE = frozenset("env entrypoint name gpus volume label l".split())
