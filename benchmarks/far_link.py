@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/far_link.py [--rounds 5] [--delay-ms 100]
 
-A proxy before an sshd on loopback delays what goes either way by half of --delay-ms. Each command runs by turns through a proxy that delays
-and one that does not; the difference of the medians, in delays, is how often one side waited for the other.
+A proxy before an sshd on loopback delays what goes either way by half of --delay-ms, and counts: what the client sends after it has heard
+the host's n-th answer is its turn n + 1, so the turns of a connection are its round trips, however long each took. The round trip of
+TCP is not in them. Two questions asked at once share a turn; a machine so busy that they are more than the delay apart counts two.
 """
 
 import argparse
@@ -18,8 +19,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from big_log import big_log
 from loopback import Loopback
 
+BOUNDS: dict[
+    str, Callable[[float], float]
+] = {  # round trips: what --smoke holds; a login is what `ssh HOST true` takes
+    "ps": lambda login: login + 3,
+    "gpus": lambda login: login + 3,
+    "launch": lambda login: login + 8,
+    "the first call": lambda _: 3,
+    "the next call": lambda _: 1,
+    "first GPU figures": lambda _: 6,
+    "a log is opened": lambda _: 3,
+    "a jump in it": lambda _: 2,
+}
 PROFILE = 'kind = "launch"\ncommand = ["sh", "-c", "exec sleep 600", "server"]\n[args]\nport = {port}\n'
 
 
@@ -28,11 +42,12 @@ class FarProxy:
 
     Attributes:
         bytes: so many were forwarded, both ways.
+        turns: round trips so far, of all connections one after another.
     """
 
     def __init__(self, target_port: int, delay_s: float) -> None:
         self.target_port, self.delay_s = target_port, delay_s
-        self.port = self.bytes = 0
+        self.port = self.bytes = self.turns = 0
         self._ready = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
         self._ready.wait(10)
@@ -45,26 +60,48 @@ class FarProxy:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self.target_port)
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer), return_exceptions=True)
+        asked = answered = 0  # the turn of what has arrived at the host, and here
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        def at_host(turn: int) -> None:
+            nonlocal asked
+            asked = turn
+
+        def at_home(turn: int) -> None:
+            nonlocal answered
+            self.turns += turn - answered
+            answered = turn
+
+        await asyncio.gather(
+            self._pump(reader, back, lambda: answered + 1, at_host),
+            self._pump(there, writer, lambda: asked, at_home),
+            return_exceptions=True,
+        )
+
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        turn: Callable[[], int],
+        arrived: Callable[[int], None],
+    ) -> None:
+        late: asyncio.Queue[tuple[float, int, bytes]] = asyncio.Queue()
 
         async def deliver() -> None:
             while True:
-                due, data = await late.get()
+                due, number, data = await late.get()
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if not data:
                     sink.close()
                     return
+                arrived(number)
                 sink.write(data)
 
         task = asyncio.create_task(deliver())
         with contextlib.suppress(OSError):
             while data := await source.read(65_536):
                 self.bytes += len(data)
-                late.put_nowait((time.monotonic() + self.delay_s, data))
-        late.put_nowait((time.monotonic() + self.delay_s, b""))
+                late.put_nowait((time.monotonic() + self.delay_s, turn(), data))
+        late.put_nowait((time.monotonic() + self.delay_s, 0, b""))
         await task
 
 
@@ -73,7 +110,12 @@ class Commands:
 
     def __init__(self, host: Loopback) -> None:
         self.host = host
-        self.env = {"HOME": str(host.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        self.env = {
+            "HOME": str(host.home),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
         self.run_ids: list[str] = []
         profiles = host.home / "profiles"
         profiles.mkdir(exist_ok=True)
@@ -109,35 +151,80 @@ class Commands:
         self.eagletui("stop", self.run_ids.pop(), "--yes", "--grace", "0")
 
 
+async def in_the_panel(proxy: FarProxy) -> dict[str, int]:
+    """Round trips of what the panel does over a link that is there."""
+    from tui.core.host.gpu_sampler import one_sample
+    from tui.core.link.transport import SilentAsker
+    from tui.core.logs.log_file import LogFile
+    from tui.core.server.session import open_session
+
+    log = big_log(20_000_000)
+    found: dict[str, int] = {}
+    session = await open_session("loopback", SilentAsker())
+    await session.open()
+    try:
+        file = LogFile(session.transport, str(log))
+        following = file.updates()
+        for name, step in {
+            "first GPU figures": lambda: one_sample(session.transport, "python3"),
+            "the first call": lambda: session.transport.run("true"),
+            "the next call": lambda: session.transport.run("true"),
+            "a log is opened": lambda: anext(following),
+            "a jump in it": lambda: file.jump_to(log.stat().st_size // 2),
+        }.items():
+            before = proxy.turns
+            await step()
+            found[name] = proxy.turns - before
+            await asyncio.sleep(
+                3 * proxy.delay_s
+            )  # what is still under way (a channel that closes) is not the next one's
+        await following.aclose()
+    finally:
+        await session.close()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--delay-ms", type=float, default=100.0)
-    parser.add_argument("--smoke", action="store_true", help="one round, in seconds")
+    parser.add_argument(
+        "--smoke", action="store_true", help="one round, which fails where there are more than there were"
+    )
     given = parser.parse_args()
     rounds = 1 if given.smoke else given.rounds
-    with Loopback() as host:
-        near, far = FarProxy(host.port, 0.0), FarProxy(host.port, given.delay_ms / 2000)
+    with Loopback(alone=True) as host:
+        host.use()
+        proxy = FarProxy(host.port, given.delay_ms / 2000)
+        host.ssh_config(proxy.port)
         commands = Commands(host)
-        took: dict[str, dict[str, list[float]]] = {}
-        names: list[tuple[str, Callable[[], None]]] = [
-            ("ssh HOST true", commands.ssh),
-            ("ps", commands.ps),
-            ("gpus", commands.gpus),
-            ("launch", commands.launch),
-            ("stop", commands.stop),
-        ]
+        named: dict[str, Callable[[], None]] = {
+            "ssh HOST true": commands.ssh,
+            "ps": commands.ps,
+            "gpus": commands.gpus,
+            "launch": commands.launch,
+            "stop": commands.stop,
+        }
+        turns: dict[str, list[int]] = {}
+        took: dict[str, list[float]] = {}
         for _ in range(rounds):
-            for proxy, where in ((near, "near"), (far, "far")):
-                host.ssh_config(proxy.port)
-                for name, run in names:
-                    begin = time.monotonic()
-                    run()
-                    took.setdefault(name, {}).setdefault(where, []).append(time.monotonic() - begin)
-        print(f"{'':<16} {'near':>8} {'far':>8}  round trips (difference / {given.delay_ms:g} ms)")
-        for name, times in took.items():
-            near_s, far_s = (statistics.median(times[where]) for where in ("near", "far"))
-            print(f"{name:<16} {near_s:>7.2f}s {far_s:>7.2f}s  {(far_s - near_s) / given.delay_ms * 1000:.1f}")
+            for name, run in named.items():
+                before, begin = proxy.turns, time.monotonic()
+                run()
+                took.setdefault(name, []).append(time.monotonic() - begin)
+                turns.setdefault(name, []).append(proxy.turns - before)
+            for name, count in asyncio.run(in_the_panel(proxy)).items():
+                turns.setdefault(name, []).append(count)
+    login = statistics.median(turns["ssh HOST true"])
+    print(f"{'':<18} {'round trips':>11} {'beyond ssh':>10} {'all of them':>14} {'s':>7}")
+    for name, counts in turns.items():
+        count = statistics.median(counts)
+        beyond = f"{count - login:+g}" if name in named else ""
+        seconds = f"{statistics.median(took[name]):.2f}" if name in took else ""
+        print(f"{name:<18} {count:>11g} {beyond:>10} {', '.join(map(str, sorted(counts))):>14} {seconds:>7}")
+    for name, bound in BOUNDS.items():
+        if given.smoke and min(turns[name]) > bound(login):
+            raise SystemExit(f"{name}: {min(turns[name])} round trips, more than {bound(login):g}")
 
 
 if __name__ == "__main__":

@@ -21,14 +21,17 @@ class Loopback:
     Args:
         programs: a directory searched for programs there before the usual ones; the host then yields to the panel on
             this machine's cores, as one that is elsewhere would.
+        alone: it sees no process of this machine but its own, where we may give it a PID namespace (root).
 
     Attributes:
         home: HOME for the commands under test.
         port: where sshd listens.
     """
 
-    def __init__(self, programs: Path | None = None) -> None:
-        self._nice = ["nice", "-n", "19"] if programs else []
+    def __init__(self, programs: Path | None = None, *, alone: bool = False) -> None:
+        self._before = ["nice", "-n", "19"] if programs else []
+        if alone and os.geteuid() == 0 and shutil.which("unshare"):
+            self._before += ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
         self._path = f" PATH={programs}:/usr/bin:/bin" if programs else ""
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
@@ -66,7 +69,7 @@ class Loopback:
         if not sshd:
             raise SystemExit("no sshd: apt-get install openssh-server")
         self._sshd = subprocess.Popen(
-            [*self._nice, sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
+            [*self._before, sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 10
         while True:
@@ -79,6 +82,6 @@ class Loopback:
                 time.sleep(0.05)
 
     def __exit__(self, *_: object) -> None:
-        self._sshd.terminate()
+        self._sshd.kill()  # unshare heeds no SIGTERM, and takes its sshd along
         self._sshd.wait()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # eaglerun: starts, watches and stops runs on a host. POSIX sh, /proc, and
-# cat chmod date grep id ln ls mkdir mv printf readlink rm sleep tr (setsid and find where there are any; dd, tail and wc
+# cat chmod date grep id ln ls mkdir mv printf readlink rm sed sleep tr (setsid and find where there are any; dd, tail and wc
 # for containers).
 # It is sent on the standard input of "/bin/sh -s"; tui/core/host/runs.py sends it and reads its answers, docs/runs.md
 # describes the files. Answers are lines of tab-separated fields, the first one names the kind of line.
@@ -24,7 +24,8 @@ er_init() {
   ER_IFS=" $ER_TAB$ER_NL"
   IFS=$ER_IFS
   ER_SNAP=
-  [ -r /proc/self/stat ] || er_die no-proc
+  # One shell runs call after call, each in a process of its own: that one is who holds a lock, not $$.
+  { read -r ER_ME _ < /proc/self/stat; } 2>/dev/null || er_die no-proc
   { read -r ER_BOOT < /proc/sys/kernel/random/boot_id; } 2>/dev/null || ER_BOOT=noboot
   ER_NS=$(readlink /proc/self/ns/pid 2>/dev/null) || ER_NS=nons
   ER_UID=$(id -u)
@@ -71,7 +72,8 @@ er_new_root() { # ER_ROOT: the first state directory that takes a file (not read
     er_private_dir "$_r" && er_private_dir "$_r/$ER_HOSTID" || continue
     ER_ROOT=$_r/$ER_HOSTID
     er_private_dir "$ER_ROOT/runs" && er_private_dir "$ER_ROOT/locks" || continue
-    er_put "$ER_ROOT/.try" try && rm -f "$ER_ROOT/.try" && return
+    # A name of our own: BusyBox' `rm -f` fails where another launch has just removed the file.
+    er_put "$ER_ROOT/.try$ER_ME" try && rm -f "$ER_ROOT/.try$ER_ME" && return
   done
   IFS=$ER_IFS
   er_die no-state-dir "$ER_ROOTS"
@@ -126,36 +128,44 @@ er_alive() { # pid start : this very process lives (the number was not used agai
   case $P_STATE in Z|X|x) return 1 ;; esac
 }
 
+# Of the process table, as lines of /proc/PID/stat: " pid:start:ppid:pgrp:sid" of each live process. The name may hold anything up to 15
+# bytes, newlines too, so a line without its end is joined with the next.
+ER_STAT=':a
+/^[0-9]* (/!d
+s/^\([0-9]*\) (.*) [^ZXx] \([0-9]*\) \([0-9]*\) \([0-9]*\) \(-\{0,1\}[0-9]* \)\{15\}\([0-9]*\) .*/ \1:\6:\2:\3:\4/p
+t
+/) [ZXx] [0-9]* [0-9]* [0-9]* \(-\{0,1\}[0-9]* \)\{15\}[0-9]* /d
+$!{
+N
+ba
+}'
+
 er_scan() { # ER_SNAP: every live process " pid:start:ppid:pgrp:sid"; ER_MARK: those with our mark " pid:start:run"
-  ER_SNAP=
   ER_MARK=
-  _envs=
   set +f
-  _tab=$(cat /proc/[0-9]*/stat 2>/dev/null)
+  ER_SNAP=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "$ER_STAT" | tr -d '\n')
+  er_naming EAGLETUI_RUN= /proc/[0-9]*/environ
   set -f
-  IFS=$ER_NL
-  # shellcheck disable=SC2086
-  set -- $_tab
-  IFS=$ER_IFS
-  for _line; do
-    _p=${_line%% *}
-    case $_p in ''|*[!0-9]*) continue ;; esac
-    er_fields "$_line" || er_pstat "$_p" || continue
-    case $P_STATE in Z|X|x) continue ;; esac
-    ER_SNAP="$ER_SNAP $_p:$P_START:$P_PPID:$P_PGRP:$P_SID"
-    [ -O "/proc/$_p" ] && _envs="$_envs /proc/$_p/environ"
-  done
-  if printf 'a\0b=\0' | grep -qF b= 2>/dev/null; then
-    # shellcheck disable=SC2086
-    _envs=$(grep -lF EAGLETUI_RUN= $_envs 2>/dev/null)
-  fi # else this grep stops at a NUL, and each file is looked at
-  for _e in $_envs; do
-    _v=$(tr '\n\0' '\001\n' < "$_e" 2>/dev/null | grep '^EAGLETUI_RUN=') || continue
+  for _e in $_named; do
     _p=${_e#/proc/}
     _p=${_p%/environ}
+    [ -O "/proc/$_p" ] || continue
+    _v=$(tr '\n\0' '\001\n' < "$_e" 2>/dev/null | grep '^EAGLETUI_RUN=') || continue
     er_pstat "$_p" || continue
     for _w in $_v; do ER_MARK="$ER_MARK $_p:$P_START:${_w#EAGLETUI_RUN=}"; done
   done
+}
+
+er_naming() { # pattern files... -> _named: those of them that hold it; their strings end with NULs
+  _x=$1
+  shift
+  if printf 'a\0b=\0' | grep -qzF b= 2>/dev/null; then
+    _named=$(grep -lzE "$_x" "$@" 2>/dev/null)
+    return 0
+  fi
+  _named= # this grep stops at a NUL, so each file is looked at
+  for _f; do tr '\0' '\n' < "$_f" 2>/dev/null | grep -qE "$_x" && _named="$_named $_f"; done 2>/dev/null
+  return 0
 }
 
 er_load() { # dir -> R_*: the identity record of a run; R_CID: the id of its container where it has one
@@ -181,28 +191,22 @@ er_members() { # id -> M: live processes of the run " pid:start", by session, gr
     *) [ -n "$_own$_in" ] || return 0
       case "$ER_SNAP$_in " in *":$R_PID "*|*":$R_PID:"*|*" $R_PID:"*|*' in:'*) ;; *) return 0 ;; esac ;;
   esac
-  _id=$1
-  _all=
-  for _e in $ER_SNAP; do
-    IFS=:
+  # By session, group, mark and container first, then the children of those, and so on: one grep a generation.
+  _by=
+  [ -z "$_own" ] || _by="|^$R_PID:$R_START:|:$R_PID(:[0-9]+)?\$"
+  for _e in $ER_MARK; do [ "${_e##*:}" != "$1" ] || _by="$_by|^${_e%:*}:"; done
+  for _e in $_in; do _by="$_by|^${_e#in:}:"; done
+  while [ -n "$_by" ]; do
     # shellcheck disable=SC2086
-    set -- $_e
-    IFS=$ER_IFS
-    [ "$1:$2" = "$R_SUP:$R_SUPSTART" ] || [ "$1" = "$$" ] && continue
-    if [ -n "$_own" ] && { [ "$5" = "$R_PID" ] || [ "$4" = "$R_PID" ] || [ "$1:$2" = "$R_PID:$R_START" ]; }; then
-      M="$M $1:$2"
-    else
-      case "$ER_MARK$_in " in *" $1:$2:$_id "*|*" in:$1 "*) M="$M $1:$2" ;; *) _all="$_all $3:$1:$2" ;; esac
-    fi
-  done
-  _more=1
-  while [ -n "$_more" ]; do
-    _more=
-    _rest=
-    for _e in $_all; do
-      case " $M " in *" ${_e%%:*}:"*) M="$M ${_e#*:}" _more=1 ;; *) _rest="$_rest $_e" ;; esac
+    _new=$(printf '%s\n' $ER_SNAP | grep -E "${_by#|}")
+    _by=
+    for _e in $_new; do
+      _e=${_e%:*:*:*}
+      case "$M $R_SUP:$R_SUPSTART $$:${_e#*:} $ER_ME:${_e#*:} " in *" $_e "*) continue ;; esac
+      M="$M $_e"
+      _by="$_by|${_e%%:*}"
     done
-    _all=$_rest
+    [ -z "$_by" ] || _by="|^[0-9]+:[0-9]+:(${_by#|}):"
   done
 }
 
@@ -365,9 +369,9 @@ er_lock_free() { # L_BY -> true where nobody alive holds it; L_WHO
   if [ "$2" = "$ER_NS" ]; then ! er_alive "$3" "$4"; else [ $(($(er_now) - $5)) -gt 120 ]; fi
 }
 
-er_lock() { # lock who tries -> true where it is ours now, until er_unlock or the end of this shell
-  er_pstat "$$" || return 1
-  _text=$ER_BOOT/$ER_NS/$$/$P_START/$(er_now)/$2
+er_lock() { # lock who tries -> true where it is ours now, until er_unlock or the end of this process
+  er_pstat "$ER_ME" || return 1
+  _text=$ER_BOOT/$ER_NS/$ER_ME/$P_START/$(er_now)/$2
   _try=0
   while :; do
     er_lock_top "$1"
@@ -863,18 +867,18 @@ er_process() { # pid : facts of one process
   return 0
 }
 
-er_sockets() { # pids... : their sockets
-  set +f
+er_sockets() { # pids... : their sockets; without one, those of all processes
   _fds=
   for _p; do _fds="$_fds /proc/$_p/fd"; done
-  set -f
+  set +f
   # shellcheck disable=SC2086,SC2012
-  ls -l $_fds /dev/null 2>/dev/null | grep -E '^/proc/[0-9]+/fd:$|socket:\[' | while IFS= read -r _line; do
+  ls -l ${_fds:-/proc/[0-9]*/fd} /dev/null 2>/dev/null | grep -E '^/proc/[0-9]+/fd:$|socket:\[' | while IFS= read -r _line; do
     case $_line in
       /proc/*) _p=${_line#/proc/} _p=${_p%/fd:} ;;
       *) _n=${_line##*socket:\[}; printf 'sock\t%s\t%s\n' "$_p" "${_n%\]}" ;;
     esac
   done
+  set -f
 }
 
 er_listeners() { # [port [pid]] : listening sockets as the kernel shows them, in the network of a process
@@ -905,18 +909,13 @@ er_port() { # port [id] : who listens there, and whether it is a process of that
   for _e in $M; do _mine="$_mine ${_e%%:*}"; done
   # shellcheck disable=SC2086
   _socks=$([ -z "$_mine" ] || er_sockets $_mine)
-  _all=
   _left=
   IFS=$ER_NL
   for _row in $_rows; do
     case "$_socks$ER_NL" in *"$ER_TAB${_row##*"$ER_TAB"}$ER_NL"*) ;; *) _left=1 ;; esac
   done
   IFS=$ER_IFS
-  if [ -n "$_left" ]; then
-    for _e in $ER_SNAP; do _all="$_all ${_e%%:*}"; done
-    # shellcheck disable=SC2086
-    _socks=$(er_sockets $_all)
-  fi
+  if [ -n "$_left" ]; then _socks=$(er_sockets); fi
   _seen=
   IFS=$ER_NL
   for _s in $_socks; do
@@ -939,19 +938,13 @@ er_port() { # port [id] : who listens there, and whether it is a process of that
 }
 
 er_foreign() { # engines : processes that look like a server of SGLang or vLLM, with their ancestors and sockets
-  er_scan
-  _cl=
-  for _e in $ER_SNAP; do _cl="$_cl /proc/${_e%%:*}/cmdline"; done
-  if printf 'a\0b=\0' | grep -qF b= 2>/dev/null; then
-    # shellcheck disable=SC2086
-    _cl=$(grep -lE 'sglang|vllm|VLLM' $_cl 2>/dev/null)
-  else
-    _hits=
-    for _f in $_cl; do tr '\0' ' ' < "$_f" 2>/dev/null | grep -qE 'sglang|vllm|VLLM' && _hits="$_hits $_f"; done 2>/dev/null
-    _cl=$_hits
-  fi
+  set +f
+  er_naming 'sglang|vllm|VLLM' /proc/[0-9]*/cmdline
+  set -f
+  _cl=$_named
   _pids=
   [ -n "$_cl" ] || { er_boxes "$1"; return; }
+  [ -n "$ER_SNAP" ] || er_scan
   for _f in $_cl; do
     _p=${_f#/proc/}
     _pids="$_pids ${_p%/cmdline}"
@@ -1085,6 +1078,7 @@ er_main() { # command args...
     keep) er_takeup "$@" ;;
     status) for _id; do if er_find "$_id"; then er_state "$D" "$_id"; else printf 'absent\t%s\n' "$_id"; fi; done ;;
     list) er_each er_state ;;
+    look) er_each er_state; [ "${2-}" != all ] || er_each er_command; er_foreign "$1" ;;
     commands) for _id; do er_find "$_id" && er_command "$D" "$_id"; done ;;
     all) er_each er_state; er_each er_command ;;
     port) er_port "$@" ;;

@@ -1,5 +1,5 @@
 # What a launch needs to know of a host: one line a fact, a key, a tab, a value. POSIX sh, no tool beyond coreutils.
-# In: PF_CWD (absolute, ~/ or empty), PF_ENGINE (shell words), PF_IMAGE, PF_WRAPPER, PF_PROGRAM, PF_MODEL, PF_DRAFT, PF_REVISION, PF_PIDS (words), HF_*.
+# In: PF_CWD (absolute, ~/ or empty), PF_ENGINE (shell words), PF_IMAGE, PF_WRAPPER, PF_PROGRAM, PF_MODEL, PF_DRAFT, PF_REVISION, HF_*.
 # The simulated host keeps its files below a directory of its own and says so in EAGLETUI_FS_ROOT.
 LC_ALL=C; export LC_ALL
 PF_TAB=$(printf '\t')
@@ -22,6 +22,7 @@ else fact cwd missing; fi
 for pair in "wrapper:$PF_WRAPPER" "program:$PF_PROGRAM"; do
   word=${pair#*:}
   [ -n "$word" ] || continue
+  case $word in '~/'*) word=$HOME/${word#??} ;; esac
   if command -v -- "$word" >/dev/null 2>&1; then fact "${pair%%:*}" there; else fact "${pair%%:*}" missing; fi
 done
 if [ "${PF_WRAPPER##*/}" = sudo ]; then
@@ -116,17 +117,4 @@ model() {
 }
 model model "$PF_MODEL" "$PF_REVISION"
 model draft "$PF_DRAFT" ''
-
-# Which run a process on a GPU belongs to: by its mark, else by its ancestors.
-for pid in $PF_PIDS; do
-  chain=$pid parent=$pid depth=0
-  while [ "$parent" -gt 1 ] && [ $depth -lt 40 ]; do
-    up=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$parent/status" 2>/dev/null)
-    [ -n "$up" ] || break
-    chain="$chain $up" parent=$up depth=$((depth + 1))
-  done
-  fact chain "$chain"
-  mark=$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^EAGLETUI_RUN=//p' | head -n 1)
-  [ -n "$mark" ] && fact mark "$pid $mark"
-done
 exit 0

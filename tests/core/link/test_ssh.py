@@ -103,10 +103,30 @@ async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transpor
             async with web:
                 port = web.sockets[0].getsockname()[1]
                 assert (await http.request(transport, "GET", port, "/", timeout_s=30)).body == b"hello"
-            with pytest.raises(TimedOut):
-                await transport.run("true", timeout_s=1)
-        assert (await transport.run("echo free", timeout_s=60)).stdout == b"free\n"
+            # What only follows makes way for what is asked, the newest first, and says why.
+            assert (await transport.run("echo asked", timeout_s=60)).stdout == b"asked\n"
+            with pytest.raises(HostError, match="opens only 2 sessions") as caught:
+                await second.read()
+            assert "MaxSessions" in caught.value.hint
         assert b"tick" in await stream.read()
+
+
+async def test_one_session_only(start_sshd, make_ssh_transport):
+    transport = make_ssh_transport(start_sshd("MaxSessions 1\n").target())
+    await transport.connect()
+    done = await asyncio.gather(*[transport.run(f"echo {n}", timeout_s=120) for n in range(5)])
+    assert [int(one.stdout) for one in done] == list(range(5))
+    await transport.put(b"x" * 100_000, "~/put-over-one-session")
+    async with transport.stream("cat ~/put-over-one-session; rm ~/put-over-one-session") as stream:
+        assert await stream.exit_status() == 0
+    async with transport.stream("echo first; exec tail -f /dev/null") as first:
+        assert await first.read() == b"first\n"
+        with pytest.raises(HostError, match="opens only one session"):
+            async with transport.stream("echo second"):
+                pass
+        assert (await transport.run("echo asked", timeout_s=60)).stdout == b"asked\n"
+        with pytest.raises(HostError, match="opens only one session"):
+            await first.read()
 
 
 async def test_calls_cancelled_while_they_open_leave_no_session_behind(sshd, tcp_proxy, make_ssh_transport, until):
@@ -120,7 +140,9 @@ async def test_calls_cancelled_while_they_open_leave_no_session_behind(sshd, tcp
     await asyncio.gather(*tasks, return_exceptions=True)
     tcp_proxy.resume()
     assert (await transport.run("echo x", timeout_s=60)).stdout == b"x\n"
-    await until(lambda: not sshd.shells())  # none is left waiting for its script
+    await until(lambda: len(sshd.shells()) <= 3)  # no more than are kept for the next scripts
+    await transport.close()
+    await until(lambda: not sshd.shells())
     assert tcp_proxy.accepted == 1
 
 
@@ -315,4 +337,7 @@ async def test_a_target_is_found_again_for_every_connection(served, sshd, make_s
     assert (await transport.run("echo $MARK")).stdout == b"served\n"
     server.close()
     async with asyncio.timeout(60):
+        async for status in transport.watch():
+            if status.state is LinkState.LOST:
+                break
         assert (await transport.run("echo $MARK", timeout_s=60)).stdout == b"\n"

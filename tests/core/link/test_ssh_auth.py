@@ -222,14 +222,13 @@ async def scripted():
             "/bin/sh", "-s", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
-        async def feed():
-            while data := await process.stdin.read(65_536):
-                child.stdin.write(data)
+        async def pump(source, sink):
+            while data := await source.read(65_536):
+                sink.write(data)
 
-        feeding = asyncio.create_task(feed())
+        feeding = asyncio.create_task(pump(process.stdin, child.stdin))
         try:
-            process.stdout.write(await child.stdout.read())
-            process.stderr.write(await child.stderr.read())
+            await asyncio.gather(pump(child.stdout, process.stdout), pump(child.stderr, process.stderr))
             process.exit(await child.wait())
         finally:
             feeding.cancel()

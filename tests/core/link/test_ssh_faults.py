@@ -358,6 +358,14 @@ async def odd_server(make_ssh_transport):
         server.close()
 
 
+async def _to_its_end(output: asyncio.StreamReader) -> bytes:
+    """What a script wrote: up to its end marker, or to the end of the output."""
+    said = b""
+    while b" end " not in said and (piece := await output.read(65_536)):
+        said += piece
+    return said
+
+
 async def _shell(process, *, limit: int | None = None):
     """Runs the script as sshd would, and closes without an exit status; after `limit` bytes of output in the middle."""
     child = await asyncio.create_subprocess_exec(
@@ -370,10 +378,9 @@ async def _shell(process, *, limit: int | None = None):
     while not script.endswith(b"\n}\n"):
         script += await process.stdin.read(65_536)
     child.stdin.write(script)
-    out = await child.stdout.read()
-    process.stdout.write(out[:limit])
+    process.stdout.write((await _to_its_end(child.stdout))[:limit])
     if limit is None:
-        process.stderr.write(await child.stderr.read())
+        process.stderr.write(await _to_its_end(child.stderr))
     await process.stdout.drain()
     process.close()
     child._transport.close()

@@ -1,6 +1,7 @@
 """Servers that somebody else started, and who listens on a port."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from tui.core.model.run import RunState
 from tui.core.runs import control
 from tui.core.runs.control import launch
 from tui.core.runs.foreign import foreign_servers, is_server, listener, port_belongs_to
+from tui.core.runs.helper import helper_script
 
 # A server by its command line: `python .../sglang serve --port N`, with a rank under a title as setproctitle makes it.
 SERVER = """
@@ -186,3 +188,76 @@ async def test_behind_a_container_runtime_it_cannot_be_told(make_host, tmp_path)
 )
 def test_what_is_a_server(argv, expected):
     assert is_server(argv.split(" ")) is expected
+
+
+COUNT = """
+i=0
+while [ $i -lt "$1" ]; do sleep 600 & i=$((i + 1)); done
+(exec -a sglang::scheduler sleep 600) &
+read -r _ _ _ _ before < /proc/loadavg
+$2 "$3" > "$4"
+read -r _ _ _ _ after < /proc/loadavg
+echo $((after - before))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_a_look_starts_no_program_a_process(tmp_path, shell):
+    """In a namespace of its own the last PID counts what was started."""
+    (tmp_path / "count").write_text(COUNT)
+    (tmp_path / "look").write_text(helper_script("look", "all", variables={"EAGLETUI_STATE": str(tmp_path / "state")}))
+    namespace = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", tmp_path / "count"]
+    started = []
+    for processes in (5, 400):
+        found = tmp_path / f"found-{processes}"
+        done = subprocess.run(
+            [*namespace, str(processes), shell, tmp_path / "look", found], capture_output=True, text=True, check=True
+        )
+        started.append(int(done.stdout))
+        assert "sglang::scheduler" in found.read_text()
+        assert found.read_text().endswith("\nend\n")
+    assert started[1] <= started[0] + 2, started
+
+
+async def test_one_look_tells_what_two_calls_tell(make_host, shell, server, tmp_path):
+    host, port = make_host(shell), free_port()
+    pid = server(port, tmp_path / "log")
+    await until(lambda: (tmp_path / "log").read_text() == "fired up\n" and _title_is_there(pid), "the server")
+    run = await launch(host, request(["sleep", "600"]))
+    both = {one.run_id for one in (*await control.list_runs(host), *await foreign_servers(host))}
+    seen = {one.run_id: one for one in await control.look(host)}
+    assert {run.run_id, f"foreign-{pid}"} <= set(seen) & both
+    assert seen[run.run_id].argv == ("sleep", "600")
+    assert (seen[f"foreign-{pid}"].state, seen[f"foreign-{pid}"].port) == (RunState.FOREIGN, port)
+
+
+NAMES = ["a) S 1 1 (", "two\nlines", "1 (x) S 1", "\n\n", ")) Z 1 1 1"]  # of at most 15 bytes, as the kernel keeps them
+
+
+@pytest.fixture
+def oddly_named():
+    """PIDs of processes with those names."""
+    pids = []
+    for name in NAMES:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
+            os.write(write, b"x")
+            signal.pause()
+        os.read(read, 1)
+        os.close(read)
+        os.close(write)
+        pids.append(pid)
+    yield pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+async def test_a_process_with_any_name_is_seen(make_host, shell, oddly_named):
+    """The name stands in the middle of the line that the process table is read from."""
+    script = helper_script("list").replace("er_main list", "er_init; er_scan; printf '%s\\n' $ER_SNAP")
+    seen = {line.split(b":")[0] for line in (await make_host(shell).run(script)).stdout.split()}
+    assert {str(pid).encode() for pid in (*oddly_named, os.getpid())} <= seen

@@ -22,6 +22,7 @@ from tui.core.model.run import PortHolder, Run, RunState
 from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile
 from tui.core.server.finding import Finding, Level
+from tui.core.server.preflight import look as look_there
 from tui.core.server.preflight import preflight
 from tui.core.sglang.flags import flags_of
 
@@ -117,7 +118,7 @@ async def look(
             sample=gpus or sample(),
             runs=runs,
             host_flags=flags,
-            find_listener=nobody,
+            seen=await look_there(transport, wanted, command, nobody),
         )
     )
 

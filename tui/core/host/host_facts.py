@@ -57,7 +57,7 @@ async def host_facts(transport: Transport, python: str) -> HostFacts:
     Args:
         python: the interpreter that has SGLang, as the host entry names it.
     """
-    done = await transport.run(facts_script(python), timeout_s=TIMEOUT_S)
+    done = await transport.run(facts_script(python), timeout_s=TIMEOUT_S, alone=True)
     return read_facts(done.stdout.decode("utf-8", "replace"), python)
 
 

@@ -33,6 +33,7 @@ class _Entered:
 
     def __init__(self, channel: Channel, rest: bytes) -> None:
         self._channel, self._rest = channel, rest
+        self.used = self.waits = False  # each script enters anew
         self.write, self.write_eof, self.drain = channel.write, channel.write_eof, channel.drain
         self.read_stderr, self.ended, self.close = channel.read_stderr, channel.ended, channel.close
 
@@ -81,21 +82,32 @@ class InsideTransport(OverShell):
         )
 
     @contextlib.asynccontextmanager
-    async def shell(self) -> AsyncIterator[Channel]:
-        """See `Transport.shell`."""
-        async with self._outer.shell() as channel:
-            marker = f"{new_nonce()} door\n".encode()
-            # One line, so that the shell has read nothing of what comes behind it.
-            door = f"printf '%s door\\n' {marker.split()[0].decode()}; exec {shlex.join(self._prefix)} {COMMAND}\n"
-            channel.write(door.encode())
-            seen = b""
-            while marker not in seen:
-                chunk = await channel.read_stdout(READ_BYTES)
-                seen += chunk
-                if not chunk or len(seen) > NOISE_LIMIT_BYTES:
-                    noise = one_line(seen[-200:].decode("utf-8", "replace"))
-                    raise HostError(f"{self._outer.host}: /bin/sh did not run: {noise}", slug=Slug.UNSUPPORTED_HOST)
-            yield _Entered(channel, seen.partition(marker)[2])
+    async def shell(self, *, for_stream: bool = False) -> AsyncIterator[Channel]:
+        """See `Transport.shell`: one that ended while it waited is replaced."""
+        while True:
+            async with self._outer.shell(for_stream=for_stream) as channel:
+                rest = await self._enter(channel)
+                if rest is None:
+                    continue
+                yield _Entered(channel, rest)
+                return
+
+    async def _enter(self, channel: Channel) -> bytes | None:
+        """Starts the words in a shell of the host: what came behind their marker; None where that shell ended while it waited."""
+        marker = f"{new_nonce()} door\n".encode()
+        # One line, so that the shell has read nothing of what comes behind it.
+        door = f"printf '%s door\\n' {marker.split()[0].decode()}; exec {shlex.join(self._prefix)} {COMMAND}\n"
+        channel.write(door.encode())
+        seen = b""
+        while marker not in seen:
+            chunk = await channel.read_stdout(READ_BYTES)
+            seen += chunk
+            if not chunk and channel.used and not seen and await channel.ended() is not None:
+                return None
+            if not chunk or len(seen) > NOISE_LIMIT_BYTES:
+                noise = one_line(seen[-200:].decode("utf-8", "replace"))
+                raise HostError(f"{self._outer.host}: /bin/sh did not run: {noise}", slug=Slug.UNSUPPORTED_HOST)
+        return seen.partition(marker)[2]
 
     def _explainer(self) -> Explainer:
         return Explainer(
@@ -108,7 +120,7 @@ class InsideTransport(OverShell):
     async def open_connection(self, host: str, port: int) -> AsyncIterator[Connection]:
         """See `Transport.open_connection`: as seen from inside, where the network may be another; needs Python there."""
         script = _RELAY.format(text=shlex.quote(program("relay.py")), host=shlex.quote(host), port=port)
-        async with self.shell() as channel:
+        async with self.shell(for_stream=True) as channel:
             stream = ScriptStream(channel, self._explainer())
             try:
                 await stream.start(script, Input.DATA)

@@ -23,6 +23,7 @@ class _ProcessChannel:
         assert child.stdout is not None
         assert child.stderr is not None
         self._child = child
+        self.used = self.waits = False  # every script has a shell of its own here
         self._stdin, self._stdout, self._stderr = child.stdin, child.stdout, child.stderr
 
     def write(self, data: bytes) -> None:
@@ -98,7 +99,7 @@ class LocalTransport(OverShell):
         """Nothing to do here."""
 
     @contextlib.asynccontextmanager
-    async def shell(self) -> AsyncIterator[_ProcessChannel]:
+    async def shell(self, *, for_stream: bool = False) -> AsyncIterator[_ProcessChannel]:
         """See `Transport.shell`."""
         if self._closed.is_set():
             raise LinkLost(f"{self.host}: closed")

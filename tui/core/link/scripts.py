@@ -6,6 +6,11 @@ group and runs nothing. Answers start after a marker with a fresh random word, p
 status work, and a dead link is never taken for success. A streamed standard output has no end marker in it, that
 one goes to standard error; so every byte after the first marker is the script's own.
 
+A shell whose script has ended takes another one, which saves opening a channel and one more start of the login shell: each runs in
+a subshell, so `exit`, `cd`, traps and variables are its own, and the shell's input is nobody's but the watcher's until both end markers are
+out. A script shares `$$` with those before it. It ends the shell where `setsid` is missing, since what it left running is then in
+the process group that a later script's end would signal.
+
 Ending a script from here: closing a channel does not stop what runs behind it. A watcher beside the script reads
 the channel's standard input. A line there (our deadline, a cancelled call, leaving a stream) makes it send SIGTERM
 to the process group, and SIGKILL two seconds later. For streams the end of the input does the same, so that the
@@ -41,12 +46,17 @@ class Input(Enum):
     DATA = "data"  # it is the script's own standard input
 
 
-_WATCHER = """exec 8<&0 9>&2 </dev/null
-( IFS= read -r _ <&8%s; trap '' TERM; kill -s TERM 0; sleep 2; kill -s KILL 0 ) >/dev/null 2>&1 9>&- &
+_WATCHER = """( IFS= read -r _ <&8%s; trap '' TERM; kill -s TERM 0; sleep 2; kill -s KILL 0 ) >/dev/null 2>&1 9>&- &
 _eagletui_watcher=$!
-exec 8<&-
-(
-exec 9>&-
+"""
+
+# Standard error is silenced first: bash tells there about the watcher that is ended. It is ended after the marker is
+# out: BusyBox gives up a write to a full pipe when a child dies meanwhile. It is waited for, so that it takes no byte of what comes next.
+_UNWATCH = """exec 2>/dev/null
+{end}
+kill -s KILL "$_eagletui_watcher"
+wait "$_eagletui_watcher"
+exec 2>&9
 """
 
 
@@ -57,22 +67,19 @@ def wrap(script: str, nonce: str, use: Input, *, streamed: bool = False) -> byte
     """
     begin = f"printf '\\n{nonce} begin\\n'"
     end = f"printf '\\n{nonce} end %d\\n' \"$_eagletui_status\""
-    head = f"{{\n{begin}; {begin} >&2\n"
+    last = f'printf \'\\n{nonce} end %d last\\n\' "$_eagletui_status" >&2\nexit "$_eagletui_status"\n'
+    body = f"(\nexec 8<&- 9>&-\n{script}\n)\n_eagletui_status=$?\n"
     if use is Input.DATA:
-        head += "exec 9>&2\n(\nexec 9>&-\n"
+        told = "" if streamed else f"{end}\n"
+        return f"{{\n{{\n{begin}; {begin} >&2\n{body}{told}{last}}} 8</dev/null 9>&2\n}}\n".encode()
+    if use is Input.ANY_ENDS or streamed:
+        tail = _UNWATCH.format(end=":" if streamed else end) + last
     else:
-        head += _WATCHER % (" || exit 0" if use is Input.LINE_ENDS else "")
-    # Standard error is silenced first: bash tells there about the watcher that is ended. It is ended after the marker is
-    # out: BusyBox gives up a write to a full pipe when a child dies meanwhile.
-    tail = "\n)\n_eagletui_status=$?\nexec 2>/dev/null\n"
-    if not streamed:
-        tail += f"{end}\n"
-    if use is not Input.DATA:
-        tail += 'kill "$_eagletui_watcher"\n'
-    tail += f"{end} >&9\n"
-    if use is not Input.DATA:
-        tail += 'wait "$_eagletui_watcher"\n'  # the first process of a container may reap nobody
-    return f'{head}{script}{tail}exit "$_eagletui_status"\n}}\n'.encode()
+        more = f"if command -v setsid >/dev/null 2>&1; then {end} >&2; else\n{last}fi\n"
+        tail = _UNWATCH.format(end=end) + more
+    watcher = _WATCHER % (" || exit 0" if use is Input.LINE_ENDS else "")
+    # Two groups: an upload that is cut before the redirections runs nothing either.
+    return f"{{\n{{\n{begin}; {begin} >&2\n{watcher}{body}{tail}}} 8<&0 9>&2 </dev/null\n}}\n".encode()
 
 
 class _Output:
@@ -80,10 +87,11 @@ class _Output:
 
     def __init__(self, nonce: str) -> None:
         self._begin = f"\n{nonce} begin\n".encode()
-        self._end = re.compile(rb"\n" + nonce.encode() + rb" end (\d+)\n")
+        self._end = re.compile(rb"\n" + nonce.encode() + rb" end (\d+)( last)?\n")
         self.data = bytearray()
         self.began = False
         self.status: int | None = None
+        self.last = False  # the shell ends with this script
 
     def feed(self, chunk: bytes) -> None:
         """Takes bytes; afterwards `data` holds noise until `began`, then the script's own up to the end marker."""
@@ -100,7 +108,7 @@ class _Output:
             start = 0
         found = self._end.search(self.data, start)
         if found:
-            self.status = int(found.group(1))
+            self.status, self.last = int(found.group(1)), found.group(2) is not None
             del self.data[found.start() :]
 
     def keep_tail(self, limit: int) -> None:
@@ -112,6 +120,10 @@ class _Output:
 def new_nonce() -> str:
     """A word that no output holds."""
     return "et" + secrets.token_hex(16)
+
+
+class NoShell(HostError):
+    """The shell ended without a sign of the script: nothing of it ran."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +140,9 @@ class Explainer:
             "what was asked may or may not have happened; look again when the link is back",
         )
 
-    def no_shell(self, noise: bytes, stderr: bytes) -> HostError:
+    def no_shell(self, noise: bytes, stderr: bytes) -> NoShell:
         said = one_line(stderr.decode("utf-8", "replace")) or one_line(noise.decode("utf-8", "replace"))
-        return HostError(
+        return NoShell(
             f"{self.host}: {self.no_shell_means}" + (f": {said}" if said else ""),
             self.no_shell_hint,
             slug=Slug.UNSUPPORTED_HOST,
@@ -164,7 +176,7 @@ async def run_script(
 ) -> Completed:
     """Runs a script to its end marker; `data` is its standard input. The caller sets the deadline and closes.
 
-    Raises LinkLost, HostError.
+    Afterwards `channel.waits` tells whether its shell waits for another script. Raises NoShell, LinkLost, HostError.
     """
     nonce = new_nonce()
     out, err = _Output(nonce), _Output(nonce)
@@ -205,7 +217,8 @@ async def run_script(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if out.status is None or err.status is None:
-        raise await explain.failure(channel, out.began, bytes(out.data), bytes(err.data))
+        raise await explain.failure(channel, out.began or err.began, bytes(out.data), bytes(err.data))
+    channel.waits = not err.last
     return Completed(out.status, bytes(out.data), bytes(err.data))
 
 
@@ -239,7 +252,7 @@ class ScriptStream:
         while self._err.status is None:
             try:
                 chunk = await self._channel.read_stderr(READ_BYTES)
-            except LinkLost:
+            except HostError:
                 return  # the standard output says so too
             if not chunk:
                 return
@@ -300,8 +313,8 @@ class ScriptStream:
 
 
 def end(channel: Channel) -> None:
-    """Makes the script behind a channel end, whatever it is doing, and closes the channel."""
-    channel.write(b"end\n")
+    """Makes the script behind a channel end, whatever it is doing, or the shell that waits there; closes the channel."""
+    channel.write(b"exit\n")
     channel.write_eof()
     channel.close()
 

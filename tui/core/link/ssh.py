@@ -15,17 +15,13 @@ import asyncssh
 from tui.core.errors import HostError, LinkLost, Slug, TimedOut
 from tui.core.link.over_shell import OverShell
 from tui.core.link.reconnect import Reconnector, Timing
-from tui.core.link.scripts import COMMAND, end
-from tui.core.link.ssh_channel import SshChannel, SshConnection, error_words, link_lost
+from tui.core.link.ssh_channel import SshChannel, SshConnection, error_words
 from tui.core.link.ssh_connect import Dialer, SshLink
+from tui.core.link.ssh_shells import Shells, next_link
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import Asker, Connection, LinkState, LinkStatus
 
 T = TypeVar("T")
-
-_MAX_CHANNELS = 8  # sshd's MaxSessions is 10 unless changed
-_REFUSALS = 3  # of a session, while we have none open
-_GONE_S = 2.0  # for the loss of a link to be noticed, once a channel has failed
 
 
 class SshTransport(OverShell):
@@ -52,10 +48,7 @@ class SshTransport(OverShell):
         self._reconnector: Reconnector[SshLink] = Reconnector(host, self._dial, self._timing)
         self._dialer = Dialer(host, asker, self._timing, self._reconnector.update)
         self._link: SshLink | None = None
-        self._sessions = asyncio.Semaphore(_MAX_CHANNELS)
-        self._open_channels = 0
-        self._freed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._shells = Shells(host, self._reconnector.ready)
 
     # The link
 
@@ -79,8 +72,7 @@ class SshTransport(OverShell):
     async def close(self) -> None:
         """See `Transport.close`."""
         await self._reconnector.close()
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._shells.close()
 
     async def _dial(self) -> SshLink:
         target = self._target if isinstance(self._target, SshTarget) else await self._target()
@@ -95,25 +87,18 @@ class SshTransport(OverShell):
     # Channels
 
     @contextlib.asynccontextmanager
-    async def shell(self) -> AsyncIterator[SshChannel]:
-        """See `Transport.shell`: a session channel, as soon as the link and the host's MaxSessions allow. Ends its script on the way out."""
-        async with contextlib.AsyncExitStack() as undo:
-            await self._sessions.acquire()
-            undo.callback(self._sessions.release)
-            channel = await self._open_channel()
-            self._open_channels += 1
-            undo.pop_all()
+    async def shell(self, *, for_stream: bool = False) -> AsyncIterator[SshChannel]:
+        """See `Transport.shell`: as soon as the link and the host's MaxSessions allow."""
+        channel = await self._shells.take(for_stream=for_stream)
+        channel.waits = False
         try:
             yield channel
         finally:
-            end(channel)
-            task = asyncio.create_task(self._release(channel))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            channel.used = True
+            (self._shells.give if channel.waits else self._shells.drop)(channel)
 
     async def _opened(self, opening: Awaitable[T], discard: Callable[[T], None]) -> T:
-        """Waits for a channel. asyncssh forgets one whose opening is cancelled, and the host keeps its session
-        forever; so the opening continues by itself, and what comes of it is closed."""
+        """Waits for a connection through the host; one whose opening is cancelled is closed once it is there."""
         task = asyncio.ensure_future(opening)
         try:
             return await asyncio.shield(task)
@@ -122,57 +107,6 @@ class SshTransport(OverShell):
                 lambda done: None if done.cancelled() or done.exception() else discard(done.result())
             )
             raise
-
-    async def _release(self, channel: SshChannel) -> None:
-        try:
-            await channel.freed()
-        finally:
-            self._open_channels -= 1
-            self._sessions.release()
-            self._freed.set()
-            self._freed = asyncio.Event()
-
-    async def _open_channel(self) -> SshChannel:
-        refused_alone = 0
-        while True:
-            link = await self._reconnector.ready()
-            freed = self._freed
-            try:
-                process = await self._opened(
-                    link.conn.create_process(COMMAND, encoding=None), lambda late: late.close()
-                )
-                return SshChannel(link, self.host, process)
-            except asyncssh.ChannelOpenError as error:
-                if link.lost.done():
-                    continue
-                if error.code not in (asyncssh.OPEN_CONNECT_FAILED, asyncssh.OPEN_RESOURCE_SHORTAGE):
-                    raise HostError(
-                        f"{self.host}: the host runs no commands for us: {error_words(error)}",
-                        "the account needs a login shell that may run /bin/sh",
-                        slug=Slug.UNSUPPORTED_HOST,
-                    ) from None
-            except (OSError, asyncssh.Error) as error:
-                await self._next_link(link, error)
-                continue
-            # MaxSessions of the host is reached: wait for one of ours to end.
-            refused_alone += self._open_channels == 0
-            if refused_alone > _REFUSALS:
-                raise HostError(
-                    f"{self.host}: the host opens no session on this connection",
-                    "look at MaxSessions in its sshd_config",
-                    slug=Slug.UNSUPPORTED_HOST,
-                )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await freed.wait()
-
-    async def _next_link(self, link: SshLink, error: Exception) -> None:
-        """Nothing was sent yet, so the next link may be asked; unless this one lives and only the channel failed."""
-        try:
-            async with asyncio.timeout(_GONE_S):
-                await asyncio.shield(link.lost)
-        except TimeoutError:
-            raise link_lost(self.host, error) from None
 
     def _too_late(self, timeout_s: float, asked_at: float) -> HostError | TimedOut:
         """Our own deadline passed; a link that has gone quiet is a dead link, not a slow command."""
@@ -217,7 +151,7 @@ class SshTransport(OverShell):
                     slug=Slug.REFUSED,
                 ) from None
             except (OSError, asyncssh.Error) as error:
-                await self._next_link(link, error)
+                await next_link(link, self.host, error)
         connection = SshConnection(link, self.host, streams)
         try:
             yield connection

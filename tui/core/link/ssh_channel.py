@@ -86,10 +86,29 @@ class SshConnection:
 
 
 class SshChannel:
-    """A session channel with `/bin/sh -s` behind it (`scripts.Channel`)."""
+    """A session channel with `/bin/sh -s` behind it (`scripts.Channel`).
+
+    Attributes:
+        link: the connection that it belongs to.
+        used, waits: see `Channel`.
+        streaming: a stream has its shell.
+    """
 
     def __init__(self, link: Heard, host: str, process: "asyncssh.SSHClientProcess[bytes]") -> None:
-        self._link, self._host, self._process = link, host, process
+        self.link, self._host, self._process = link, host, process
+        self.used = self.waits = self.streaming = False
+        self._failure: HostError | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a shell is there, as far as is known."""
+        return not (self._failure or self._process.stdout.at_eof() or self._process.is_closing())
+
+    def give_up(self, error: HostError) -> None:
+        """Closes it for whoever reads it, who is told why."""
+        self._failure = error
+        self.write(b"exit\n")
+        self._process.close()
 
     def write(self, data: bytes) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):  # reading tells of a dead link
@@ -107,9 +126,11 @@ class SshChannel:
         try:
             data = await reader.read(max_bytes)
         except (OSError, asyncssh.Error) as error:  # a TimeoutError here is the kernel's ETIMEDOUT
-            raise link_lost(self._host, error) from None
+            raise self._failure or link_lost(self._host, error) from None
         if data:
-            self._link.heard_at = time.monotonic()
+            self.link.heard_at = time.monotonic()
+        elif self._failure is not None:
+            raise self._failure
         return data
 
     async def read_stdout(self, max_bytes: int) -> bytes:

@@ -94,7 +94,15 @@ class HttpResponse:
 
 
 class Channel(Protocol):
-    """A `/bin/sh -s` somewhere. Reads raise LinkLost when the way there is dead, and give b"" at the end."""
+    """A `/bin/sh -s` somewhere. Reads raise LinkLost when the way there is dead, and give b"" at the end.
+
+    Attributes:
+        used: a script has run in it before.
+        waits: it waits for another script, and may be given one.
+    """
+
+    used: bool
+    waits: bool
 
     def write(self, data: bytes) -> None:
         """Queues bytes for the standard input; never blocks, never fails."""
@@ -185,8 +193,14 @@ class Transport(Protocol):
     async def connect(self) -> None:
         """First connection. Raises HostError; afterwards the link is kept and renewed in the background."""
 
-    async def run(self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20) -> Completed:
-        """Runs a script to its end. Raises LinkLost (outcome unknown), TimedOut, HostError; never returns half."""
+    async def run(
+        self, script: str, *, timeout_s: float = 30.0, max_output_bytes: int = 8 << 20, alone: bool = False
+    ) -> Completed:
+        """Runs a script to its end. Raises LinkLost (outcome unknown), TimedOut, HostError; never returns half.
+
+        Args:
+            alone: no other script follows in its shell, because what it starts might write after its end.
+        """
 
     def stream(self, script: str) -> AbstractAsyncContextManager[ByteStream]:
         """Runs a script and reads its standard output as it comes. Leaving the context ends the channel at once."""
@@ -197,7 +211,7 @@ class Transport(Protocol):
     def open_connection(self, host: str, port: int) -> AbstractAsyncContextManager[Connection]:
         """A TCP connection made by the host, without a local port. Raises HostError(slug="refused") if refused."""
 
-    def shell(self) -> AbstractAsyncContextManager[Channel]:
+    def shell(self, *, for_stream: bool = False) -> AbstractAsyncContextManager[Channel]:
         """A `/bin/sh -s` there, for what has a protocol of its own with it (`scripts`); ends its script on the way out."""
 
     def status(self) -> LinkStatus: ...

@@ -16,7 +16,7 @@ from tui.core.text import one_line, sanitize
 
 ID_PREFIX = "foreign-"  # of their ids; the PID of the topmost process follows
 _TITLES = ("sglang::", "VLLM::", "vllm::")  # that processes of a server give themselves
-_LOOPING_ENGINES = "docker nerdctl"  # podman starts a container again at once
+LOOPING_ENGINES = "docker nerdctl"  # podman starts a container again at once
 _ENTRY_WORDS = 5  # of an image's entry point, in front of the server's
 _SERVER_TEXT = re.compile(r"sglang(\.launch_server|\s+serve)|vllm\.entrypoints|vllm\s+serve")
 _CONTAINERS = frozenset(["docker", "podman", "nerdctl", "kubectl", "srun", "ssh", "lxc-attach", "machinectl"])
@@ -242,7 +242,12 @@ async def foreign_servers(transport: Transport, *, dead: bool = True) -> tuple[R
     Args:
         dead: the engines are asked for such containers too.
     """
-    facts = _Facts(await call(transport, "foreign", _LOOPING_ENGINES if dead else ""))
+    return await foreign_of(transport, await call(transport, "foreign", LOOPING_ENGINES if dead else ""))
+
+
+async def foreign_of(transport: Transport, answer: Answer) -> tuple[Run, ...]:
+    """The same of an answer that has them among other lines."""
+    facts = _Facts(answer)
     # The same container with another first process was started again.
     boxes = {box: (0, "") for box in facts.loops}
     for pid in _groups(facts):

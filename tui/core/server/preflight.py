@@ -1,7 +1,7 @@
 """Before a launch: each finding one line, so that nothing comes as a surprise ten minutes later.
 
-`preflight` asks the host once (`tui/remote/preflight.sh`), puts that beside what is known already (facts, GPUs, runs)
-and says what blocks, what to know and what is fine.
+`look` asks the host (`tui/remote/preflight.sh`), `preflight` puts that beside what else is known (facts, GPUs, runs)
+and says what blocks, what to know and what is fine. What holds memory on the GPUs, if anything does, is asked last.
 """
 
 import asyncio
@@ -34,7 +34,62 @@ _LOW_DISK_BYTES = 5_000_000_000
 _FULL_DISK_BYTES = 100_000_000
 _YES = ("1", "true", "yes", "on")
 
+_HANGS = "the host takes too long to look at its files: a file system may hang"
+
 Listener = Callable[[Transport, int], Awaitable[PortHolder | None]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the host said of a profile."""
+
+    facts: Mapping[str, list[str]] | None  # of `tui/remote/preflight.sh`, None where it took too long
+    listener: PortHolder | None
+
+
+async def look(
+    transport: Transport, profile: LaunchProfile, command: LaunchCommand, find_listener: Listener = listener
+) -> Seen:
+    """What the host has of that which a profile needs. Its versions and flags need not be known: the command may be built without.
+
+    Raises:
+        LinkLost, HostError: from the transport.
+    """
+    script = _script(profile, command)
+    return Seen(*await asyncio.gather(_ask(transport, script), find_listener(transport, command.port)))
+
+
+def _script(profile: LaunchProfile, command: LaunchCommand) -> str:
+    flags = () if profile.command else ("model-path", "speculative-draft-model-path")
+    container = container_of(profile)
+    paths = [_path(profile, flag) for flag in flags]
+    model, draft = ["" if path.startswith("~") else path for path in paths] or ("", "")
+    wrapper = _wrapper(profile)
+    values = {
+        "PF_CWD": profile.cwd or "",
+        "PF_ENGINE": shlex.join(container.engine) if container else "",
+        "PF_IMAGE": container.image if container else "",
+        "PF_WRAPPER": wrapper[0] if wrapper else "",
+        "PF_PROGRAM": "" if wrapper else command.argv[0],
+        "PF_MODEL": model,
+        "PF_DRAFT": draft,
+        "PF_REVISION": str(profile.arg("revision") or ""),
+    }
+    values |= {name: value for name, value in command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
+    return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + program("preflight.sh")
+
+
+def _path(profile: LaunchProfile, flag: str) -> str:
+    """A path or a name of the profile, as the host knows it; "" where a container alone does."""
+    value, container = profile.arg(flag), container_of(profile)
+    if not isinstance(value, str) or container is None:
+        return value if isinstance(value, str) else ""
+    return container.on_host(value) or ""
+
+
+def _wrapper(profile: LaunchProfile) -> tuple[str, ...]:
+    container = container_of(profile)
+    return profile.wrapper if container is None else container.engine
 
 
 async def preflight(
@@ -46,7 +101,7 @@ async def preflight(
     sample: GpuSample | None,
     runs: Iterable[Run] = (),
     host_flags: frozenset[str] | None = None,
-    find_listener: Listener = listener,
+    seen: Seen | None = None,
 ) -> tuple[Finding, ...]:
     """Everything that can be known before a launch: what blocks first, then what to know, then what is fine.
 
@@ -56,39 +111,46 @@ async def preflight(
         sample: the GPUs now, None where they could not be read.
         runs: ours and foreign ones, to name who holds a GPU or the port.
         host_flags: flags of the host's SGLang, None = not known: they are then not checked.
+        seen: of `look`; None: it looks now.
 
     Raises:
         LinkLost, HostError: from the transport.
     """
-    look = _Look(profile, command, facts, sample, {run.run_id: run for run in runs})
-    answer, holder = await asyncio.gather(_ask(transport, look.script()), find_listener(transport, command.port))
-    if answer is None:
-        look.found.warn("disk", "the host takes too long to look at its files: a file system may hang")
-    for line in (answer or "").split("\n"):
-        key, tab, value = line.partition("\t")
-        if tab:
-            look.seen.setdefault(key, []).append(value)
-    look.gpus()
-    look.port(holder)
+    if seen is None:
+        seen = await look(transport, profile, command)
+    here = _Look(profile, command, facts, sample, {run.run_id: run for run in runs}, seen.facts or {})
+    if seen.facts is None:
+        here.found.warn("disk", _HANGS)
+    if pids := {process.pid for gpu in here.used_gpus for process in _held(gpu)}:
+        script = f"PF_PIDS={quote(' '.join(map(str, pids)))}\n{program('ancestors.sh')}"
+        here.seen = {**here.seen, **(await _ask(transport, script) or {})}
+    here.gpus()
+    here.port(seen.listener)
     if not profile.command:
-        look.model("model", "model-path")
-        look.model("draft", "speculative-draft-model-path")
-        look.python()
-        look.flags(host_flags)
-        look.speculation()
-    look.requirements()
-    look.place()
-    look.disk()
-    look.rights()
-    return ordered(look.found)
+        here.model("model", "model-path")
+        here.model("draft", "speculative-draft-model-path")
+        here.python()
+        here.flags(host_flags)
+        here.speculation()
+    here.requirements()
+    here.place()
+    here.disk()
+    here.rights()
+    return ordered(here.found)
 
 
-async def _ask(transport: Transport, script: str) -> str | None:
+async def _ask(transport: Transport, script: str) -> dict[str, list[str]] | None:
+    """Values by key, in order; None where the host takes too long."""
     try:
         done = await transport.run(script, timeout_s=30.0)
     except TimedOut:
         return None
-    return done.stdout.decode("utf-8", "replace")
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.decode("utf-8", "replace").split("\n"):
+        key, tab, value = line.partition("\t")
+        if tab:
+            found.setdefault(key, []).append(value)
+    return found
 
 
 @dataclass
@@ -100,29 +162,10 @@ class _Look:
     facts: HostFacts
     sample: GpuSample | None
     runs: Mapping[str, Run]
-    seen: dict[str, list[str]] = field(default_factory=dict)  # the answer of the script: values by key, in order
+    seen: Mapping[str, list[str]]  # what the host said: values by key, in order
     found: Findings = field(default_factory=Findings)
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
-
-    def script(self) -> str:
-        profile = self.profile
-        flags = () if profile.command else ("model-path", "speculative-draft-model-path")
-        model, draft = ["" if self.path(flag).startswith("~") else self.path(flag) for flag in flags] or ("", "")
-        container = self.container
-        values = {
-            "PF_CWD": profile.cwd or "",
-            "PF_ENGINE": shlex.join(container.engine) if container else "",
-            "PF_IMAGE": container.image if container else "",
-            "PF_WRAPPER": self.wrapper[0] if self.wrapper else "",
-            "PF_PROGRAM": "" if self.wrapper else self.command.argv[0],
-            "PF_MODEL": model,
-            "PF_DRAFT": draft,
-            "PF_REVISION": str(profile.arg("revision") or ""),
-            "PF_PIDS": " ".join(str(process.pid) for gpu in self.used_gpus for process in _held(gpu)),
-        }
-        values |= {name: value for name, value in self.command.env.items() if name in ("HF_HOME", "HF_HUB_CACHE")}
-        return "".join(f"{name}={quote(value)}\n" for name, value in values.items()) + program("preflight.sh")
+    # -- what was asked -----------------------------------------------------------------------------------------------
 
     def one(self, key: str) -> str | None:
         return self.seen.get(key, [None])[0]
@@ -131,11 +174,7 @@ class _Look:
         return self.seen.get(key, [])
 
     def path(self, flag: str) -> str:
-        """A path or a name of the profile, as the host knows it; "" where a container alone does."""
-        value = self.profile.arg(flag)
-        if not isinstance(value, str) or self.container is None:
-            return value if isinstance(value, str) else ""
-        return self.container.on_host(value) or ""
+        return _path(self.profile, flag)
 
     @cached_property
     def container(self) -> Container | None:
@@ -143,7 +182,7 @@ class _Look:
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        return self.profile.wrapper if self.container is None else self.container.engine
+        return _wrapper(self.profile)
 
     @property
     def eagle3(self) -> bool:

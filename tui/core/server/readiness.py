@@ -5,6 +5,7 @@ does, and "Uvicorn running" says nothing about the warm-up. So whoever says read
 process of this run; where the process table can't be read, a request with a word of ours must appear in this run's log.
 """
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass
@@ -36,6 +37,25 @@ class ReadinessProbe:
     _look_again_at: float = 0.0
     _canary_tail: bytes = b""
     _http_not_before: float = 0.0  # time.monotonic()
+    _first_look: "asyncio.Task[bool | None] | None" = None
+
+    def begin(self) -> None:
+        """Asks who listens while the log is still on its way: over a far link the two then wait once."""
+        if self.run.port is not None and self.run.state in (RunState.RUNNING, RunState.FOREIGN):
+            self._first_look = asyncio.create_task(port_belongs_to(self.transport, self.run))
+
+    async def close(self) -> None:
+        """Gives up what `begin` asked."""
+        if self._first_look is not None:
+            self._first_look.cancel()
+            await asyncio.gather(self._first_look, return_exceptions=True)
+
+    async def _owner(self, by_log: bool) -> bool | None:
+        """Whether it is this run that listens; what was asked at the beginning counts once, unless the log has news since."""
+        first, self._first_look = self._first_look, None
+        if first is not None and ((found := await first) or not by_log):
+            return found
+        return await port_belongs_to(self.transport, self.run)
 
     def start_over(self) -> None:
         """Another process took the place of the one that was asked about."""
@@ -63,7 +83,7 @@ class ReadinessProbe:
         try:
             if self.listener_is_ours is not True:
                 # Asked at "Uvicorn running" already: when "fired up" comes, the answer is there.
-                self.listener_is_ours = await port_belongs_to(self.transport, self.run)
+                self.listener_is_ours = await self._owner(listening)
             if self.listener_is_ours is False:
                 return False
             if not by_log and (self._too_soon(silent) or not await self._http_ready()):

@@ -17,17 +17,17 @@ from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
 from tui.core.model.run import Run
-from tui.core.profiles.command import build_command, container_of
+from tui.core.profiles.command import LaunchCommand, build_command, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
-from tui.core.runs.foreign import foreign_servers
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
 from tui.core.server.finding import ordered
 from tui.core.server.image import sglang_of_image
 from tui.core.server.launch import LaunchPlan, LaunchProgress
+from tui.core.server.preflight import Seen
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.stop import StopProgress
 from tui.core.server.watch import RunWatcher
@@ -101,11 +101,9 @@ class HostSession:
 
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
-        looks = [control.list_runs(self.transport)]
-        if not self._simulated:  # it shares this machine's process table: what is real does not belong to it
-            looks.append(foreign_servers(self.transport))
-        found = await asyncio.gather(*looks)  # at once: over a far link each waits for the other side three times
-        named = [dataclasses.replace(run, host=self.entry.name) for runs in found for run in runs]
+        # The simulated host shares this machine's process table: what is real does not belong to it.
+        look = control.list_runs if self._simulated else control.look
+        named = [dataclasses.replace(run, host=self.entry.name) for run in await look(self.transport)]
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
@@ -124,7 +122,11 @@ class HostSession:
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings."""
-        facts, sample, runs = await asyncio.gather(self.facts(), self.sample(), self.runs())
+        # All at once: over a far link each of them waits for the other side.
+        unlearnt = self._command(profile, None, None, None)
+        facts, sample, runs, seen = await asyncio.gather(
+            self.facts(), self.sample(), self.runs(), preflight.look(self.transport, profile, unlearnt)
+        )
         if container := container_of(profile):  # its Python and SGLang are the image's
             version = await sglang_of_image(self.transport, container, self._images)
             facts = dataclasses.replace(
@@ -136,18 +138,31 @@ class HostSession:
                 own = facts.python if facts.python_error is None else None
                 facts = dataclasses.replace(facts, python=own, sglang=None, torch=None, container=None)
             flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
-        command = build_command(profile, self.entry, facts.sglang, flags, home=facts.home)
-        command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
-        return await self._checked(LaunchPlan(profile, command, (), facts, sets, flags=flags), sample, runs)
+        command = self._command(profile, facts.sglang, flags, facts.home)
+        return await self._checked(LaunchPlan(profile, command, (), facts, sets, flags=flags), sample, runs, seen)
+
+    def _command(
+        self, profile: LaunchProfile, version: str | None, flags: frozenset[str] | None, home: str | None
+    ) -> LaunchCommand:
+        command = build_command(profile, self.entry, version, flags, home=home)
+        return dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
 
     async def _check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now."""
-        return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs()))
+        look = preflight.look(self.transport, plan.profile, plan.command)
+        return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs(), look))
 
-    async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...]) -> LaunchPlan:
+    async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...], seen: Seen) -> LaunchPlan:
         profile, command = plan.profile, plan.command
         findings = await preflight.preflight(
-            self.transport, profile, command, facts=plan.facts, sample=sample, runs=found, host_flags=plan.flags
+            self.transport,
+            profile,
+            command,
+            facts=plan.facts,
+            sample=sample,
+            runs=found,
+            host_flags=plan.flags,
+            seen=seen,
         )
         if not profile.command:
             earlier = await asyncio.to_thread(launch_records.read_all)

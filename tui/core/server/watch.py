@@ -132,6 +132,7 @@ class RunWatcher:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._probe.close()
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
@@ -217,6 +218,7 @@ class RunWatcher:
             self._wake.set()
 
     async def _probe_ready(self) -> None:
+        self._probe.begin()
         while not self._run_over():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HTTP_PROBE_PERIOD_S):

@@ -306,7 +306,7 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
     script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m {LAUNCH_MODULE} --help 2>/dev/null"
     try:
-        done = await transport.run(script, timeout_s=120.0)
+        done = await transport.run(script, timeout_s=120.0, alone=True)
     except LinkLost:
         raise
     except EagletuiError:
