@@ -34,6 +34,7 @@ class LaunchRecord:
     ended_at: str | None = None
     ledger: tuple[Mapping[str, object], ...] = ()  # memory of each rank: the fields of startup.LedgerRow
     mem_fraction: float | None = None  # in effect: as given, or as SGLang chose it
+    group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
 
 

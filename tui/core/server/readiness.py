@@ -8,6 +8,7 @@ process of this run; where the process table can't be read, a request with a wor
 import secrets
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tui.core.errors import EagletuiError
 from tui.core.link.http import request
@@ -41,6 +42,12 @@ class ReadinessProbe:
         """Another process took the place of the one that was asked about."""
         self.ready, self.listener_is_ours = False, None
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is a node above rank 0, which answers every /health with 200."""
+        words = self.run.argv
+        return any(name == "--node-rank" and rank.strip("0") for name, rank in pairwise(words))
+
     def saw_bytes(self, data: bytes) -> None:
         """Log bytes of this run, as they come."""
         if self.canary and not self.canary_seen:
@@ -51,6 +58,9 @@ class ReadinessProbe:
     async def check(self, startup: StartupState) -> bool:
         """Whether the server is ready now; once true, it stays true until the process ends."""
         if self.ready or self.run.port is None or self.run.state not in (RunState.RUNNING, RunState.FOREIGN):
+            return self.ready
+        if self.follows:
+            self.ready = startup.follower_up
             return self.ready
         by_log = startup.fired_up
         listening = by_log or startup.uvicorn_port is not None

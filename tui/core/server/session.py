@@ -22,6 +22,7 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
 from tui.core.runs.foreign import foreign_servers
+from tui.core.runs.request import LaunchRequest
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
@@ -140,7 +141,7 @@ class HostSession:
         command = dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
         return await self._checked(LaunchPlan(profile, command, (), facts, sets, flags=flags), sample, runs)
 
-    async def _check(self, plan: LaunchPlan) -> LaunchPlan:
+    async def check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now."""
         return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs()))
 
@@ -163,11 +164,19 @@ class HostSession:
         `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
         """
         start = partial(self._start, run_id=run_id)
-        return launching.steps(plan, replace=replace, check=self._check, stop=self.stop, start=start)
+        return launching.steps(plan, replace=replace, check=self.check, stop=self.stop, start=start)
 
     async def _start(self, plan: LaunchPlan, run_id: str | None) -> Run:
-        request = launching.prepare(plan, self.entry.name, run_id)
+        return await self.start(launching.prepare(plan, self.entry.name, run_id))
+
+    async def start(self, request: LaunchRequest) -> Run:
+        """Starts what was prepared, at most once."""
         return dataclasses.replace(await control.launch(self.transport, request), host=self.entry.name)
+
+    async def run_by_id(self, run_id: str) -> Run | None:
+        """A run of ours as it is now, by its whole id; None where the host has none."""
+        found = await control.status(self.transport, [run_id])
+        return dataclasses.replace(found[0], host=self.entry.name) if found else None
 
     def open_log(self, run: Run) -> "LogFile | None":
         """The log of a run, of any size; None where its output goes nowhere that can be read."""
@@ -183,9 +192,12 @@ class HostSession:
         """Log and state of a run to its end; survives the link."""
         return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample).updates()
 
-    def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
-        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
-        return stopping.stop(self.transport, run, self.sample, grace_s)
+    def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
+        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
+
+        `who` asks for it, as it is kept with the run: by default the user of this process.
+        """
+        return stopping.stop(self.transport, run, self.sample, grace_s, who)
 
 
 async def settled_state(session: HostSession, run: Run, patience_s: float) -> ServerState | None:
