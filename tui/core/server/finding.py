@@ -24,9 +24,7 @@ class Finding:
     warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
     hint: Hint | None = None
     host: str | None = None  # of several hosts the one that it is about
-    files: str | None = (
-        None  # of a model: equal where its files have the same size and the same index; None = not known
-    )
+    files: str | None = None  # of a model: bytes of its weights, sum of its index; None = not known
 
     @property
     def sentence(self) -> str:

@@ -16,6 +16,7 @@ from tui.core.host.elsewhere import Inside
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
+from tui.core.model.group import group_of
 from tui.core.model.run import Run
 from tui.core.profiles.command import build_command, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -110,7 +111,9 @@ class HostSession:
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
-        """The run that an id, its six digits or a unique prefix, or docker:NAME names. Raises UsageError(slug="unknown_run")."""
+        """The run that an id, its six digits or a unique prefix, or docker:NAME names; of a group the member that serves,
+        where it is here. Raises UsageError(slug="unknown_run").
+        """
         found = await self.runs()
         if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
             return named
@@ -121,10 +124,19 @@ class HostSession:
                 Hint(Action.LIST_RUNS, self.entry.name),
                 slug=Slug.UNKNOWN_RUN,
             )
-        return next(run for run in found if run.run_id == run_id)
+        run = next(run for run in found if run.run_id == run_id)
+        group = group_of(run.extra)
+        if group is None or reference in (run.run_id, run.short_id):
+            return run
+        return next((one for one in found if one.run_id == group.serving.run_id), run)
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
-        """The exact command and the pre-flight findings."""
+        """The exact command and the pre-flight findings. Raises UsageError for a server over several hosts."""
+        if profile.nodes is not None:
+            raise UsageError(
+                f"{profile.name} is one server over {', '.join(profile.nodes.hosts)}",
+                f"eagletui launch {profile.name} launches it on all of them",
+            )
         facts, sample, runs = await asyncio.gather(self.facts(), self.sample(), self.runs())
         if container := container_of(profile):  # its Python and SGLang are the image's
             version = await sglang_of_image(self.transport, container, self._images)
