@@ -104,6 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 SGLANG = (
     "tests/e2e/test_bench_sglang.py",
     "tests/e2e/test_diagnosis_live.py",
+    "tests/e2e/test_nodes.py",
     "tests/e2e/test_panel.py",
     "tests/e2e/test_sglang.py",
 )

@@ -22,13 +22,16 @@ from tui.core.profiles.checks import OF_NODES
 from tui.core.profiles.command import DEFAULT_PORT
 from tui.core.profiles.launch_profile import LaunchProfile, NodesTable
 from tui.core.runs.foreign import listener
-from tui.core.server.finding import Finding, Findings, Level
+from tui.core.server.finding import Findings, Level
 from tui.core.server.launch import LaunchPlan
 from tui.core.server.session import HostSession
 from tui.core.sglang.flags import flag_table
 from tui.core.text import one_line
 
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+# SGLang's own queues between nodes: without it they are bound to the address of the default route, and without such a route
+# to 0.0.0.0, which the others then connect to: a hang without a word.
+HOST_IP = "SGLANG_HOST_IP"
 _LOOK_S = 20.0
 _LISTENS_S = 20.0
 
@@ -51,7 +54,7 @@ class Meeting:
     address: str  # of rank 0
     port: int
     interfaces: Mapping[str, str | None] = field(default_factory=dict)  # by host
-    findings: tuple[Finding, ...] = ()
+    addresses: Mapping[str, str | None] = field(default_factory=dict)  # of each host on its interface
 
     @property
     def dist_init_addr(self) -> str:
@@ -93,8 +96,8 @@ def rank_profile(
     if port_step:
         name = next((name for name in args if canonical(name) == "port"), "port")
         args[name] = (port if isinstance(port, int) else DEFAULT_PORT) + port_step
-    interface = meeting.interfaces.get(entry.name)
-    ours = {name: interface for name in INTERFACES if interface is not None and name not in entry.env}
+    told = {**dict.fromkeys(INTERFACES, meeting.interfaces.get(entry.name)), HOST_IP: meeting.addresses.get(entry.name)}
+    ours = {name: value for name, value in told.items() if value is not None and name not in entry.env}
     return replace(profile, nodes=None, args=args, env={**ours, **profile.env})
 
 
@@ -190,7 +193,11 @@ async def _meet(
             _warn(found, f"the interface of {host} to {address} is not known: {', '.join(INTERFACES)} are not set")
         elif table.interface and table.interface not in {interface for interface, _ in one.addresses}:
             _block(found, f"{host} has no interface {table.interface}")
-    meeting = Meeting(address, table.dist_port, interfaces)
+    addresses = {
+        host: address if rank == 0 or local else _address_on(one.addresses, interfaces[host], ":" in address)
+        for rank, (host, one) in enumerate(zip(table.hosts, placed, strict=True))
+    }
+    meeting = Meeting(address, table.dist_port, interfaces, addresses)
     if not any(finding.level is Level.BLOCK for finding in found):
         await _reach(table, sessions, meeting, found)
     return meeting
@@ -198,6 +205,12 @@ async def _meet(
 
 def _on(addresses: Sequence[tuple[str, str]], address: str) -> str | None:
     return next((interface for interface, one in addresses if one == address and interface != "?"), None)
+
+
+def _address_on(addresses: Sequence[tuple[str, str]], interface: str | None, version_6: bool) -> str | None:
+    return next(
+        (one for name, one in addresses if name == interface and (":" in one) == version_6 and _usable(one)), None
+    )
 
 
 async def _reach(table: NodesTable, sessions: Sequence[HostSession], meeting: Meeting, found: Findings) -> None:
