@@ -153,7 +153,8 @@ def _address(table: NodesTable, placed: Sequence[Placed], found: Findings) -> st
         return next(iter([*filter(_usable, here), *here]), rank0)
     if len({one.network for one in placed}) == 1:
         return "127.0.0.1"
-    own = [address for _, address in head.addresses if _usable(address)]
+    bridges = {address for one in others for _, address in one.addresses}  # docker0 has the same on each host
+    own = [address for _, address in head.addresses if _usable(address) and address not in bridges]
     own.sort(key=lambda address: ":" in address)  # IPv4 first
     meant = [address for one in others for address in one.resolved]
     known = next((address for address in meant if address in own), None)
