@@ -28,6 +28,8 @@ from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 from tui.demo.client import register
 
+_ENDS_FOLLOW_S = 30.0
+
 
 def group_on_record(reference: str, *, whole: bool = False) -> Group | None:
     """The group that `reference` means by this machine's records of launches: no host need be asked for that.
@@ -119,12 +121,17 @@ async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_
     """Waits, reports the outcome, and gives the exit code. Raises TimedOut."""
     last: GroupState | None = None
     shown: object = None
+    over_at: float | None = None
     try:
         async with asyncio.timeout(max(timeout_s, LOOK_S)), aclosing(hosts.watch(group)) as updates:
             async for update in updates:
                 last = update.state
                 if update.settled and until == "ready" and last.outcome is Outcome.READY:
                     break
+                if until == "ready" and last.outcome in (Outcome.CRASHED, Outcome.STOPPED):
+                    over_at = over_at or time.monotonic()
+                    if time.monotonic() - over_at > _ENDS_FOLLOW_S:  # the end of a member whose host does not answer
+                        break
                 if not as_json and update.settled:
                     shown = _say_progress(last, shown)
     except TimeoutError:
