@@ -301,6 +301,7 @@ def _member_json(member: Member, run: Run | None) -> dict[str, object]:
         "run": member.run_id,
         "pid": run.pid if run is not None else None,
         "port": run.port if run is not None else None,
+        "ended": run.ended_at if run is not None else None,
         "exit_code": run.exit_code if run is not None else None,
     }
 
