@@ -74,9 +74,7 @@ class _Wanted:
         return [gpu for gpu in sample.gpus if gpu.index in self.indices or gpu.uuid in self.uuids]
 
 
-async def _ended(
-    transport: Transport, run: Run, grace_s: float, who: str | None
-) -> AsyncGenerator[StopProgress, None]:
+async def _ended(transport: Transport, run: Run, grace_s: float, who: str | None) -> AsyncGenerator[StopProgress, None]:
     """The stop as the host carries it out; the last step is `done` or `stuck`."""
     await control.stop(transport, run.run_id, grace_s, who=who)
     yield StopProgress("requested", f"asked {run.short_id} to stop")
