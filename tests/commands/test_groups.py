@@ -105,6 +105,11 @@ def test_progress_is_said_where_it_is_news(capsys: pytest.CaptureFixture[str]) -
     assert "rank 1 unknown: no answer from gpu4" in said
     assert groups._say_progress(merged, shown) == shown
     assert capsys.readouterr().err == ""
+    # A suspicion is said once, however its seconds count up.
+    for seconds in (40, 41):
+        merged = merge(GROUP, [state(RANK0, suspicion=f"no line for {seconds} s"), MemberState(RANK1, link_lost=True)])
+        shown = groups._say_progress(merged, shown)
+    assert capsys.readouterr().err.count("rank 0 may hang: no line for 4") == 1
 
 
 def test_ps_has_a_line_a_group(capsys: pytest.CaptureFixture[str]) -> None:

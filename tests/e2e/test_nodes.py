@@ -153,6 +153,7 @@ class Lab:
     def profile(self, name: str, hosts: tuple[str, ...]) -> None:
         text = self.sglang.profile(self.port, eagle3=False, tp_size=2)
         text = text.replace("[env]\n", '[env]\nSGLANG_CPU_OMP_THREADS_BIND = "0|1"\n')
+        text = text.replace("startup_timeout_s = 300", "startup_timeout_s = 900")
         text += f"[nodes]\nhosts = {json.dumps(hosts)}\ndist_port = {self.dist_port}\n"
         (self.eagletui.home / "profiles" / f"{name}.toml").write_text(text)
 

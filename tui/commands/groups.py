@@ -171,10 +171,12 @@ async def look_at(hosts: GroupSession, group: Group, *, end_others: bool = False
 def _say_progress(state: GroupState, shown: object) -> object:
     """Reports how far a start is where that is news; what was reported is the next call's `shown`."""
     words = [_progress_of(one) for one in state.members]
-    key = (state.outcome, tuple(words), state.late)
+    suspicions = {one.member.name: one.state.suspicion for one in state.members if one.state and one.state.suspicion}
+    key = (state.outcome, words, list(suspicions), state.late)
     if key != shown and state.outcome in (Outcome.STARTING, Outcome.UNKNOWN):
+        hangs = "".join(f"; {name} may hang: {why}" for name, why in suspicions.items())
         late = f"; {state.late}" if state.late else ""
-        say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{late}")
+        say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{hangs}{late}")
     return key
 
 
@@ -186,8 +188,7 @@ def _progress_of(one: MemberState) -> str:
     progress = one.state.startup.progress
     done = f" {progress.what} {progress.done * 10 // max(1, progress.total)}/10" if progress else ""
     lost = " (link lost)" if one.link_lost else ""
-    suspicion = f": it may hang: {one.state.suspicion}" if one.state.suspicion else ""
-    return f"{one.member.name} {one.state.phase.replace('_', ' ')}{done}{lost}{suspicion}"
+    return f"{one.member.name} {one.state.phase.replace('_', ' ')}{done}{lost}"
 
 
 def say_outcome(state: GroupState, *, diagnosed: bool = True) -> None:
