@@ -99,6 +99,11 @@ def test_who_only_lost_the_peer_is_not_the_cause(after_s: int) -> None:
     assert "out of memory" in str(merged.failure.diagnosis.evidence.text)
 
 
+def test_who_has_a_cause_keeps_it_though_its_own_ranks_lost_each_other() -> None:
+    both = dead(RANK1, [*OUT_OF_MEMORY[:-1], *LOST_PEER], 55)
+    assert merge(GROUP, [dead(RANK0, LOST_PEER, 50), both]).failed == RANK1
+
+
 def test_who_was_killed_without_a_word_is_the_cause_where_the_other_lost_its_peer() -> None:
     merged = merge(GROUP, [dead(RANK0, LOST_PEER, 60), dead(RANK1, [], 58)])
     assert merged.failed == RANK1
@@ -166,7 +171,7 @@ def test_the_shortest_wait_names_the_latecomer() -> None:
     came = state(RANK1, phase_took_s={Phase.LAUNCH: 39.0, Phase.DISTRIBUTED_INIT: 6.6})
     late = merge(GROUP, [waited, came]).late
     assert late == "rank 1 (gpu4) came last: the others waited 29 s for it"
-    assert merge(GROUP, [came, came]).late is None
+    assert merge(GROUP, [replace(came, member=RANK0), came]).late is None
     assert merge(GROUP, [replace(waited, state=replace(waited.state, outcome=Outcome.READY)), came]).late is None
 
 

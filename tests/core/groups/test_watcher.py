@@ -114,19 +114,48 @@ async def test_it_is_settled_when_every_member_was_heard(hosts: tuple[Host, Host
     assert seen[-1].state.outcome is Outcome.UNKNOWN
 
 
+async def test_an_end_counts_when_the_log_is_read_to_it(hosts: tuple[Host, Host]) -> None:
+    hosts[0].say(ready(RANK0))
+    hosts[1].say(over(RANK1, 1))
+    watch = watching(hosts)
+    settled = False
+
+    def read(update: GroupUpdate) -> bool:
+        nonlocal settled
+        settled = settled or update.settled
+        if update.state.failed == RANK1 and not settled:
+            hosts[1].news.put_nowait(None)
+            return True
+        return settled
+
+    await until(watch, read)
+    assert not settled
+    hosts[0].say(ready(RANK0))
+    hosts[1].say(over(RANK1, 1))
+    hosts[1].news.put_nowait(None)
+    assert (await until(watching(hosts), lambda update: update.settled))[-1].state.failed == RANK1
+
+
 async def test_what_else_must_hold_is_asked_until_it_does(hosts: tuple[Host, Host]) -> None:
     asked: list[GroupState] = []
 
     async def check(state: GroupState) -> tuple[Condition, ...]:
         asked.append(state)
-        if len(asked) == 2:
+        if len(asked) <= 2:
             raise LinkLost("for a moment")
         return (Condition("one request through", len(asked) > 3),)
 
     for host, state in zip(hosts, (ready(RANK0), starting(RANK1)), strict=True):
         host.say(replace(state, started_s=time.time() - 100))
-    seen = await until(watching(hosts, check=check), lambda update: update.state.outcome is Outcome.READY)
+    early: list[GroupUpdate] = []  # settled before there was an answer
+
+    def look(update: GroupUpdate) -> None:
+        if update.settled and not any(one.text == "one request through" for one in update.state.conditions):
+            early.append(update)
+
+    seen = await until(watching(hosts, check=check), lambda update: update.state.outcome is Outcome.READY, look)
     assert len(asked) >= 4
+    assert early == []
     assert {update.state.outcome for update in seen[:-1]} <= {Outcome.STARTING}
     last = seen[-1].state
     assert [one.text for one in last.conditions][-1] == "one request through"
