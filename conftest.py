@@ -42,6 +42,8 @@ REAL_PLACES = (
     "tests/test_house.py",
     "tests/demo/",
     "tests/core/runs/",
+    "tests/core/groups/test_group_session.py",
+    "tests/core/groups/test_nodes.py",
     "tests/core/host/test_gpu_sampler.py",
     "tests/panel/test_bench.py",
     "tests/panel/test_dashboard.py",

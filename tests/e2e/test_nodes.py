@@ -189,14 +189,15 @@ def lab(
 
 def processes_of(run_id: str) -> list[int]:
     """Of a run, as this machine numbers them; the main process first."""
-    found = []
+    found: list[tuple[int, int]] = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"EAGLETUI_RUN={run_id}\0".encode() in environ.read_bytes() + b"\0":
-                found.append(int(environ.parent.name))
+                started = int((environ.parent / "stat").read_text().rpartition(") ")[2].split()[19])
+                found.append((started, int(environ.parent.name)))
         except OSError:
             continue
-    return sorted(found)
+    return [pid for _, pid in sorted(found)]
 
 
 def kill_rank(document: dict[str, object], rank: int) -> str:
