@@ -50,7 +50,7 @@ async def make_hosts(
             )
             transport.host = name
             sessions[name] = HostSession(HostEntry(name, name), transport)
-            monkeypatch.setattr(sessions[name], "_sample", _no_gpus)  # to look for some takes seconds
+            monkeypatch.setattr(sessions[name], "sample", _no_gpus)  # to look for some takes seconds
         made.extend(sessions.values())
         return sessions
 
