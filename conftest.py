@@ -42,6 +42,8 @@ REAL_PLACES = (
     "tests/test_house.py",
     "tests/demo/",
     "tests/core/runs/",
+    "tests/core/groups/test_group_session.py",
+    "tests/core/groups/test_nodes.py",
     "tests/core/host/test_gpu_sampler.py",
     "tests/panel/test_bench.py",
     "tests/panel/test_dashboard.py",
@@ -104,6 +106,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 SGLANG = (
     "tests/e2e/test_bench_sglang.py",
     "tests/e2e/test_diagnosis_live.py",
+    "tests/e2e/test_nodes.py",
     "tests/e2e/test_panel.py",
     "tests/e2e/test_sglang.py",
 )

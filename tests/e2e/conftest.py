@@ -179,6 +179,12 @@ def eagletui(tmp_path: Path) -> Eagletui:
     return make_eagletui(tmp_path / "home")
 
 
+@pytest.fixture(scope="session")
+def make_command() -> Callable[[Path], Eagletui]:
+    """make_command(home): the command with that directory as its HOME, for tests that share it."""
+    return make_eagletui
+
+
 def make_eagletui(home: Path) -> Eagletui:
     (home / ".ssh").mkdir(mode=0o700, parents=True, exist_ok=True)
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color"}

@@ -7,15 +7,18 @@ from typing import BinaryIO
 
 import click
 
+from tui.commands.groups import group_json, group_on_record, group_session, look_at, say_outcome
 from tui.commands.named_logs import OpenedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.core.config import LOCAL_HOST
 from tui.core.errors import HostError, Slug, UsageError
+from tui.core.groups.group_state import GroupState
 from tui.core.logs.excerpt import CANNOT_PICK, read_excerpt
 from tui.core.logs.follow import Chunk
 from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
+from tui.core.model.group import Group
 from tui.core.model.phases import Outcome
 from tui.core.model.run import InContainer, Run
 from tui.core.runs.adopted import ask_engines, last_words
@@ -48,6 +51,9 @@ def command(what: str, follow: bool, host: str | None, as_json: bool) -> int:
     reports = _Reports(as_json, follow)
     if what == "-":
         return _read(sys.stdin.buffer, reports, follow)
+    group = None if os.path.exists(what) else group_on_record(what, whole=True)
+    if group is not None:
+        return run_async(_read_group(group, reports, follow))
     named = named_log(what, host)
     if named.path is not None and named.host == LOCAL_HOST and not follow:
         try:
@@ -70,8 +76,15 @@ class _Reports:
         # A text that grows is no paste, and its first lines are to be judged as they come.
         self.tracker = LogTracker(records=False) if follow else PasteTracker()
         self.unread_lines = 0
+        self.beside: dict[str, object] = {}  # further keys of the document
         self._as_json = as_json
         self._shown: list[object] = []
+
+    def about(self, state: GroupState) -> None:
+        """Of which group this is the log of one member."""
+        self.beside = {"group": group_json(state)["group"]}
+        if not self._as_json:
+            say_outcome(state, diagnosed=False)
 
     @property
     def recognised(self) -> bool:
@@ -97,7 +110,7 @@ class _Reports:
         if key == self._shown:
             return
         if self._as_json:
-            emit({**found, "unread_lines": self.unread_lines})
+            emit({**found, "unread_lines": self.unread_lines, **self.beside})
         else:
             print(("\n" if self._shown else "") + report_text(found), flush=True)
             if self.unread_lines:
@@ -116,6 +129,15 @@ def _read(file: BinaryIO, reports: _Reports, follow: bool) -> int:
     reports.tracker.flush()
     reports.show(reports.read())
     return 0 if reports.recognised else UsageError.exit_code
+
+
+async def _read_group(group: Group, reports: _Reports, follow: bool) -> int:
+    """The member that the group died by, else the one that serves."""
+    async with group_session(group.hosts) as hosts:
+        state = await look_at(hosts, group)
+    reports.about(state)
+    member = state.failed or group.serving
+    return await _read_there(NamedLog(member.host, run=member.run_id), reports, follow)
 
 
 async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:

@@ -9,9 +9,11 @@ from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, profile_dirs
+from tui.core.errors import UsageError
+from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
 from tui.core.profiles.load import load_launch
-from tui.core.server.launch import started
+from tui.core.server.launch import LaunchPlan, started
 
 
 @click.command()
@@ -35,20 +37,32 @@ def command(
 ) -> int:
     """Start a server from a profile."""
     profile = load_launch(name, profile_dirs(directory), sets)
+    timeout_s = profile.startup_timeout_s if timeout is None else timeout
+    changes = dict(item.split("=", 1) for item in sets)
+    if profile.nodes is not None:
+        if host is not None:
+            raise UsageError(
+                f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B"
+            )
+        from tui.commands.groups import launch_group
+
+        return run_async(
+            launch_group(profile, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json)
+        )
 
     async def start() -> int:
         async with session(host or profile.host or default_host()) as opened:
-            plan = await opened.plan(profile, dict(item.split("=", 1) for item in sets))
+            plan = await opened.plan(profile, changes)
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
+            if replace and await _ends_groups(plan):
+                plan = await opened.check(plan)
             run = await started(opened.launch(plan, replace=replace), None if as_json else say)
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")
             if wait_ready:
-                return await wait(
-                    opened, run, "ready", profile.startup_timeout_s if timeout is None else timeout, as_json
-                )
+                return await wait(opened, run, "ready", timeout_s, as_json)
             # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
             state = await state_of(opened, run)
             crashed = state.outcome is Outcome.CRASHED
@@ -61,3 +75,15 @@ def command(
             return 1 if crashed else 0
 
     return run_async(start())
+
+
+async def _ends_groups(plan: LaunchPlan) -> bool:
+    """Stops the groups whose members are in the way of a launch, on all their hosts; whether there were any."""
+    in_the_way = {group.group_id: group for run in plan.replaces if (group := group_of(run.extra)) is not None}
+    if not in_the_way or plan.blocked_without(run.run_id for run in plan.replaces):
+        return False
+    from tui.commands.groups import end_group
+
+    for group in in_the_way.values():
+        await end_group(group)
+    return True

@@ -1,20 +1,25 @@
 """`eagletui ps`: runs on hosts, and servers that others started."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import click
 
+from tui.commands.groups import membership_json, say_groups, state_of_ended
 from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, state_of
 from tui.commands.several import ask_all, error_entry, exit_code, hosts_of, report
 from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError
+from tui.core.groups.group_state import GroupState, MemberState
+from tui.core.groups.membership import groups_among
+from tui.core.groups.merge import merge
 from tui.core.model.phases import Outcome
-from tui.core.model.run import Run
+from tui.core.model.run import Run, short_id
 from tui.core.server import launch_records
 from tui.core.server.earlier_starts import times_text
 from tui.core.server.run_end import outcome_of_files
+from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
 
 
@@ -26,10 +31,10 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
     """Runs on a host, and servers that others started."""
     names = hosts_of(hosts, everywhere)
 
-    async def look() -> list[list[dict[str, object]] | EagletuiError]:
+    async def look() -> list[list[_Row] | EagletuiError]:
         asker = TerminalAsker()
 
-        async def rows_of(name: str) -> list[dict[str, object]]:
+        async def rows_of(name: str) -> list[_Row]:
             async with session(name, asker) as opened:
                 return [await _row(opened, run) for run in await opened.runs()]
 
@@ -39,17 +44,35 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
     if len(names) == 1 and isinstance(answers[0], EagletuiError):
         raise answers[0]
     rows: list[dict[str, object]] = []
+    seen: list[_Row] = []
     for name, found in zip(names, answers, strict=True):
         if isinstance(found, EagletuiError):
             report(name, found)
             rows.append(error_entry(name, found))
-        elif as_json:
-            rows += found
         else:
-            _print(name, found, headed=len(names) > 1)
+            rows += [row.document for row in found]
+            seen += found
+            if not as_json:
+                _print(name, [row.document for row in found], headed=len(names) > 1)
     if as_json:
         emit(rows)
+    else:
+        say_groups(_groups(seen))
     return exit_code(answers)
+
+
+@dataclass(frozen=True)
+class _Row:
+    run: Run
+    document: dict[str, object]
+    state: ServerState
+
+
+def _groups(rows: list[_Row]) -> list[GroupState]:
+    """The groups of these runs; a member on a host that was not asked is not known."""
+    states = {row.run.run_id: row.state for row in rows}
+    found = groups_among(row.run for row in rows)
+    return [merge(one.group, [MemberState(m, states.get(m.run_id)) for m in one.group.members]) for one in found]
 
 
 def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
@@ -62,7 +85,8 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
     print(f"{'RUN':<34} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row in rows:
         box = row["container"] if isinstance(row["container"], dict) else {}
-        run = f"{row['profile'] or box.get('log') or row['owner'] or '–'} {str(row['run'])[-6:]}"
+        digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
+        run = f"{row['profile'] or box.get('log') or row['owner'] or '–'} {digits}"
         why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN) else None
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
@@ -76,18 +100,20 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
             print(f"  restarted {times_text(box['restarts'])} by its engine")
 
 
-async def _row(opened: HostSession, run: Run) -> dict[str, object]:
+async def _row(opened: HostSession, run: Run) -> _Row:
     """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
     phase: str | None = None
     cause: str | None = None
     outcome = outcome_of_files(run)
     if outcome is None:
-        latest = await state_of(opened, run)
+        latest = state = await state_of(opened, run)
         outcome, phase = latest.outcome, latest.phase if run.kind == "server" else None
         cause = latest.diagnosis.cause if latest.diagnosis else None
-    elif (known := launch_records.read(run.run_id)) is not None:
-        phase, cause = known.phase, known.cause
-    return {
+    else:
+        known = launch_records.read(run.run_id)
+        state = state_of_ended(run, outcome, known)
+        phase, cause = (known.phase, known.cause) if known is not None else (None, None)
+    document = {
         **run_json(run, outcome, phase),
         "kind": run.kind,
         "cause": cause,
@@ -96,4 +122,6 @@ async def _row(opened: HostSession, run: Run) -> dict[str, object]:
         "owner": run.owner,
         "container": None if run.container is None else {"log": str(run.container), **asdict(run.container)},
         "orphans": list(run.orphans),
+        "group": membership_json(run),
     }
+    return _Row(run, document, state)

@@ -34,15 +34,20 @@ async def session(host: str, asker: Asker | None = None) -> AsyncIterator[HostSe
         try:
             await opened.open()
         except HostError as error:
-            if error.slug != Slug.DROPPED or not await _link_comes_up(opened):
+            if not await is_up(opened, error):
                 raise
         yield opened
     finally:
         await opened.close()
 
 
-async def _link_comes_up(opened: HostSession) -> bool:
-    """sshd drops new connections at random while many are under way (MaxStartups); the link is tried again by itself."""
+async def is_up(opened: HostSession, error: HostError) -> bool:
+    """Whether the link came up all the same, after its first try failed.
+
+    sshd drops new connections at random while many are under way (MaxStartups); the link is tried again by itself.
+    """
+    if error.slug != Slug.DROPPED:
+        return False
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DROPPED_WAIT_S):
             async for status in opened.link():

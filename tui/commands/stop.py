@@ -2,11 +2,13 @@
 
 import click
 
+from tui.commands.groups import group_on_record, group_session, stop_group
 from tui.commands.options import SECONDS, host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, run_json, session
 from tui.commands.terminal import interactive, read_line
 from tui.core.errors import EagletuiError, Slug
+from tui.core.model.group import Group, group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
@@ -23,16 +25,29 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
     """Stop a run with everything it started; reports when the GPU memory is free again."""
     asked: list[str] = []  # runs that the host has been told to stop
 
+    async def stop_all_of(group: Group) -> int:
+        agreed = yes or as_json or not interactive()
+        if not agreed and not await _agreed(f"{group.group_id}, all of it, on {', '.join(group.hosts)}"):
+            say("not stopped")
+            return 1
+        async with group_session(group.hosts) as hosts:
+            return await stop_group(hosts, group, grace, as_json, asked)
+
     async def stop() -> int:
+        if (group := group_on_record(run)) is not None:
+            return await stop_all_of(group)
         async with session(host_of_run(run, host)) as opened:
             found = await opened.find_run(run)
+            group = group_of(found.extra)
+            if group is not None:
+                return await stop_all_of(group)
             if found.over and not found.orphans:
                 if as_json:
                     emit(_json(found, None))
                 else:
                     say(f"{found.run_id} has ended already")
                 return 0
-            if not yes and not as_json and interactive() and not await _agreed(found):
+            if not yes and not as_json and interactive() and not await _agreed(_what(found)):
                 say("not stopped")
                 return 1
             last = None
@@ -57,9 +72,13 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
         raise EagletuiError("interrupted", hint, slug=Slug.INTERRUPTED) from None
 
 
-async def _agreed(run: Run) -> bool:
+def _what(run: Run) -> str:
     gpus = f", GPUs {', '.join(map(str, run.gpus))}" if run.gpus else ""
-    say(f"stop {run.run_id} on {run.host}, PID {run.pid}{gpus}?")
+    return f"{run.run_id} on {run.host}, PID {run.pid}{gpus}"
+
+
+async def _agreed(what: str) -> bool:
+    say(f"stop {what}?")
     return (await read_line("[yes/No] ") or "").strip().lower() in ("y", "yes")
 
 

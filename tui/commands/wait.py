@@ -8,10 +8,12 @@ from contextlib import aclosing
 
 import click
 
+from tui.commands.groups import group_on_record, group_session, wait_for_group
 from tui.commands.options import host_option, json_option, timeout_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import LOOK_S, host_of_run, raise_if_refused, session, state_json
 from tui.core.errors import EagletuiError, TimedOut
+from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.profiles.secrets import MASK
@@ -36,9 +38,16 @@ def command(run: str, until: str, timeout: float | None, host: str | None, as_js
     """Wait until a run is ready, or has ended."""
 
     async def find_and_wait() -> int:
-        async with session(host_of_run(run, host)) as opened:
-            found = await opened.find_run(run)
-            return await wait(opened, found, until, _PATIENCE_S if timeout is None else timeout, as_json)
+        timeout_s = _PATIENCE_S if timeout is None else timeout
+        group = group_on_record(run)
+        if group is None:
+            async with session(host_of_run(run, host)) as opened:
+                found = await opened.find_run(run)
+                group = group_of(found.extra)
+                if group is None:
+                    return await wait(opened, found, until, timeout_s, as_json)
+        async with group_session(group.hosts) as hosts:
+            return await wait_for_group(hosts, group, until, timeout_s, as_json)
 
     return run_async(find_and_wait())
 

@@ -424,6 +424,28 @@ er_overlap() { # gpus gpus : comma-separated lists with a common member
   return 1
 }
 
+# A group's members reserve on all their hosts before the first is started. A reservation is a staged run with the file
+# "reserved": the boot and the second of /proc/uptime up to which it holds. So it goes by itself when its launcher is gone.
+
+er_reserved() { # dir : this reservation holds
+  _b='' _t=0
+  { read -r _b _t _ < "$1/reserved"; } 2>/dev/null || return 1
+  er_up
+  [ "$_b" = "$ER_BOOT" ] && [ "$UP" -lt "${_t:-0}" ]
+}
+
+er_release() { # id... : gives back what was reserved and not started
+  for _id; do
+    er_find "$_id" && [ -f "$D/reserved" ] && er_drop "$D"
+    printf 'released\t%s\n' "$_id"
+  done
+}
+
+er_drop() { # dir : a reservation goes, unless it is being started right now
+  er_lock "$1/launch" release 1 || return 0
+  if [ -d "$1/claim" ]; then er_unlock "$1/launch"; else rm -rf "$1"; fi
+}
+
 er_conflict() { # dir id : a live run that has the port or one of the GPUs of the run to be launched -> C_ID
   [ -z "$C_ID" ] && [ "$2" != "$N_ID" ] || return 0
   er_meta "$1"
@@ -434,14 +456,21 @@ er_conflict() { # dir id : a live run that has the port or one of the GPUs of th
   case $S_ST in
     starting|running|finishing) C_ID=$2 ;;
     exited|lost) [ -z "$M" ] || C_ID=$2 ;;
+    staged) if er_reserved "$1"; then C_ID=$2; elif [ -f "$1/reserved" ]; then er_drop "$1"; fi ;;
   esac
   [ -n "$C_ID" ] || return 0
   { read -r _st _ _ _ _w _ < "$1/stop"; } 2>/dev/null || _st='' _w=''
   C_LINE="busy${ER_TAB}what=$C_WHAT${ER_TAB}run=$2${ER_TAB}gpus=${K_GPUS#-}${ER_TAB}port=${K_PORT#-}${ER_TAB}stop=$_st${ER_TAB}by=$_w"
 }
 
+er_reserve() { # seconds, then as for er_launch: its locks and its looks, and no start; for so long nobody else gets these GPUs and this port
+  N_FOR=$1
+  shift
+  er_launch "$@"
+}
+
 er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_ENGINE ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
-  N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6
+  N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6 N_FOR=${N_FOR-}
   if er_find "$N_ID" && [ -d "$D/claim" ]; then
     er_state "$D" "$N_ID"
     er_command "$D" "$N_ID"
@@ -474,7 +503,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
     ER_SNAP=
     er_each er_conflict
     if [ -z "$C_LINE" ] && [ "$N_PORT" != - ] && er_listening "$N_PORT"; then C_LINE="busy${ER_TAB}what=listener${ER_TAB}port=$N_PORT"; fi
-    if [ -z "$C_LINE" ]; then er_start; fi
+    if [ -n "$C_LINE" ]; then :; elif [ -n "$N_FOR" ]; then er_hold; else er_start; fi
   fi
   _text=$C_LINE
   [ -n "$_text" ] || _text=$(er_state "$D" "$N_ID")
@@ -485,6 +514,12 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
   IFS=$ER_IFS
   printf '%s\n' "$_text"
   [ -n "$C_LINE" ] || er_command "$D" "$N_ID"
+}
+
+er_hold() { # writes what others must see of a reservation; C_LINE where it could not
+  er_up
+  er_put "$D/meta" "1 $N_KIND $N_PORT $N_GPUS $N_PROFILE" && er_put "$D/cmd.json" "$ER_CMD" &&
+    er_put "$D/reserved" "$ER_BOOT $((UP + N_FOR)) $N_WHO" || C_LINE="error${ER_TAB}write-failed${ER_TAB}$D"
 }
 
 er_start() { # writes the files and starts the supervisor; C_LINE where it could not
@@ -1072,6 +1107,8 @@ er_main() { # command args...
   shift
   case $_cmd in
     launch) er_launch "$@" ;;
+    reserve) er_reserve "$@" ;;
+    release) er_release "$@" ;;
     sup) er_sup "$@" ;;
     stop) er_stop "$@" ;;
     stopper) er_stopper "$@" ;;

@@ -102,6 +102,8 @@ model() {
     break
   done
   ls -lLn -- "$path" 2>/dev/null | sed "s|^|$key.ls$PF_TAB|"
+  # Two hosts with the same sum, and weights of the same size, have the same model.
+  fact "$key.sum" "$(cat "$path/config.json" "$path"/*.index.json 2>/dev/null | cksum)"
   # How much of the first and the last weight file the page cache holds; fincore (util-linux) reads nothing of them.
   first='' last=''
   for file in "$path"/*.safetensors; do

@@ -218,6 +218,46 @@ async def test_of_simultaneous_launches_on_one_gpu_one_starts(make_host, shell):
     assert [run.run_id for run in await control.list_runs(host)] == [started[0].run_id]
 
 
+async def test_a_reservation_keeps_others_out_until_it_is_started_released_or_old(make_host, shell, state):
+    host = make_host(shell)
+    kept, other = request(sh("exec sleep 300"), gpus=(1,)), request(sh("exec sleep 300"), gpus=(0, 1))
+    await control.reserve(host, kept)
+    (run,) = await control.list_runs(host)
+    assert (run.state, run.extra) == (RunState.STAGED, {})
+    for ask in (launch, control.reserve):
+        with pytest.raises(RunBusy, match=f"GPU 1 is in use by {kept.run_id}"):
+            await ask(host, other)
+    await control.release(host, [kept.run_id, "never-seen"])
+    assert await control.list_runs(host) == ()
+    await control.reserve(host, kept)
+    (mark,) = state.glob("*/runs/*/reserved")
+    boot, second, who = mark.read_text().split()
+    mark.write_text(f"{boot} {int(second) - control.RESERVED_S - 1} {who}\n")
+    await control.reserve(host, other)  # in its place, of which nothing stays
+    assert [run.run_id for run in await control.list_runs(host)] == [other.run_id]
+    assert (await launch(host, other)).state is RunState.RUNNING
+    await control.release(host, [other.run_id])
+    assert (await seen(host, await launch(host, other))).state is RunState.RUNNING
+
+
+async def test_of_simultaneous_reservations_one_holds(make_host, shell):
+    host = make_host(shell)
+    asked = [request(sh("exec sleep 300"), gpus=(number, 7)) for number in range(6)]
+    answers = await asyncio.gather(*(control.reserve(host, one) for one in asked), return_exceptions=True)
+    assert answers.count(None) == 1
+    assert sum(isinstance(answer, RunBusy) for answer in answers) == 5
+    assert [run.run_id for run in await control.list_runs(host)] == [asked[answers.index(None)].run_id]
+
+
+async def test_a_stop_of_what_is_only_reserved_keeps_it_from_starting(make_host):
+    host = make_host()
+    wanted = request(sh("exec sleep 300"))
+    await control.reserve(host, wanted)
+    await control.stop(host, wanted.run_id, 0)
+    await until(lambda: stop_over(host, wanted), "the end of the stop")
+    assert (await launch(host, wanted)).state is RunState.EXITED
+
+
 async def test_a_taken_port_is_refused_and_the_holder_named(make_host, shell):
     host = make_host(shell)
     with socket.create_server(("127.0.0.1", 0)) as server:

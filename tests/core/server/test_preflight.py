@@ -157,6 +157,19 @@ async def test_a_launch_that_is_fine(local, model, tmp_path):
     assert "free for logs" in text(found, "disk")
 
 
+async def test_two_copies_of_a_model_are_told_from_two_models(local, model, tmp_path):
+    async def files(path: Path) -> str | None:
+        return next(finding.files for finding in await look(local, profile(path)) if finding.check == "model")
+
+    copy = write_model(tmp_path / "elsewhere" / "copy")
+    assert await files(copy) == await files(model) is not None
+    config = copy / "config.json"
+    config.write_text(config.read_text().replace("  ", " "))
+    assert await files(copy) != await files(model)
+    write_model(tmp_path / "other", 2)
+    assert await files(tmp_path / "other") != await files(model)
+
+
 @pytest.mark.parametrize(
     ("inside", "level", "says"),
     [

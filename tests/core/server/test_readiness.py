@@ -38,6 +38,21 @@ SILENT = StartupState(lines=0)
 LOADING = StartupState(lines=100)
 
 
+@pytest.mark.parametrize("rank", ["1", "12"])
+async def test_a_node_above_rank_0_is_ready_by_its_log_alone(local: LocalTransport, rank: str) -> None:
+    """It answers 200 whatever it is, so nobody is asked: no port of this run is open at all."""
+    argv = ("python3", "-m", "sglang.launch_server", "--nnodes", "2", "--node-rank", rank)
+    run = Run("r", "server", "p", "here", RunState.RUNNING, pid=1, port=1, argv=argv)
+    assert not await ReadinessProbe(local, run).check(SILENT)
+    assert not await ReadinessProbe(local, run).check(FIRED_UP)
+    assert await ReadinessProbe(local, run).check(replace(LOADING, follower_up=True))
+
+
+async def test_rank_0_of_several_is_asked_as_any_server(local: LocalTransport, free_port: int) -> None:
+    run = Run("r", "server", "p", "here", RunState.RUNNING, pid=1, port=free_port, argv=("x", "--node-rank", "0"))
+    assert not await ReadinessProbe(local, run).check(replace(FIRED_UP, follower_up=True))
+
+
 @pytest.fixture
 async def host() -> AsyncIterator[LocalTransport]:
     transport = LocalTransport()

@@ -75,6 +75,7 @@ def test_each_milestone_is_found(milestone: Milestone, records: bool) -> None:
         "http": state.phase == Phase.WARMUP,
         "http_up": state.uvicorn_port == 30_000,
         "fired_up": state.fired_up,
+        "follower_up": state.follower_up and not state.fired_up and state.phase == Phase.WARMUP,
         "working": state.working == milestone.example,
     }
     assert expected[milestone.event]

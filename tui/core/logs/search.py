@@ -443,7 +443,7 @@ class HostSearch(_Search):
 _MARKED = (
     *("server_args=", "orch distributed begin", "Init parallel begin", "oad weight begin", "oad weight end"),
     *("KV Cache is allocated", "emory pool end", "max_total_num_tokens=", "graph begin", "graph end", "Capture "),
-    *("Started server process", "Uvicorn running on", "The server is fired up"),
+    *("Started server process", "Uvicorn running on", "The server is fired up", "Dummy health check server"),
     *("Traceback (most recent call last)", "Error: ", "Error(", "Exception: ", "ERROR", "CRITICAL", "FATAL"),
     *("error: ", "hit an exception", "out of memory", "OutOfMemory", "Killed", "Segmentation fault", "Aborted"),
     *("Watchdog", "Fatal Python", "SIGQUIT", "terminate called", "core dumped"),

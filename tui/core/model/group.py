@@ -4,8 +4,16 @@ What is written here goes into cmd.json of every member (`LaunchRequest.extra["g
 whole group without the others.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
+
+from tui.core.text import one_line
+
+_MEMBER_ID = re.compile(r"(.*-[0-9a-f]{6})-(\d{1,3})")  # `<group id>-<place>`
+_MOST_MEMBERS = 1000
 
 
 class Role(StrEnum):
@@ -27,6 +35,11 @@ class Member:
     run_id: str  # `<group id>-<place in the group>`
 
     @property
+    def follows(self) -> bool:
+        """Whether it serves nobody itself: a node above rank 0 answers /health with 200 whatever it is."""
+        return self.role is Role.RANK and self.number > 0
+
+    @property
     def name(self) -> str:
         """`rank 0`, `prefill 1`; `router`, of which there is one."""
         return self.role.value if self.role is Role.ROUTER else f"{self.role.value} {self.number}"
@@ -44,3 +57,38 @@ class Group:
     def serving(self) -> Member:
         """The member that clients talk to: the router, else node rank 0."""
         return next((member for member in self.members if member.role is Role.ROUTER), self.members[0])
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Each host once, in the order of the members."""
+        return tuple(dict.fromkeys(member.host for member in self.members))
+
+    def extra(self) -> dict[str, Any]:
+        """What goes into cmd.json of each member, as `extra["group"]`."""
+        members = [{**asdict(member), "role": member.role.value} for member in self.members]
+        return {"id": self.group_id, "profile": self.profile, "members": members}
+
+
+def group_of(extra: Mapping[str, Any] | None) -> Group | None:
+    """The group that `extra` of a run names (a host may have written anything there); None where it is of none."""
+    told = extra.get("group") if isinstance(extra, Mapping) else None
+    try:
+        members = tuple(
+            Member(
+                Role(one["role"]),
+                int(one["number"]),
+                one_line(str(one["host"]), 100),
+                one_line(str(one["run_id"]), 100),
+            )
+            for one in told["members"][:_MOST_MEMBERS]  # type: ignore[index]
+        )
+        group = Group(one_line(str(told["id"]), 100), one_line(str(told["profile"]), 100), members)  # type: ignore[index]
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+    return group if members else None
+
+
+def group_id_of(run_id: str) -> str | None:
+    """The group that a run's id says it is of, None for a run of its own."""
+    match = _MEMBER_ID.fullmatch(run_id)
+    return match[1] if match else None

@@ -28,6 +28,12 @@ OUT_OF_MEMORY = "out of memory"  # why a container ended, by its engine
 LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
 
 
+def short_id(run_id: str) -> str:
+    """The six digits of a run; of a group's member with its place."""
+    *_, before, last = "", *run_id.split("-")
+    return f"{before}-{last}" if last.isdigit() and len(last) < 4 and len(before) == 6 else last
+
+
 @dataclass(frozen=True)
 class InContainer:
     """The container that a server runs in; None = its engine does not say, or may not be asked."""
@@ -93,8 +99,7 @@ class Run:
     @property
     def short_id(self) -> str:
         """The six digits that screens show; of a group's member with its place: `7c31d0-1`."""
-        *_, before, last = "", *self.run_id.split("-")
-        return f"{before}-{last}" if last.isdigit() and len(before) == 6 else last
+        return short_id(self.run_id)
 
     @property
     def foreign(self) -> bool:

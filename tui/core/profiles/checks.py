@@ -18,6 +18,7 @@ from tui.core.sglang.flags import flag_table, normalise, parse_specifier
 from tui.core.text import control_in, one_line
 
 Problem = tuple[str | None, str, str | None]  # dotted key, None = the profile as a whole; message; suggestion
+OF_NODES = ("nnodes", "node-rank", "dist-init-addr")  # flags that differ from node to node
 REQUIREMENTS = ("sglang", "torch", "driver", "cuda", "compute_capability", "gpus", "memory_gib")
 
 _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -70,6 +71,9 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
         yield "gpus", "names a GPU twice", None
     if isinstance(table.get("container"), dict):
         yield from container(table["container"], table.get("wrapper"))
+    if isinstance(table.get("nodes"), dict):
+        yield from nodes(table["nodes"])
+        yield from beside_nodes(table)
     cwd = table.get("cwd")
     if isinstance(cwd, str) and not cwd.startswith(("/", "~/")):
         yield "cwd", "must be an absolute path", "begin it with / or ~/"
@@ -92,6 +96,31 @@ def container(table: Mapping[str, Any], wrapper: object) -> Iterator[Problem]:
     for mount in table.get("mounts", []) if _are_texts(table.get("mounts", [])) else ():
         if ":" not in mount:
             yield "container.mounts", f"{one_line(mount, 80)!r} names no place in the container", "write HOST:INSIDE"
+
+
+def nodes(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of `[nodes]` say."""
+    hosts = table.get("hosts", [])
+    if _are_texts(hosts) and len(set(hosts)) < len(hosts):
+        yield "nodes.hosts", "names a host twice", "a host runs one node"
+    if _are_texts(hosts) and not all(hosts):
+        yield "nodes.hosts", "has an empty name", None
+    interface = table.get("interface")
+    if isinstance(interface, str) and not re.fullmatch(r"[^\s/]{1,15}", interface):
+        yield "nodes.interface", f"{one_line(interface, 40)!r} is not the name of an interface", "see: ip -o addr"
+
+
+def beside_nodes(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What a profile with `[nodes]` may not say besides."""
+    if table.get("host"):
+        yield "nodes", "and host exclude each other", "nodes.hosts names the hosts"
+    if table.get("command"):
+        yield "nodes", "is about SGLang's nodes: it and command exclude each other", None
+    args = table.get("args")
+    canonical = flag_table().canonical
+    for name, value in args.items() if isinstance(args, dict) else ():
+        if canonical(name) in OF_NODES and value is not False:
+            yield f"args.{name}", "is what [nodes] sets on each host", "remove it, or [nodes]"
 
 
 def _are_texts(value: object) -> bool:

@@ -1,6 +1,6 @@
 """What one launch profile has that another has not."""
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
@@ -45,4 +45,6 @@ def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
         value = getattr(profile, item.name)
         if item.name in ("gpus", "cwd", "host", "wrapper", "command", "startup_timeout_s") and value != item.default:
             plain[item.name] = toml_value(value)
+    if profile.nodes is not None:
+        plain |= {f"nodes.{name}": toml_value(v) for name, v in asdict(profile.nodes).items() if v is not None}
     return found | {key: (key, text) for key, text in plain.items()}

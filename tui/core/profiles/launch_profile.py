@@ -20,6 +20,15 @@ class ContainerTable:
 
 
 @dataclass(frozen=True)
+class NodesTable:
+    """`[nodes]`: one server over several hosts, a node each."""
+
+    hosts: tuple[str, ...]  # in the order of their ranks, as config.toml or ~/.ssh/config name them
+    interface: str | None = None  # between them, on every host; None: that of the route to rank 0
+    dist_port: int = 20000  # where rank 0 takes the others in
+
+
+@dataclass(frozen=True)
 class LaunchProfile:
     """A launch profile after `extends` and `--set`."""
 
@@ -34,6 +43,7 @@ class LaunchProfile:
     host: str | None = None
     wrapper: tuple[str, ...] = ()
     container: ContainerTable | None = None
+    nodes: NodesTable | None = None
     command: tuple[str, ...] = ()  # any other server; args are then not mapped
     startup_timeout_s: float = 3600.0
     requires: Mapping[str, str] = field(default_factory=dict)

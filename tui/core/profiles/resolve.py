@@ -8,7 +8,8 @@ from typing import Any
 from tui.core.profiles import checks
 from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
-from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile
+from tui.core.profiles.files import problems as problems_of_table
+from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
@@ -40,6 +41,8 @@ def parse_set_value(key: str, text: str) -> Any:
     try:
         table = tomli.loads(f"v = {text}")
     except tomli.TOMLDecodeError:
+        if key == "nodes.hosts" and "," in text:
+            return [part.strip() for part in text.split(",")]
         if key == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
             return [int(part) for part in text.split(",")]
         return text
@@ -65,12 +68,16 @@ def resolve(
         table = {
             k: v
             for k, v in file.table.items()
-            if k not in ("args", "env", "requires", "container") or isinstance(v, dict)
+            if k not in ("args", "env", "requires", "container", "nodes") or isinstance(v, dict)
         }
         if "gpus" in table and "env" in merged:  # the later word about GPUs holds, in whichever form
             merged["env"] = {k: v for k, v in merged["env"].items() if k != "CUDA_VISIBLE_DEVICES"}
         elif "CUDA_VISIBLE_DEVICES" in table.get("env", {}):
             merged.pop("gpus", None)
+        if "nodes" in table:  # and about hosts
+            merged.pop("host", None)
+        elif "host" in table:
+            merged.pop("nodes", None)
         merged = _merge(merged, table)
     for key, value in sets:
         merged, problems = _apply_set(merged, key, value)
@@ -79,6 +86,11 @@ def resolve(
         return None, errors
     if "container" in merged and not merged["container"].get("image"):
         return None, [ProfileError(entry.path, "container.image", "is missing", "say which image to run")]
+    if "nodes" in merged:
+        if not merged["nodes"].get("hosts"):
+            return None, [ProfileError(entry.path, "nodes.hosts", "is missing", 'write hosts = ["a", "b"]')]
+        if problems := list(checks.beside_nodes(merged)):
+            return None, [ProfileError(entry.path, *problem) for problem in problems]
     args = merged.get("args", {})
     if not merged.get("command") and "model-path" not in {
         flag_table().canonical(name) for name, value in args.items() if value is not False
@@ -101,6 +113,8 @@ def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
             gpus=table.get("gpus", ContainerTable.gpus),
             **words,
         )
+    if table := merged.get("nodes"):
+        given["nodes"] = NodesTable(**{**table, "hosts": tuple(table["hosts"])})
     return LaunchProfile(
         name=entry.name,
         path=entry.path,
@@ -129,10 +143,12 @@ def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, 
         problems = list(checks.variable(rest, value))
         if rest == "CUDA_VISIBLE_DEVICES":  # the later word about GPUs holds, in whichever form
             merged = {name: entry for name, entry in merged.items() if name != "gpus"}
+    elif head == "nodes":
+        problems = problems_of_table({"kind": "launch", "nodes": {rest: value}}, "launch")
     elif head == "requires":
         problems = list(checks.requirement(rest, value))
     else:
-        return merged, [(key, "unknown key", "it takes flags, env.NAME, requires.NAME and gpus")]
+        return merged, [(key, "unknown key", "it takes flags, env.NAME, requires.NAME, nodes.NAME and gpus")]
     return (merged if problems else _merge(merged, {head: {rest: value}})), problems
 
 

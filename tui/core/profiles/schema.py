@@ -44,6 +44,14 @@ class Container(_Table):
     gpus: Annotated[bool, Field(strict=True)] | None = None
 
 
+class Nodes(_Table):
+    """`[nodes]`; `hosts` may come from the profile that is extended."""
+
+    hosts: Annotated[Words, Field(min_length=2, max_length=256)] | None = None
+    interface: Text | None = None
+    dist_port: Annotated[int, Field(strict=True, ge=1, le=65535)] | None = None
+
+
 class Launch(_Profile):
     """`kind = "launch"`."""
 
@@ -54,6 +62,7 @@ class Launch(_Profile):
     host: Text | None = None
     wrapper: Words | None = None
     container: Container | None = None
+    nodes: Nodes | None = None
     command: Words | None = None
     startup_timeout_s: Seconds | None = None
     requires: dict[str, Any] | None = None
@@ -107,7 +116,7 @@ class Experiment(_Profile):
 
 
 KINDS: dict[str, type[_Table]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
-_TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo, "container": Container}  # inside a profile
+_TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo, "container": Container, "nodes": Nodes}  # inside a profile
 
 _MESSAGES = {
     "missing": ("is missing", None),

@@ -22,6 +22,9 @@ from tui.core.runs.request import LaunchRequest, check, launch_arguments, launch
 from tui.core.text import one_line
 
 _RETRY_S = 0.3
+RESERVED_S = (
+    180  # of the host's uptime: longer than a launch on all hosts of a group takes, short for who waits for a dead one
+)
 T = TypeVar("T")
 
 
@@ -100,6 +103,29 @@ async def launch(
             slug=Slug.NOT_STARTED,
         )
     return found[0]
+
+
+async def reserve(transport: Transport, request: LaunchRequest, *, who: str | None = None) -> None:
+    """Keeps GPUs and port of a launch for `RESERVED_S`, so that nobody else is started on them; the launch of the same id takes
+    them over. A reservation ends by itself at that time, at `release`, and when the host is restarted.
+
+    Raises what `launch` raises; nothing is reserved then.
+    """
+    check(request)
+    who = requester(who)
+    variables = {"ER_CMD": launch_variables(request, who)["ER_CMD"]}
+
+    async def ask() -> None:
+        answer = await call(transport, "reserve", str(RESERVED_S), *launch_arguments(request, who), variables=variables)
+        for busy in answer.named("busy"):
+            raise await _busy(transport, busy)
+
+    await _until_answered(ask, RESERVED_S / 3)
+
+
+async def release(transport: Transport, run_ids: Sequence[str]) -> None:
+    """Gives back what was reserved for runs that were not started; of others nothing changes."""
+    await call(transport, "release", *run_ids)
 
 
 async def _busy(transport: Transport, busy: Fields) -> RunBusy:

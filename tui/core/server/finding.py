@@ -23,13 +23,22 @@ class Finding:
     run: str | None = None  # our run that is in the way: the finding goes away with it
     warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
     hint: Hint | None = None
+    host: str | None = None  # of several hosts the one that it is about
+    files: str | None = None  # of a model: bytes of its weights, sum of its index; None = not known
+
+    @property
+    def sentence(self) -> str:
+        """What was found, and where."""
+        return (f"{self.host}: " if self.host else "") + f"{self.check}: {self.text}"
 
     def __str__(self) -> str:
-        return f"{self.check}: {self.text}" + (f"; {self.hint}" if self.hint else "")
+        return self.sentence + (f"; {self.hint}" if self.hint else "")
 
     def json(self) -> dict[str, str]:
         """The finding as scripts see it."""
-        return {"check": self.check, "level": str(self.level), "text": str(self).removeprefix(f"{self.check}: ")}
+        text = self.text + (f"; {self.hint}" if self.hint else "")
+        on = {"host": self.host} if self.host else {}
+        return {"check": self.check, "level": str(self.level), "text": text, **on}
 
 
 class Findings(list[Finding]):
@@ -41,8 +50,8 @@ class Findings(list[Finding]):
     def warn(self, check: str, text: str) -> None:
         self.append(Finding(check, Level.WARN, one_line(text)))
 
-    def ok(self, check: str, text: str, warm: bool | None = None) -> None:
-        self.append(Finding(check, Level.OK, one_line(text), warm=warm))
+    def ok(self, check: str, text: str, warm: bool | None = None, files: str | None = None) -> None:
+        self.append(Finding(check, Level.OK, one_line(text), warm=warm, files=files))
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -6,10 +6,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Protocol
 
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import HostFacts
+from tui.core.model.group import Group
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -64,17 +66,24 @@ class LaunchProgress:
     stop: StopProgress | None = None  # of a run that is stopped
 
 
+class Planned(Protocol):
+    """What was checked before a launch: of one server, or of a group."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+
+
 class PreflightFailed(EagletuiError):
     """The launch was not made; `details` carries every finding."""
 
     slug = Slug.PREFLIGHT
 
-    def __init__(self, plan: LaunchPlan) -> None:
+    def __init__(self, plan: Planned) -> None:
         blocking = [finding for finding in plan.findings if finding.level is Level.BLOCK]
         self.ours = all(finding.run for finding in blocking)  # only runs of ours are in the way
         replaceable = any(finding.run for finding in blocking)
         super().__init__(
-            "not launched: " + "; ".join(f"{f.check}: {f.text}" for f in blocking),
+            "not launched: " + "; ".join(f.sentence for f in blocking),
             next((f.hint for f in blocking if f.hint), Hint(Action.REPLACE if replaceable else Action.FIX_FINDINGS)),
         )
         self.details = {"findings": [finding.json() for finding in plan.findings]}
@@ -151,8 +160,13 @@ def in_the_way(profile: LaunchProfile, command: LaunchCommand, found: Iterable[R
     )
 
 
-def prepare(plan: LaunchPlan, host: str, run_id: str | None) -> LaunchRequest:
-    """What the host is asked to start; recorded here before it is asked, so that no lost link loses the run's id."""
+def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None = None) -> LaunchRequest:
+    """What the host is asked to start; recorded here before it is asked, so that no lost link loses the run's id.
+
+    Args:
+        group: the one that the run is a member of.
+    """
+    of_group = {} if group is None else {"group": group.extra()}
     profile, command = plan.profile, plan.command
     now = datetime.now(UTC)
     sets = public_sets(plan.sets or {})
@@ -168,7 +182,7 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None) -> LaunchRequest:
         port=command.port,
         gpus=claimed_gpus(profile),
         notes=command.notes,
-        extra={"sets": sets},
+        extra={"sets": sets, **of_group},
         hide=tuple(command.open_args.values()),
     )
     model = profile.arg("model-path")
@@ -184,6 +198,7 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None) -> LaunchRequest:
             args=profile.public_args,
             sglang=plan.facts.sglang,
             port=command.port,
+            group=of_group.get("group"),
             warm=next((f.warm for f in plan.findings if f.warm is not None), None),
         )
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tui.core.errors import Slug, UsageError
+from tui.core.model.group import group_id_of
+from tui.core.model.run import short_id
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
@@ -34,6 +36,7 @@ class LaunchRecord:
     ended_at: str | None = None
     ledger: tuple[Mapping[str, object], ...] = ()  # memory of each rank: the fields of startup.LedgerRow
     mem_fraction: float | None = None  # in effect: as given, or as SGLang chose it
+    group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
 
 
@@ -59,19 +62,22 @@ def read_all() -> list[LaunchRecord]:
 def runs_named(reference: str, run_ids: Iterable[str]) -> list[str]:
     """The run ids that `reference` fits: by their last six digits, else as a prefix of either; none of an empty one."""
     ids = list(dict.fromkeys(run_ids)) if reference else []  # `stop "$RUN"` with an empty variable means no run
-    digits = [run_id for run_id in ids if run_id.rsplit("-", 1)[-1] == reference]
+    digits = [run_id for run_id in ids if short_id(run_id) == reference]
     return digits or [
-        run_id for run_id in ids if run_id.startswith(reference) or run_id.rsplit("-", 1)[-1].startswith(reference)
+        run_id for run_id in ids if run_id.startswith(reference) or short_id(run_id).startswith(reference)
     ]
 
 
 def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
-    """The run id that `reference` names: the id, its six digits, or a unique prefix of either.
+    """The run id that `reference` names: the id, its six digits, or a unique prefix of either; of a group its first member.
 
     Raises UsageError where several fit; returns None where none does.
     """
     ids = list(run_ids)
     fitting = [reference] if reference in ids else runs_named(reference, ids)
+    groups = {group_id_of(run_id) for run_id in fitting}
+    if len(groups) == 1 and None not in groups:
+        return min(fitting, key=lambda run_id: int(run_id.rsplit("-", 1)[-1]))
     if len(fitting) > 1:
         some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(

@@ -345,18 +345,19 @@ class _Look:
         if not weights and self.profile.arg("load-format") != "dummy":
             self.found.block(key, f"{where} has config.json but no weights")
             return
+        files = f"{sum(weights.values())} {self.one(f'{key}.sum')}"
         architecture = _architecture(self.one(f"{key}.config"))
         if key == "draft" and self.eagle3 and architecture and "eagle3" not in architecture.lower():
             self.found.warn(key, f"{where}: {architecture} does not look like an EAGLE-3 draft")
         elif key == "draft" and architecture:
-            self.found.ok(key, f"{where}: {architecture}")
+            self.found.ok(key, f"{where}: {architecture}", files=files)
         else:
             count = f"{len(weights)} of {len(needed)} shards" if needed else f"{len(weights)} weight file"
             plural = "s" if not needed and len(weights) != 1 else ""
             warm = _warm(self.all(f"{key}.cache"))
             cache = "" if warm is None else ", in the page cache" if warm else ", to be read from disk"
             text = f"{where}: config.json and {count}{plural}, {_bytes(sum(weights.values()))}{cache}"
-            self.found.ok(key, text, warm=warm)
+            self.found.ok(key, text, warm=warm, files=files)
 
     # -- SGLang -------------------------------------------------------------------------------------------------------
 

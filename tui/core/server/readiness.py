@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tui.core.errors import EagletuiError
 from tui.core.link.http import request
@@ -61,6 +62,12 @@ class ReadinessProbe:
         """Another process took the place of the one that was asked about."""
         self.ready, self.listener_is_ours = False, None
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is a node above rank 0, which answers every /health with 200."""
+        words = self.run.argv
+        return any(name == "--node-rank" and rank.strip("0") for name, rank in pairwise(words))
+
     def saw_bytes(self, data: bytes) -> None:
         """Log bytes of this run, as they come."""
         if self.canary and not self.canary_seen:
@@ -71,6 +78,9 @@ class ReadinessProbe:
     async def check(self, startup: StartupState) -> bool:
         """Whether the server is ready now; once true, it stays true until the process ends."""
         if self.ready or self.run.port is None or self.run.state not in (RunState.RUNNING, RunState.FOREIGN):
+            return self.ready
+        if self.follows:
+            self.ready = startup.follower_up
             return self.ready
         by_log = startup.fired_up
         listening = by_log or startup.uvicorn_port is not None

@@ -16,11 +16,13 @@ from tui.core.host.elsewhere import Inside
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.transport import Asker, LinkStatus, Transport
+from tui.core.model.group import group_of
 from tui.core.model.run import Run
 from tui.core.profiles.command import LaunchCommand, build_command, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
+from tui.core.runs.request import LaunchRequest
 from tui.core.server import forecast, launch_records, preflight
 from tui.core.server import launch as launching
 from tui.core.server import stop as stopping
@@ -107,7 +109,9 @@ class HostSession:
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
     async def find_run(self, reference: str) -> Run:
-        """The run that an id, its six digits or a unique prefix, or docker:NAME names. Raises UsageError(slug="unknown_run")."""
+        """The run that an id, its six digits or a unique prefix, or docker:NAME names; of a group the member that serves,
+        where it is here. Raises UsageError(slug="unknown_run").
+        """
         found = await self.runs()
         if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
             return named
@@ -118,10 +122,19 @@ class HostSession:
                 Hint(Action.LIST_RUNS, self.entry.name),
                 slug=Slug.UNKNOWN_RUN,
             )
-        return next(run for run in found if run.run_id == run_id)
+        run = next(run for run in found if run.run_id == run_id)
+        group = group_of(run.extra)
+        if group is None or reference in (run.run_id, run.short_id):
+            return run
+        return next((one for one in found if one.run_id == group.serving.run_id), run)
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
-        """The exact command and the pre-flight findings."""
+        """The exact command and the pre-flight findings. Raises UsageError for a server over several hosts."""
+        if profile.nodes is not None:
+            raise UsageError(
+                f"{profile.name} is one server over {', '.join(profile.nodes.hosts)}",
+                f"eagletui launch {profile.name} launches it on all of them",
+            )
         # All at once: over a far link each of them waits for the other side.
         unlearnt = self._command(profile, None, None, None)
         facts, sample, runs, seen = await asyncio.gather(
@@ -147,7 +160,7 @@ class HostSession:
         command = build_command(profile, self.entry, version, flags, home=home)
         return dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
 
-    async def _check(self, plan: LaunchPlan) -> LaunchPlan:
+    async def check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now."""
         look = preflight.look(self.transport, plan.profile, plan.command)
         return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs(), look))
@@ -178,11 +191,19 @@ class HostSession:
         `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
         """
         start = partial(self._start, run_id=run_id)
-        return launching.steps(plan, replace=replace, check=self._check, stop=self.stop, start=start)
+        return launching.steps(plan, replace=replace, check=self.check, stop=self.stop, start=start)
 
     async def _start(self, plan: LaunchPlan, run_id: str | None) -> Run:
-        request = launching.prepare(plan, self.entry.name, run_id)
+        return await self.start(launching.prepare(plan, self.entry.name, run_id))
+
+    async def start(self, request: LaunchRequest) -> Run:
+        """Starts what was prepared, at most once."""
         return dataclasses.replace(await control.launch(self.transport, request), host=self.entry.name)
+
+    async def run_by_id(self, run_id: str) -> Run | None:
+        """A run of ours as it is now, by its whole id; None where the host has none."""
+        found = await control.status(self.transport, [run_id])
+        return dataclasses.replace(found[0], host=self.entry.name) if found else None
 
     def open_log(self, run: Run) -> "LogFile | None":
         """The log of a run, of any size; None where its output goes nowhere that can be read."""
@@ -198,9 +219,12 @@ class HostSession:
         """Log and state of a run to its end; survives the link."""
         return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample).updates()
 
-    def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
-        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server."""
-        return stopping.stop(self.transport, run, self.sample, grace_s)
+    def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
+        """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
+
+        `who` asks for it, as it is kept with the run: by default the user of this process.
+        """
+        return stopping.stop(self.transport, run, self.sample, grace_s, who)
 
 
 async def settled_state(session: HostSession, run: Run, patience_s: float) -> ServerState | None:

@@ -34,7 +34,9 @@ class StopProgress:
     memory_held_mib: float | None = None  # still held on the run's GPUs by anyone
 
 
-async def stop(transport: Transport, run: Run, sample: Sampler, grace_s: float) -> AsyncGenerator[StopProgress, None]:
+async def stop(
+    transport: Transport, run: Run, sample: Sampler, grace_s: float, who: str | None = None
+) -> AsyncGenerator[StopProgress, None]:
     """Stops a run with everything below it. Idempotent. Raises UsageError for a server that is not ours."""
     if run.state is RunState.FOREIGN:
         raise UsageError(
@@ -45,7 +47,7 @@ async def stop(transport: Transport, run: Run, sample: Sampler, grace_s: float) 
     # Processes must be looked at before they end, but beside the stop: a driver that hangs delays nothing.
     before = None if run.gpus else asyncio.create_task(_sampled(sample))
     try:
-        async for progress in _ended(transport, run, grace_s):
+        async for progress in _ended(transport, run, grace_s, who):
             yield progress
         if progress.step == "stuck":
             return
@@ -72,9 +74,9 @@ class _Wanted:
         return [gpu for gpu in sample.gpus if gpu.index in self.indices or gpu.uuid in self.uuids]
 
 
-async def _ended(transport: Transport, run: Run, grace_s: float) -> AsyncGenerator[StopProgress, None]:
+async def _ended(transport: Transport, run: Run, grace_s: float, who: str | None) -> AsyncGenerator[StopProgress, None]:
     """The stop as the host carries it out; the last step is `done` or `stuck`."""
-    await control.stop(transport, run.run_id, grace_s)
+    await control.stop(transport, run.run_id, grace_s, who=who)
     yield StopProgress("requested", f"asked {run.short_id} to stop")
     step = "requested"
     while True:

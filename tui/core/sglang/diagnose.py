@@ -13,6 +13,8 @@ from tui.core.text import one_line
 _WINDOW = 50  # lines before the first fatal one in which a line outside any traceback counts as a cause
 _NATIVE_SIGNALS = (4, 6, 7, 8, 11)
 _LAST_TIER = 10
+_OF_PEERS = ("nccl", "disaggregation")  # causes that lie on another side, or between them
+_KILLED = ("exit_sigkill", "exit_sigterm", "exit_native")
 
 
 def diagnose(
@@ -63,6 +65,15 @@ def _blamed(clues: Iterable[Clue]) -> Clue | None:
     clues = [clue for clue in clues if clue.level != "observation"]
     fatal = min((clue.line for clue in clues if clue.fatal), default=0)
     return min(clues, key=lambda clue: (_tier(clue, clue.line >= fatal - _WINDOW), clue.line), default=None)
+
+
+def lost_its_peers(state: StartupState) -> bool:
+    """Whether a log says no more of its death than that others were lost: of several logs, another may know why."""
+    clue = _blamed(state.clues)
+    if clue is not None and (clue.level == "comm" or clue.cause in _OF_PEERS):
+        return True
+    has_cause = clue is not None and (clue.level in ("root", "exception", "wrapper") or clue.id in _KILLED)
+    return not has_cause and any(other.id == "gloo" for other in state.clues)
 
 
 def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:

@@ -196,7 +196,7 @@ class RunReader:
         accept_one, accept_one_line = figures.accept_one()
         first_s = self._clock.first_s or 0.0
         unhandled = ended and any(clue.traceback and not clue.marked for clue in clues)
-        of_start = {name: getattr(start, name) for name in ("phase", "fired_up", "capturing", "working")}
+        of_start = {name: getattr(start, name) for name in ("phase", "fired_up", "follower_up", "capturing", "working")}
         of_lines = ("slow_tokenizer", "slow_tokenizer_line", "decode_lines", "batch_line")
         on_cpu = start.host_memory or (self._args or {}).get("device") == "cpu"
         return StartupState(

@@ -148,6 +148,7 @@ class Start:
         self.frozen = False  # a process died: what others still say does not undo that
         self.went_on = False  # something advanced since this was last set to False
         self.fired_up = False
+        self.follower_up = False
         self.port: int | None = None
         self.tokens: int | None = None
         self.capturing: str | None = None
@@ -264,6 +265,10 @@ class Start:
             case "http" | "http_up":
                 if self.port is None:
                     self.port = whole(groups.get("port"))
+                self.advance(None, WARMUP)
+                return self.begins(Phase.WARMUP)
+            case "follower_up":
+                self.follower_up = True
                 self.advance(None, WARMUP)
                 return self.begins(Phase.WARMUP)
             case "fired_up":

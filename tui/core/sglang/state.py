@@ -159,6 +159,7 @@ class StartupState:
     host_memory: bool = False  # a server on a CPU: the ledger is of the host's memory
     lines: int = 0
     fired_up: bool = False
+    follower_up: bool = False  # of a node above rank 0: its part of the start is done
     uvicorn_port: int | None = None
     server_args: dict[str, object] | None = None
     max_total_num_tokens: int | None = None
