@@ -31,6 +31,8 @@ REAL_PARTS = {
     "gpu_hosts",
     "sglang_cpu",
     "sglang_module",
+    "make_hosts",
+    "router_python",
     "terminal",
     "eagletui",
     "demo",

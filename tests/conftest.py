@@ -410,3 +410,15 @@ async def ssh_transport(sshd: Sshd, tcp_proxy: TcpProxy, make_ssh_transport):
     transport = make_ssh_transport(sshd.target(tcp_proxy.port))
     await transport.connect()
     return transport
+
+
+@pytest.fixture(scope="session")
+def router_python() -> str:
+    """An interpreter that has the real sglang-router."""
+    setup = Path(__file__).parent / "sglang_router/setup.sh"
+    named = os.environ.get("EAGLETUI_TEST_ROUTER")
+    directory = named or subprocess.run([setup, "--where"], capture_output=True, text=True, check=True).stdout.strip()
+    python = Path(directory, "bin/python")
+    if not python.exists():
+        pytest.skip(f"no sglang-router in {directory}: tests/sglang_router/setup.sh builds it (150 MB, 15 s)")
+    return str(python)

@@ -10,12 +10,12 @@ from tui.commands.output import emit, error_line, say
 from tui.commands.sessions import LOOK_S, diagnosis_json, is_up, run_json
 from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError, HostError, TimedOut
+from tui.core.groups import planning
 from tui.core.groups.group_state import GroupState, MemberState
 from tui.core.groups.membership import match_group, member_named
-from tui.core.groups.nodes import plan_nodes
 from tui.core.groups.session import GroupSession
 from tui.core.link.transport import Asker
-from tui.core.model.group import Group, Member, group_of
+from tui.core.model.group import Group, Member, Role, group_of
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState, short_id
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -82,6 +82,7 @@ async def _open(session: HostSession) -> HostError | None:
 
 async def launch_group(
     profile: LaunchProfile,
+    host: str,
     sets: Mapping[str, object],
     *,
     replace: bool,
@@ -89,10 +90,9 @@ async def launch_group(
     timeout_s: float,
     as_json: bool,
 ) -> int:
-    """Launches a profile with `[nodes]`; the exit code."""
-    assert profile.nodes is not None
-    async with group_session(profile.nodes.hosts, all_of_them=True) as hosts:
-        plan = await plan_nodes(hosts, profile, sets)
+    """Launches a profile with `[nodes]` or `[group]`; the exit code. `host` is where a member goes that names none."""
+    async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
+        plan = await planning.plan(hosts, profile, host, sets)
         for finding in plan.findings:
             if finding.level == "warn":
                 say(str(finding))
@@ -172,11 +172,11 @@ def _say_progress(state: GroupState, shown: object) -> object:
     """Reports how far a start is where that is news; what was reported is the next call's `shown`."""
     words = [_progress_of(one) for one in state.members]
     suspicions = {one.member.name: one.state.suspicion for one in state.members if one.state and one.state.suspicion}
-    key = (state.outcome, words, list(suspicions), state.late)
+    waits = state.late or (f"waits for {state.waits_for}" if state.waits_for else None)
+    key = (state.outcome, words, list(suspicions), waits)
     if key != shown and state.outcome in (Outcome.STARTING, Outcome.UNKNOWN):
         hangs = "".join(f"; {name} may hang: {why}" for name, why in suspicions.items())
-        late = f"; {state.late}" if state.late else ""
-        say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{hangs}{late}")
+        say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{hangs}{f'; {waits}' if waits else ''}")
     return key
 
 
@@ -276,6 +276,8 @@ def say_groups(states: Sequence[GroupState]) -> None:
         group = state.group
         whole = all(one.state is not None for one in state.members)
         outcome, phase = (str(state.outcome), str(state.phase)) if whole or state.failed else ("–", "–")
+        if state.outcome is Outcome.READY and group.serving.role is Role.ROUTER:
+            outcome, phase = "–", "members ready"  # a look sends no request through a router
         parts = [
             f"{one.member.name} {one.member.host} {one.state.outcome if one.state else 'not asked'}"
             for one in state.members

@@ -39,15 +39,18 @@ def command(
     profile = load_launch(name, profile_dirs(directory), sets)
     timeout_s = profile.startup_timeout_s if timeout is None else timeout
     changes = dict(item.split("=", 1) for item in sets)
-    if profile.nodes is not None:
-        if host is not None:
+    if profile.several:
+        if profile.nodes is not None and host is not None:
             raise UsageError(
                 f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B"
             )
         from tui.commands.groups import launch_group
 
+        where = host or default_host()
         return run_async(
-            launch_group(profile, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json)
+            launch_group(
+                profile, where, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
+            )
         )
 
     async def start() -> int:

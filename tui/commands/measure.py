@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tui import format as written
+from tui.commands.groups import group_on_record, group_session
 from tui.commands.options import measured_server
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
@@ -88,21 +89,27 @@ def measure(
     where = host_of_run(run, host) if run is not None else host or default_host()
     begun: list[Run] = []
 
+    async def measure_on(opened: HostSession, server: Target) -> None:
+        begun.append(await bench_run.start(opened, profile, server, driver=VERIFY if verify else None))
+        if tell:
+            how = "with both, alternately" if verify else written.runs_words(profile)
+            tell(f"{begun[0].run_id} measures {server} on {opened.entry.name}: {how}")
+        await _follow(opened, begun[0], profile, found, tell)
+
     async def start_and_follow() -> None:
+        if (group := group_on_record(run) if run is not None else None) is not None:
+            async with group_session(group.hosts) as hosts:
+                await measure_on(hosts.of(group.serving), await target.of_group(hosts, group))
+            return
         async with session(where) as opened:
-            server = await _find_target(opened, run, url)
-            begun.append(await bench_run.start(opened, profile, server, driver=VERIFY if verify else None))
-            if tell:
-                how = "with both, alternately" if verify else written.runs_words(profile)
-                tell(f"{begun[0].run_id} measures {server} on {opened.entry.name}: {how}")
-            await _follow(opened, begun[0], profile, found, tell)
+            await measure_on(opened, await _find_target(opened, run, url))
 
     try:
         run_async(start_and_follow())
     except KeyboardInterrupt:
         if not begun:
             raise
-        raise Interrupted(begun[0], where) from None
+        raise Interrupted(begun[0], begun[0].host) from None
 
 
 class Interrupted(EagletuiError):
@@ -124,7 +131,7 @@ async def _find_target(opened: HostSession, run: str | None, url: str | None) ->
     if url is not None:
         return await target.of_url(opened, url)
     if run is not None:
-        return target.of_run(await opened.find_run(run))
+        return await target.of_member(opened, await opened.find_run(run))
     return await target.the_ready_one(opened)
 
 

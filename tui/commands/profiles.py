@@ -16,6 +16,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.host import facts_cache
 from tui.core.profiles.command import build_command, render_command
 from tui.core.profiles.importing.shell_command import import_command
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import (
     bench_table,
     discover,
@@ -25,6 +26,7 @@ from tui.core.profiles.load import (
     load_experiment,
     load_launch,
 )
+from tui.core.profiles.roles import member_profile, router_profile
 from tui.core.profiles.toml_text import save_profile, toml_lines
 from tui.core.records import to_json
 from tui.core.text import one_line
@@ -80,6 +82,8 @@ def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | N
         return _show_table(name, kind, dirs, sets, as_json)
     profile = load_launch(name, dirs, sets)
     where = host or profile.host or default_host()
+    if profile.group:
+        return _show_group(profile, where, as_json)
     entry = load_settings().host(where)
     facts = facts_cache.remembered(entry)
     command = build_command(profile, entry, facts.sglang if facts else None, None)
@@ -89,6 +93,33 @@ def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | N
     print(render_command(command))
     for note in command.notes:
         say(f"note: {note}")
+    return 0
+
+
+def _show_group(profile: LaunchProfile, where: str, as_json: bool) -> int:
+    """The commands of all members; what stands for the address of a host is its name."""
+    settings = load_settings()
+    *workers, router = profile.group
+    apart = len(hosts := dict.fromkeys(table.host or profile.host or where for table in profile.group)) > 1
+    urls = [
+        (one, f"http://{one.address or (one.host or where if apart else '127.0.0.1')}:{one.port}") for one in workers
+    ]
+    profiles = [member_profile(profile, one, apart=apart) for one in workers]
+    profiles.append(router_profile(profile, router, settings.host(router.host or where).python, urls))
+    members = []
+    for table, one in zip(profile.group, profiles, strict=True):
+        entry = settings.host(one.host or where)
+        facts = facts_cache.remembered(entry)
+        command = build_command(one, entry, facts.sglang if facts else None, None)
+        members.append({"name": table.name, "env": dict(command.env), "argv": list(command.argv), "host": entry.name})
+        if not as_json:
+            print(f"# {table.name} on {entry.name}\n{render_command(command)}")
+            for note in command.notes:
+                say(f"note: {table.name}: {note}")
+    if as_json:
+        emit({**{key: members[-1][key] for key in ("env", "argv", "host")}, "notes": [], "members": members})
+    elif apart:
+        say(f"note: addresses of {', '.join(hosts)} are found at the launch")
     return 0
 
 

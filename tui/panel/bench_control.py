@@ -112,7 +112,7 @@ class Measuring:
         session, run = self._connection.session(), self._host.board.run
         if run is None:
             raise UsageError("no server is displayed", "l launches one")
-        measured = target.of_run(run)
+        measured = await target.of_member(session, run)
         self.last_bench = bench.name
         await self._follow(measure_running(session, bench, measured))
 

@@ -363,7 +363,7 @@ async def carry_out(bench: Bench, verify: bool) -> None:
                 await referee.measure(point, run, requests)
         await bench.server.write()
     finally:
-        bench.client.close()
+        bench.server.close()
         bench.gpus.end()
 
 

@@ -57,4 +57,5 @@ async def make_hosts(
     yield make
     for session in made:
         await session.close()
-    kill_all(tmp_path)
+    for session in made:
+        kill_all(tmp_path / session.entry.name)

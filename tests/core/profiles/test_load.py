@@ -107,12 +107,12 @@ LAUNCH = [entry.name for entry in SHIPPED if entry.kind == "launch"]
 
 def test_the_shipped_profiles_are_those_of_the_design():
     kimi = "baseline-bs512 baseline-bs128 eagle3-mem076 eagle3-mem088 flashinfer-fusion custom-allreduce nccl-tree symm-mem ep-a2a"
-    assert set(LAUNCH) == {f"kimi-k2.5-{name}" for name in kimi.split()} | {"qwen3-0.6b-one-gpu"}
+    assert set(LAUNCH) == {f"kimi-k2.5-{name}" for name in kimi.split()} | {"qwen3-0.6b-one-gpu", "qwen3-0.6b-split"}
     bench = {entry.name for entry in SHIPPED if entry.kind == "bench"}
     loads = {"decode-bs1", "concurrency-sweep", "speculation-real-prompts", "prefill-heavy", "capacity-ttft-tpot"}
     assert bench == loads | {"all-reduce"}
     experiments = {entry.name for entry in SHIPPED if entry.kind == "experiment"}
-    assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay"}
+    assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay", "does-splitting-pay"}
     assert all(load_experiment(name, [shipped_profiles_dir()]).hypothesis for name in experiments)
     assert [str(error) for entry in SHIPPED for error in entry.errors] == []
     assert all(entry.description for entry in SHIPPED)

@@ -23,7 +23,6 @@ from tui.core.bench.drivers import DRIVERS
 from tui.core.bench.loadgen_driver import LoadgenDriver
 from tui.core.bench.progress import Progress
 from tui.core.bench.target import Seen, Target
-from tui.core.bench.workload import KEY_VARIABLE
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import HostFacts
@@ -33,12 +32,13 @@ from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
 from tui.core.model.profile import BenchProfile, LoadPoint
-from tui.core.model.result import MeasuredServer, Result
+from tui.core.model.result import MeasuredMember, MeasuredServer, Result
 from tui.core.model.run import Run, RunState
 from tui.core.results import store
 from tui.core.runs import control
 from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
+from tui.core.server.asking import KEY_VARIABLE
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
@@ -137,7 +137,7 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
             asked = Asked.of(other.run_id, other.extra)
         except EagletuiError:
             continue
-        mine = measured.run.run_id if measured.run else None
+        mine = _run_id(measured)
         if asked.server.url == measured.url or (mine and asked.server.run_id == mine):
             raise EagletuiError(
                 f"{measured} is being measured by {other.run_id}",
@@ -146,30 +146,50 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
             )
 
 
+def _run_id(measured: Target) -> str | None:
+    """The launch that is measured: of a group, the group's."""
+    if measured.group is not None:
+        return measured.group.group_id
+    return measured.run.run_id if measured.run else None
+
+
 def _server(session: HostSession, measured: Target, seen: Seen, facts: HostFacts) -> MeasuredServer:
-    run = measured.run
+    run, part = measured.run, measured.speaks
     ours = run is not None and run.profile is not None
     sets = run.extra.get("sets") if run else None
     names = facts.gpu_names
     return MeasuredServer(
         host=session.entry.name,
         profile=run.profile if run else None,
-        run_id=run.run_id if run else None,
+        run_id=_run_id(measured),
         launched_at=run.started_at if run else None,
         url=measured.url,
         sets=sets if isinstance(sets, dict) else {},
         argv=store.public_argv(run.argv) if run else (),
-        env=dict(run.env) if run and ours else {},
+        env=dict((part.run if part else run).env) if run and ours else {},
         model=seen.model,
         version=seen.version,
-        gpus=tuple(names[index] for index in run.gpus if index < len(names)) if run else (),
+        gpus=tuple(names[index] for index in measured.gpus if index < len(names)),
         driver=facts.driver,
+        members=_members(measured),
+    )
+
+
+def _members(measured: Target) -> tuple[MeasuredMember, ...]:
+    """Who makes up a group, the router last."""
+    if measured.group is None or measured.run is None:
+        return ()
+    parts = [(part.member, part.url, part.run) for part in measured.parts]
+    return tuple(
+        MeasuredMember(member.name, member.host, member.run_id, url, store.public_argv(run.argv), run.gpus)
+        for member, url, run in (*parts, (measured.group.serving, measured.url, measured.run))
     )
 
 
 def _asked(order: Order, server: MeasuredServer, place: Place) -> Asked:
     run = order.target.run
-    launched = launch_records.read(run.run_id) if run else None
+    said_by = order.target.speaks.run if order.target.speaks else run
+    launched = launch_records.read(said_by.run_id) if said_by else None
     return Asked(
         bench=replace(order.profile, path=None),
         server=server,
@@ -179,7 +199,7 @@ def _asked(order: Order, server: MeasuredServer, place: Place) -> Asked:
         dataset_sha=order.data.sha,
         input_len=order.input_len,
         ignore_eos=order.random_ids,
-        gpus=len(run.gpus) or None if run else None,
+        gpus=order.target.gpu_count,
         version_meant=launched.sglang if launched else None,
         from_profile=run is not None and run.profile is not None,
         **asdict(place),

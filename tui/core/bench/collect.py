@@ -9,7 +9,7 @@ from typing import Any
 
 from tui.core.bench.guards import Judgement, ServerChecks
 from tui.core.bench.metrics import Figures, Meta, Row
-from tui.core.bench.server_args_check import asked_flags, differences
+from tui.core.bench.server_args_check import Difference, asked_flags, differences
 from tui.core.errors import EagletuiError, Slug
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import Load, MeasuredServer, Result, Tool
@@ -178,7 +178,7 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         spec=speculation(info),
     )
     sglang = file.get("kind") == "sglang"
-    differing = differences(asked_flags(asked.server.argv), info) if asked.from_profile and sglang else None
+    differing = _differences(asked.server, file, info) if asked.from_profile and sglang else None
     checks = ServerChecks(
         differences=differing,
         version_meant=asked.version_meant,
@@ -187,6 +187,19 @@ def server_of(asked: Asked, file: Mapping[str, Any]) -> tuple[MeasuredServer, Se
         no_graphs=_no_graphs(info),
     )
     return server, checks, _gpus(asked, info)
+
+
+def _differences(server: MeasuredServer, file: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Of a server, or of each member of a group that says what it is, under its name."""
+    said = {part["name"]: part["server_info"] for part in (file.get("first") or {}).get("members") or ()}
+    if not said:
+        return differences(asked_flags(server.argv), info)
+    return tuple(
+        replace(found, flag=f"{member.name}: {found.flag}")
+        for member in server.members
+        if member.name in said
+        for found in differences(asked_flags(member.argv), said[member.name])
+    )
 
 
 def _gpus(asked: Asked, info: Mapping[str, Any]) -> int | None:

@@ -12,12 +12,13 @@ from tui.core.bench.driver import Finished, Measured, Order, Program
 from tui.core.bench.guards import WINDOW_REPLIES, WINDOW_TOKENS, judge
 from tui.core.bench.metrics import Meta, Row, figures
 from tui.core.bench.target import Seen, Target
-from tui.core.bench.workload import KEY_VARIABLE, Dataset, dataset_of, vocabulary
+from tui.core.bench.workload import Dataset, dataset_of, vocabulary
 from tui.core.host.gpus import HostFacts
 from tui.core.link.programs import program
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import Result, Tool
 from tui.core.runs.request import InRunDir
+from tui.core.server.asking import KEY_VARIABLE
 
 PLAN_VERSION = 1
 PLAN = InRunDir("bench.json")
@@ -35,7 +36,7 @@ def package_files() -> Mapping[str, bytes]:
 
 def plan(order: Order) -> dict[str, Any]:
     """bench.json (its format: docs/load-generator.md)."""
-    profile, data, run = order.profile, order.data, order.target.run
+    profile, data, target = order.profile, order.data, order.target
     return {
         "version": PLAN_VERSION,
         "base_url": order.target.url,
@@ -56,12 +57,39 @@ def plan(order: Order) -> dict[str, Any]:
         "ignore_eos": order.random_ids,
         "temperature": 0.0,
         "warmup_s": profile.warmup_s,
-        "server": {
-            "log": run.log_path if run else None,
-            "pid": order.target.pid,
-            "gpus": list(run.gpus) or None if run else None,
-        },
+        "server": {"log": _log(target), "pid": target.pid, "gpus": _gpus(target)} | _members(target),
     } | _search(profile)
+
+
+def _log(target: Target) -> str | None:
+    """The log that says whether steps ran in graphs, where it lies on the host that measures."""
+    part = target.speaks
+    if part is None or target.run is None:
+        return target.run.log_path if target.run is not None else None
+    return part.run.log_path if part.run.host == target.run.host else None
+
+
+def _gpus(target: Target) -> list[int] | None:
+    """[]: none are sampled, for what one host's cards used is not what a group on several used."""
+    return list(target.gpus) or None if target.one_host else []
+
+
+def _members(target: Target) -> dict[str, Any]:
+    """The parts of a group, as the router reaches them; a process is known on its own host only."""
+    if target.run is None or target.speaks is None:
+        return {}
+    here = target.run.host
+    return {
+        "members": [
+            {
+                "name": part.member.name,
+                "role": part.member.role.value,
+                "url": part.url,
+                "pid": part.run.pid if part.run.host == here else None,
+            }
+            for part in target.parts
+        ]
+    }
 
 
 def _search(profile: BenchProfile) -> dict[str, Any]:

@@ -1,49 +1,85 @@
 """What is to be measured: a server of ours, somebody else's, or an address; and a look at it right before."""
 
-import json
-import os
+import asyncio
+import contextlib
 import shlex
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from tui.core.bench.server_args_check import asked_flags
-from tui.core.bench.workload import KEY_VARIABLE, Dataset
-from tui.core.errors import EagletuiError, HostError, Slug, UsageError
+from tui.core.bench.workload import Dataset
+from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.groups.group_state import GroupState
+from tui.core.groups.router import told_to
+from tui.core.groups.session import GroupSession
 from tui.core.hints import Action, Hint
-from tui.core.link.http import request
-from tui.core.link.scripts import shell_path
-from tui.core.link.transport import HttpResponse, Transport
+from tui.core.link.transport import Transport
+from tui.core.model.group import Group, Member, Role, group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs.foreign import listener
-from tui.core.runs.request import SECRET_ARGS_FILE
+from tui.core.server.asking import LOOPBACK, Requests, address, api_key, error_words, tokens_brought, url_of
 from tui.core.server.session import HostSession, settled_state
 from tui.core.sglang.engine import SGLANG
 from tui.core.text import as_text, as_whole, one_line, read_json
 
 _LOOK_S = 20.0  # how long a look at a run may take
 _GENERATION_S = 180.0  # a first request may compile kernels
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A member of a group that is measured, beside the serving one."""
+
+    member: Member
+    url: str | None  # by which a router reaches it; of a rank None
+    run: Run
 
 
 @dataclass(frozen=True)
 class Target:
     """A server, by an address that its host reaches; `run` where it is one that can be seen there.
 
-    `pid` is its process on that host, None where it is not known.
+    `pid` is its process on that host, None where it is not known. Of a group, address and run are its router's.
     """
 
     url: str
     run: Run | None = None
     pid: int | None = None
     through: Transport | None = None  # the way to its address; None = that of its host
+    group: Group | None = None
+    parts: tuple[Part, ...] = ()  # of the group, in its order
+
+    @property
+    def speaks(self) -> Part | None:
+        """The part that says what the group is: the first decode, which makes the tokens."""
+        return next((part for part in self.parts if part.member.role is Role.DECODE), None)
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Of the router's, or the server's, host."""
+        if self.run is None:
+            return ()
+        beside = (gpu for part in self.parts if part.run.host == self.run.host for gpu in part.run.gpus)
+        return (*self.run.gpus, *beside)
+
+    @property
+    def gpu_count(self) -> int | None:
+        """On all hosts; None where it is not known."""
+        runs = [part.run for part in self.parts]
+        if self.run is not None and self.speaks is None:  # a router takes none
+            runs.append(self.run)
+        return sum(len(run.gpus) for run in runs) if runs and all(run.gpus for run in runs) else None
+
+    @property
+    def one_host(self) -> bool:
+        """Whether all of it is on the host that measures."""
+        return self.run is None or all(part.run.host == self.run.host for part in self.parts)
 
     @property
     def address(self) -> tuple[str, int, str]:
         """Host, port and path in front of everything."""
-        parts = urlsplit(self.url)
-        return parts.hostname or "127.0.0.1", parts.port or 80, parts.path.rstrip("/")
+        return address(self.url)
 
     @property
     def log_path(self) -> str | None:
@@ -51,6 +87,8 @@ class Target:
         return self.run.log_path if self.run else None
 
     def __str__(self) -> str:
+        if self.group is not None:
+            return self.group.group_id
         return self.run.run_id if self.run else self.url
 
 
@@ -74,10 +112,60 @@ def of_run(run: Run) -> Target:
         raise UsageError(f"{run.run_id} is a {run.kind} run, not a server", "name a server", slug=Slug.UNKNOWN_RUN)
     if run.port is None:
         raise UsageError(f"the port of {run.run_id} is not known", "give its address with --url", slug=Slug.UNKNOWN_RUN)
-    host = str(asked_flags(run.argv).get("host") or "127.0.0.1")
-    if host in _LOOPBACK:
-        host = "127.0.0.1"
-    return Target(f"http://{f'[{host}]' if ':' in host else host}:{run.port}", run, run.pid)
+    return Target(url_of(run.argv, run.port), run, run.pid)
+
+
+async def of_member(session: HostSession, run: Run) -> Target:
+    """A run as a target, of a group the whole group, where all of it is on this host.
+
+    Raises EagletuiError where a group is not ready, UsageError as `of_run` and where it has other hosts.
+    """
+    group = group_of(run.extra)
+    if group is None:
+        return of_run(run)
+    if group.hosts != (session.entry.name,):
+        raise UsageError(
+            f"{group.group_id} runs on {', '.join(group.hosts)}",
+            f"measure it with eagletui bench NAME --run {group.group_id}",
+        )
+    return await of_group(GroupSession({session.entry.name: session}), group)
+
+
+async def of_group(groups: GroupSession, group: Group) -> Target:
+    """A group as a target: the member that serves, with those behind it. Raises EagletuiError where it is not ready."""
+    latest: GroupState | None = None
+    with contextlib.suppress(TimeoutError):
+        async with (
+            asyncio.timeout(_LOOK_S + (_GENERATION_S if group.serving.role is Role.ROUTER else 0.0)),
+            contextlib.aclosing(groups.watch(group, end_others=False)) as updates,
+        ):
+            async for update in updates:
+                latest = update.state
+                if update.settled or latest.outcome is Outcome.READY:
+                    break
+    if latest is None or latest.outcome is not Outcome.READY:
+        raise EagletuiError(
+            f"{group.group_id} is not ready: {_why_not(latest)}", Hint(Action.WAIT, group.group_id), slug=Slug.NOT_READY
+        )
+    runs = {one.member: one.state.run for one in latest.members if one.state is not None}
+    served = of_run(runs[group.serving])
+    told = told_to(runs[group.serving].argv)
+    urls = {role: [worker.url for worker in told if worker.role == role.value] for role in Role}
+    parts = [
+        Part(member, next(iter(urls[member.role][member.number :]), None), runs[member])
+        for member in group.members
+        if member != group.serving
+    ]
+    return replace(served, group=group, parts=tuple(parts))
+
+
+def _why_not(state: GroupState | None) -> str:
+    if state is None:
+        return "nothing was heard of it"
+    if state.failed is not None:
+        return f"{state.failed.name} failed"
+    starting = (one.member.name for one in state.members if one.state is None or one.state.outcome is not Outcome.READY)
+    return state.waits_for or f"{next(starting, state.group.profile)} is {state.outcome}"
 
 
 async def of_url(session: HostSession, url: str) -> Target:
@@ -98,14 +186,16 @@ async def of_url(session: HostSession, url: str) -> Target:
             slug=Slug.BAD_VALUE,
         )
     target = Target(text.rstrip("/"))
-    if parts.hostname in _LOOPBACK:
+    if parts.hostname in LOOPBACK:
         holder = await listener(session.transport, port)
         if holder is None:
             return target
         named = holder.run_id or (f"foreign-{holder.pid}" if holder.pid else None)
         for run in await session.runs() if named else ():
             if run.run_id == named and run.kind == "server":
-                return Target(target.url, run, run.pid)
+                if group_of(run.extra) is None:
+                    return Target(target.url, run, run.pid)
+                return replace(await of_member(session, run), url=target.url)
         return replace(target, pid=holder.pid)
     return target
 
@@ -113,11 +203,12 @@ async def of_url(session: HostSession, url: str) -> Target:
 async def the_ready_one(session: HostSession) -> Target:
     """The one ready server of ours on a host. Raises UsageError where there is none, or several."""
     ours = [run for run in await session.runs() if run.kind == "server" and run.active and not run.foreign]
+    ours = [run for run in ours if (group := group_of(run.extra)) is None or group.serving.run_id == run.run_id]
     states = [await _outcome(session, run) for run in ours]
     ready = [run for run, (outcome, _) in zip(ours, states, strict=True) if outcome is Outcome.READY]
     host = session.entry.name
     if len(ready) == 1:
-        return of_run(ready[0])
+        return await of_member(session, ready[0])
     if ready:
         named = ", ".join(f"{run.short_id} ({run.profile}, port {run.port})" for run in ready)
         raise UsageError(
@@ -146,7 +237,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         EagletuiError: it is not ready, does not generate, or wants a key.
         UsageError: it cannot take such data.
     """
-    if target.run is not None:
+    if target.run is not None and target.group is None:  # of a group, `of_group` has looked
         outcome, phase = await _outcome(session, target.run)
         if outcome is not Outcome.READY:
             raise EagletuiError(
@@ -154,8 +245,11 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
                 Hint(Action.WAIT, target.run.short_id),
                 slug=Slug.NOT_READY,
             )
-    server = _Requests(session, target, await _api_key(session, target))
-    info = await server.document(*SGLANG.endpoints.info)
+    part = target.speaks
+    key = await api_key(session.transport, part.run if part and part.run.host == session.entry.name else target.run)
+    server = Requests(target.through or session.transport, target.url, key, str(target))
+    said_by = Requests(session.transport, part.url, key, part.member.name) if part and part.url else server
+    info = await said_by.document(*SGLANG.endpoints.info)
     models = await server.document(SGLANG.endpoints.models)
     model = as_text(info.get("served_model_name")) or _first_model(models)
     kind = SGLANG.kind if "version" in info else None
@@ -169,7 +263,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         )
     path = as_text(info.get("model_path"))
     return Seen(
-        api=await server.generates(data, kind, model),
+        api=await _generates(target, server, data, kind, model),
         kind=kind,
         version=as_text(info.get("version")),
         model=path or model,
@@ -180,129 +274,33 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
     )
 
 
-class _Requests:
-    """Requests to a target, by its host."""
-
-    def __init__(self, session: HostSession, target: Target, key: str | None) -> None:
-        self._session, self._target, self.key = session, target, key
-
-    async def ask(self, method: str, path: str, body: object = None, timeout_s: float = 20.0) -> HttpResponse:
-        host, port, prefix = self._target.address
-        headers = {"accept": "application/json", "content-type": "application/json"}
-        if self.key:
-            headers["authorization"] = f"Bearer {self.key}"
-        data = json.dumps(body).encode() if body is not None else b""
-        try:
-            answer = await request(
-                self._target.through or self._session.transport,
-                method,
-                port,
-                prefix + path,
-                host=host,
-                headers=headers,
-                body=data,
-                timeout_s=timeout_s,
-            )
-        except HostError as error:
-            if error.slug != Slug.REFUSED:
-                raise
-            raise EagletuiError(
-                f"nothing answers at {self._target.url} on {self._session.entry.name}",
-                "is the server up, and on this port?",
-                slug=Slug.UNREACHABLE,
-            ) from None
-        if answer.status == 401:
-            raise EagletuiError(
-                f"{self._target} wants an API key" + (", and not this one" if self.key else ""),
-                f"set {KEY_VARIABLE} to it",
-                slug=Slug.UNAUTHORIZED,
-            )
-        return answer
-
-    async def document(self, *paths: str) -> dict[str, Any]:
-        """The JSON object at the first path that has one; {} where none has."""
-        for path in paths:
-            answer = await self.ask("GET", path)
-            if answer.status == 200:
-                try:
-                    found = read_json(answer.body)
-                except ValueError:
-                    continue
-                if isinstance(found, dict):
-                    return found
-        return {}
-
-    async def generates(self, data: Dataset, kind: str | None, model: str | None) -> str:
-        """One short greedy generation: the interface that answered, chat where the data is text, for its template."""
-        chat: dict[str, object] = {
-            "model": model or "default",
-            "messages": [{"role": "user", "content": "Say hello."}],
-            "max_tokens": 8,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        plain: dict[str, object] = {
-            "text": "Say hello.",
-            "sampling_params": {"max_new_tokens": 8, "temperature": 0},
-            "stream": True,
-        }
-        ways = [] if data.has_ids else [("chat", SGLANG.endpoints.chat, chat)]
-        if kind == SGLANG.kind and not data.needs_chat:
-            ways.append(("generate", SGLANG.endpoints.generate, plain))
-        said = "it has no such endpoint"
-        for name, path, body in ways:
-            answer = await self.ask("POST", path, body, _GENERATION_S)
-            if answer.status == 200 and _brought_tokens(answer.body):
-                return name
-            said = f"POST {path} gives {answer.status}: {_error_words(answer.body)}"
-        raise EagletuiError(
-            f"{self._target} does not generate: {said}",
-            "send such a request by hand, and read its log",
-            slug=Slug.NOT_GENERATING,
-        )
-
-
-def _brought_tokens(body: bytes) -> bool:
-    """Whether an event stream has brought at least one token, as it counts them itself."""
-    for line in body.splitlines():
-        try:
-            document = read_json(line.removeprefix(b"data: "))
-        except ValueError:
-            continue
-        for part in ("meta_info", "usage") if isinstance(document, dict) else ():
-            counts = document.get(part)
-            if isinstance(counts, dict) and as_whole(counts.get("completion_tokens")):
-                return True
-    return False
-
-
-def _error_words(body: bytes) -> str:
-    text = body.decode("utf-8", "replace")
-    try:
-        document = read_json(text)
-    except ValueError:
-        return one_line(text, 160)
-    while isinstance(document, dict):
-        document = next((document[k] for k in ("error", "message", "detail") if document.get(k)), str(document))
-    return one_line(str(document), 160)
-
-
-async def _api_key(session: HostSession, target: Target) -> str | None:
-    """From the environment here, else from the file that the server of ours itself was given."""
-    given = os.environ.get(KEY_VARIABLE)
-    if given or target.run is None or target.run.directory is None:
-        return given or None
-    path = f"{target.run.directory}/{SECRET_ARGS_FILE.name}"
-    done = await session.transport.run(f"cat {shell_path(path)} 2>/dev/null; exit 0")
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition(": ")
-        if name == "api-key":
-            try:
-                return str(read_json(value))
-            except ValueError:
-                return None
-    return None
+async def _generates(target: Target, server: Requests, data: Dataset, kind: str | None, model: str | None) -> str:
+    """One short greedy generation: the interface that answered, chat where the data is text, for its template."""
+    chat: dict[str, object] = {
+        "model": model or "default",
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 8,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    plain: dict[str, object] = {
+        "text": "Say hello.",
+        "sampling_params": {"max_new_tokens": 8, "temperature": 0},
+        "stream": True,
+    }
+    ways = [] if data.has_ids else [("chat", SGLANG.endpoints.chat, chat)]
+    if kind == SGLANG.kind and not data.needs_chat:
+        ways.append(("generate", SGLANG.endpoints.generate, plain))
+    said = "it has no such endpoint"
+    for name, path, body in ways:
+        answer = await server.ask("POST", path, body, _GENERATION_S)
+        if answer.status == 200 and tokens_brought(answer.body):
+            return name
+        said = f"POST {path} gives {answer.status}: {error_words(answer.body)}"
+    raise EagletuiError(
+        f"{target} does not generate: {said}", "send such a request by hand, and read its log", slug=Slug.NOT_GENERATING
+    )
 
 
 async def _vocab_size(session: HostSession, model: str | None) -> int | None:

@@ -19,7 +19,6 @@ from tui.core.model.profile import BenchProfile
 from tui.core.text import one_line
 
 DEFAULT_INPUT_LEN = 256  # tokens, of random-ids
-KEY_VARIABLE = "EAGLETUI_API_KEY"  # holds the server's API key in the generator's environment
 _MAX_DATASET_BYTES = 3 << 20  # it travels with the launch
 _MAX_ERRORS = 20
 _ROLES = ("system", "user", "assistant", "tool", "developer")

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tui.core.bench import target
 from tui.core.errors import EagletuiError, HostError, UsageError
+from tui.core.experiment import grouped
+from tui.core.experiment.failure import Failure, LaunchFailed, failure_of
+from tui.core.experiment.grouped import LaunchedGroup
 from tui.core.link.retry import Tell, patiently
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, RunState
@@ -19,52 +23,8 @@ from tui.core.server.session import HostSession
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0
 _BUSY_TRIES = 5
-# What may be otherwise at the next launch: the first failure of one of these says little, the second says enough.
-_MAY_PASS = frozenset(
-    [
-        "busy",
-        "cuda_error",
-        "disk_full",
-        "generator_failed",
-        "hf_download",
-        "host_oom",
-        "lost",
-        "nccl",
-        "not_ready",
-        "not_started",
-        "port_in_use",
-        "server_lost",
-        "stopped",
-        "timeout",
-        "unknown",
-        "unreachable",
-        "watchdog",
-    ]
-)
 
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a launch gave nothing to measure: a result, not an accident."""
-
-    cause: str  # a slug of docs/diagnosis.md, or preflight, busy, timeout, stopped, lost, or of the load generator
-    reason: str  # one sentence
-    phase: str | None = None
-    advice: tuple[str, ...] = ()
-    change: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def certain(self) -> bool:
-        """Whether the next launch of the same would fail for the same cause."""
-        return self.cause not in _MAY_PASS
-
-
-class LaunchFailed(Exception):
-    """The server did not become ready, or died."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
+Launched = Run | LaunchedGroup
 
 
 async def find(session: HostSession, run_id: str, tell: Tell) -> Run | None:
@@ -73,10 +33,23 @@ async def find(session: HostSession, run_id: str, tell: Tell) -> Run | None:
     return found[0] if found else None
 
 
+async def find_server(session: HostSession, run_id: str, tell: Tell) -> Launched | None:
+    """A server of ours as it is now, or a group by its id; None where the host does not know it."""
+    found = await find(session, run_id, tell)
+    return found or await patiently(session.transport, lambda: grouped.find(session, run_id), tell)
+
+
+async def target_of(session: HostSession, server: Launched) -> target.Target:
+    """What is measured of it. Raises EagletuiError where a group is not ready."""
+    if isinstance(server, LaunchedGroup):
+        return await target.of_group(grouped.on(session), server.group)
+    return target.of_run(server)
+
+
 async def start(
     session: HostSession, profile: LaunchProfile, sets: Mapping[str, object], run_id: str, tell: Tell
-) -> Run:
-    """Launches a server under this id once, whatever the link does; our servers in its way are stopped first.
+) -> Launched:
+    """Launches a server, or a group, under this id once, whatever the link does; our servers in its way are stopped first.
 
     Raises LaunchFailed where it is refused.
     """
@@ -104,7 +77,9 @@ async def start(
 
 async def _start_once(
     session: HostSession, profile: LaunchProfile, sets: Mapping[str, object], run_id: str, tell: Tell
-) -> Run:
+) -> Launched:
+    if profile.several:
+        return await grouped.start(session, profile, sets, run_id, tell)
     found = await find(session, run_id, tell)
     if found is not None and found.state is not RunState.STAGED:
         return found  # an earlier try whose answer was lost
@@ -113,8 +88,32 @@ async def _start_once(
     return await started(session.launch(plan, replace=True, run_id=run_id), tell)
 
 
-async def until_ready(session: HostSession, run: Run, timeout_s: float) -> AsyncGenerator[ServerState, None]:
+@dataclass(frozen=True)
+class Start:
+    """How far a start is."""
+
+    phase: str
+    eta_s: float | None  # to ready
+    told: str | None  # what it waits for, or may hang at
+    ready_after_s: float | None
+
+
+async def until_ready(session: HostSession, server: Launched, timeout_s: float) -> AsyncGenerator[Start, None]:
     """States of a start, the last one ready; a lost link stops the clock. Raises LaunchFailed."""
+    lost = f"waiting for the link to {session.entry.name}"
+    if isinstance(server, LaunchedGroup):
+        async with aclosing(grouped.until_ready(session, server, timeout_s)) as states:
+            async for seen in states:
+                told = lost if any(one.link_lost for one in seen.members) else seen.waits_for
+                yield Start(str(seen.phase), None, told, seen.ready_after_s)
+        return
+    async with aclosing(_ready(session, server, timeout_s)) as states:
+        async for state in states:
+            told = lost if state.stale else state.suspected.text if state.suspected else None
+            yield Start(str(state.phase), state.eta_s, told, state.ready_after_s)
+
+
+async def _ready(session: HostSession, run: Run, timeout_s: float) -> AsyncGenerator[ServerState, None]:
     loop = asyncio.get_running_loop()
     left_s, seen_at = timeout_s, loop.time()
     crashed_at: float | None = None
@@ -139,25 +138,10 @@ async def until_ready(session: HostSession, run: Run, timeout_s: float) -> Async
     raise LaunchFailed(failure_of(last))
 
 
-def failure_of(state: ServerState | None) -> Failure:
-    """What a server's end says."""
-    if state is None:
-        return Failure("lost", "the host does not report the run")
-    phase = str(state.phase)
-    if state.diagnosis is not None:
-        found = state.diagnosis
-        return Failure(found.cause, found.title, phase, found.advice, found.set)
-    run = state.run
-    if state.outcome is Outcome.STOPPED:
-        return Failure("stopped", f"stopped by {run.stop_by}" if run.stop_by else "stopped", phase)
-    if state.outcome is Outcome.LOST:
-        return Failure("lost", run.why or "the run is gone, its exit code is not known", phase)
-    code = f" with exit code {run.exit_code}" if run.exit_code is not None else ""
-    return Failure("unknown", f"ended{code} in {phase.replace('_', ' ')}", phase)
-
-
-async def died(session: HostSession, run: Run, tell: Tell, patience_s: float = 0.0) -> Failure | None:
+async def died(session: HostSession, run: Launched, tell: Tell, patience_s: float = 0.0) -> Failure | None:
     """Why a server that was ready is no longer alive; None where it still is after `patience_s`."""
+    if isinstance(run, LaunchedGroup):
+        return await grouped.died(session, run, patience_s)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     last: ServerState | None = None
@@ -173,10 +157,12 @@ async def died(session: HostSession, run: Run, tell: Tell, patience_s: float = 0
     return failure_of(last)
 
 
-async def stop(session: HostSession, run: Run, tell: Tell) -> None:
+async def stop(session: HostSession, run: Launched, tell: Tell) -> None:
     """Stops a run with all it left behind and waits until its GPU memory is back. Idempotent."""
 
     async def once() -> None:
+        if isinstance(run, LaunchedGroup):
+            return await grouped.stop(session, run, tell)
         async for progress in session.stop(run):
             tell(f"stopping {run.short_id}: {progress.text}")
 

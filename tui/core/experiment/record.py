@@ -134,11 +134,23 @@ def public_profile(profile: ExperimentProfile) -> ExperimentProfile:
 
 def configuration_sum(launch: LaunchProfile) -> str:
     """A sum over all that makes two launches of a profile the same configuration; of secrets only their names."""
-    env = {name: "" if is_secret_env(name, value) else value for name, value in launch.env.items()}
-    parts: list[object] = [launch.public_args, env, launch.gpus, launch.wrapper, launch.command, launch.cwd]
+    parts: list[object] = [
+        launch.public_args,
+        _public_env(launch.env),
+        launch.gpus,
+        launch.wrapper,
+        launch.command,
+        launch.cwd,
+    ]
     if launch.container is not None:  # not named where there is none: sums of older records hold
         parts.append(launch.container)
+    if launch.group:
+        parts.append([{**vars(one), "args": one.public_args, "env": _public_env(one.env)} for one in launch.group])
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _public_env(env: Mapping[str, object]) -> dict[str, object]:
+    return {name: "" if is_secret_env(name, str(value)) else value for name, value in env.items()}
 
 
 def _fits(record: ExperimentRecord) -> bool:

@@ -13,16 +13,18 @@ from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from tui.core.bench import bench_run, target
+from tui.core.bench import bench_run
 from tui.core.bench.collect import Place
 from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.launching import Failure, LaunchFailed
+from tui.core.experiment.failure import Failure, LaunchFailed
+from tui.core.experiment.launching import Launched
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
+from tui.core.groups import planning
 from tui.core.link.retry import patiently
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
@@ -62,6 +64,8 @@ def begin(
             'set driver = "eagletui" in it',
             slug=Slug.WRONG_DRIVER,
         )
+    for letter, launch in launches.items():
+        _on_one_host(letter, launch, host)
     dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
@@ -75,6 +79,16 @@ def begin(
         configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
     )
+
+
+def _on_one_host(letter: str, launch: LaunchProfile, host: str) -> None:
+    """Raises UsageError for a group on other hosts: what is launched alternately takes the same GPUs."""
+    if launch.several and (hosts := planning.hosts_of(launch, host)) != (host,):
+        raise UsageError(
+            f"arm {letter}, {launch.name}, runs on {', '.join(hosts)}; an experiment measures on {host} alone",
+            "name hosts of one machine only",
+            slug=Slug.BAD_VALUE,
+        )
 
 
 def resumed(
@@ -318,7 +332,7 @@ class ExperimentRunner:
             self._see(live=None)
             cell = self._cell(number)
             for run_id in (cell.bench_run_id, cell.run_id):
-                if run_id and (run := await launching.find(self._session, run_id, self._tell)):
+                if run_id and (run := await launching.find_server(self._session, run_id, self._tell)):
                     await launching.stop(self._session, run, self._tell)
             complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
             self._keep_cell(complete if self._complete(cell) else self._blank(cell))
@@ -349,7 +363,7 @@ class ExperimentRunner:
         except LaunchFailed as failed:
             failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
-        if cell.run_id is not None and (run := await launching.find(self._session, cell.run_id, self._tell)):
+        if cell.run_id is not None and (run := await launching.find_server(self._session, cell.run_id, self._tell)):
             await launching.stop(self._session, run, self._tell)
         changes: dict[str, object] = {"status": ArmStatus.MEASURED}
         if failure is not None:
@@ -358,9 +372,9 @@ class ExperimentRunner:
         self._keep_cell(replace(cell, ended_at=_now(), **changes))  # type: ignore[arg-type]
         self._now = None
 
-    async def _found_again(self, cell: Cell) -> tuple[Cell, Run | None]:
+    async def _found_again(self, cell: Cell) -> tuple[Cell, Launched | None]:
         """A launch that somebody was killed over: its server, where that still runs, and what was measured meanwhile."""
-        run = await launching.find(self._session, cell.run_id or "", self._tell)
+        run = await launching.find_server(self._session, cell.run_id or "", self._tell)
         if cell.bench_run_id is not None:
             cell = await self._collect(cell)
         if self._complete(cell) or (run is not None and run.active and run.stop is None):
@@ -369,7 +383,7 @@ class ExperimentRunner:
             await launching.stop(self._session, run, self._tell)
         return self._keep_cell(self._blank(cell)), None
 
-    async def _launch(self, cell: Cell) -> tuple[Cell, Run]:
+    async def _launch(self, cell: Cell) -> tuple[Cell, Launched]:
         launch = self._launches[cell.arm]
         run_id = new_run_id(launch.name)
         cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
@@ -377,15 +391,12 @@ class ExperimentRunner:
         run = await launching.start(self._session, launch, self._sets[cell.arm], run_id, self._tell)
         return cell, run
 
-    async def _until_ready(self, cell: Cell, run: Run) -> Cell:
+    async def _until_ready(self, cell: Cell, run: Launched) -> Cell:
         limit_s = self._launches[cell.arm].startup_timeout_s
         async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
             async for state in states:
-                self._see(phase=str(state.phase), eta_s=state.eta_s)
-                if state.stale:
-                    self._tell(f"waiting for the link to {self.record.host}")
-                else:
-                    self._tell(state.suspected.text if state.suspected else None)
+                self._see(phase=state.phase, eta_s=state.eta_s)
+                self._tell(state.told)
                 cell = replace(cell, ready_after_s=state.ready_after_s)
         self._see(eta_s=None)
         return self._keep_cell(cell)
@@ -401,7 +412,7 @@ class ExperimentRunner:
     def _results_of(self, cell: Cell) -> tuple[Result, ...]:
         return results_of((cell,), self._results)
 
-    async def _measure(self, cell: Cell, run: Run) -> Cell:
+    async def _measure(self, cell: Cell, run: Launched) -> Cell:
         """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
         record = self.record
         bench_run_id = cell.bench_run_id or new_run_id(record.bench.name)
@@ -411,7 +422,7 @@ class ExperimentRunner:
             return await bench_run.start(
                 self._session,
                 record.bench,
-                target.of_run(run),
+                await launching.target_of(self._session, run),
                 run_id=bench_run_id,
                 seed=record.seed + cell.pair,
                 place=Place(record.experiment_id, cell.arm, cell.number, cell.pair),
@@ -432,7 +443,7 @@ class ExperimentRunner:
             raise LaunchFailed(await self._reason_of(run, error)) from None
         return cell
 
-    async def _begun(self, run: Run, start: Callable[[], Awaitable[Run]]) -> Run:
+    async def _begun(self, run: Launched, start: Callable[[], Awaitable[Run]]) -> Run:
         """The generator's run; on a busy host it may take several looks to see that the server is ready."""
         for look in range(_LOOKS):
             try:
@@ -449,7 +460,7 @@ class ExperimentRunner:
         known = dict.fromkeys((*cell.result_ids, result.result_id))
         return self._keep_cell(replace(cell, result_ids=tuple(known)))
 
-    async def _reason_of(self, run: Run, error: EagletuiError) -> Failure:
+    async def _reason_of(self, run: Launched, error: EagletuiError) -> Failure:
         """Why a measurement failed: the server's own end says more than its client's view of it."""
         patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
         death = await launching.died(self._session, run, self._tell, patience_s)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tui.core.experiment.launching import Failure
+from tui.core.experiment.failure import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord, running
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tui.core.experiment.launching import Failure
+from tui.core.experiment.failure import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
 from tui.core.model.profile import BenchProfile, ExperimentArm

@@ -46,6 +46,14 @@ class GroupState:
     ready_after_s: float | None = None  # launch to ready
 
     @property
+    def waits_for(self) -> str | None:
+        """What a group waits for whose members are all ready by themselves; None where it is a member, or nothing."""
+        if any(one.state is None or one.state.outcome is not Outcome.READY for one in self.members):
+            return None
+        found = next((one for one in self.conditions if not one.holds), None)
+        return f"{found.text}: {found.detail or 'not known'}" if found is not None else None
+
+    @property
     def failure(self) -> ServerState | None:
         """The state whose diagnosis is the group's."""
         return next((one.state for one in self.members if one.member == self.failed), None)

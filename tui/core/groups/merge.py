@@ -47,9 +47,20 @@ def merge(
         failed=failed,
         late=_late(members) if outcome is Outcome.STARTING else None,
         started_s=min(starts, default=None),
-        ready_after_s=ready_after_s
-        if ready_after_s is not None
-        else (serving.state.ready_after_s if ready and serving.state is not None else None),
+        ready_after_s=ready_after_s if ready_after_s is not None else (_ready_after_s(seen) if ready else None),
+    )
+
+
+def _ready_after_s(seen: Sequence[MemberState]) -> float | None:
+    """Launch to the last member that was ready; of nodes only rank 0 says so."""
+    states = [one.state for one in seen if one.state is not None and not one.member.follows]
+    if len(states) == 1:
+        return states[0].ready_after_s
+    known = [
+        (s.started_s, s.started_s + s.ready_after_s) for s in states if s.started_s and s.ready_after_s is not None
+    ]
+    return (
+        max(end for _, end in known) - min(begin for begin, _ in known) if known and len(known) == len(states) else None
     )
 
 
@@ -139,7 +150,8 @@ def _ready_members(seen: Sequence[MemberState]) -> list[Condition]:
         if not one.member.follows:
             holds = None if one.state is None or one.link_lost else one.state.outcome is Outcome.READY
             detail = one.state.phase.replace("_", " ") if one.state is not None else None
-            found.append(Condition(f"{one.member.name} is ready", holds, detail))
+            text = "the router answers" if one.member.role is Role.ROUTER else f"{one.member.name} is ready"
+            found.append(Condition(text, holds, detail))
     return found
 
 

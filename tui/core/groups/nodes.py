@@ -6,7 +6,7 @@ what Debian's /etc/hosts makes of it, 127.0.1.1. Each host is told the interface
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from shlex import quote
@@ -153,9 +153,7 @@ def _address(table: NodesTable, placed: Sequence[Placed], found: Findings) -> st
         return next(iter([*filter(_usable, here), *here]), rank0)
     if len({one.network for one in placed}) == 1:
         return "127.0.0.1"
-    bridges = {address for one in others for _, address in one.addresses}  # docker0 has the same on each host
-    own = [address for _, address in head.addresses if _usable(address) and address not in bridges]
-    own.sort(key=lambda address: ":" in address)  # IPv4 first
+    own = addresses_of(head, others)
     meant = [address for one in others for address in one.resolved]
     known = next((address for address in meant if address in own), None)
     if known is not None or own:
@@ -271,6 +269,26 @@ def _reach_script(session: HostSession, what: str, meeting: Meeting) -> str:
         f"exec \"$python\" - {what} {quote(meeting.address)} {meeting.port} <<'EAGLETUI_REACH'\n"
         f"{program('node_reach.py')}EAGLETUI_REACH\ndone\n"
     )
+
+
+async def place_of(session: HostSession) -> Placed:
+    """Where a host is. Raises LinkLost, HostError, TimedOut."""
+    return await _look(session, "")
+
+
+def addresses_of(placed: Placed, others: Iterable[Placed]) -> list[str]:
+    """By which other hosts may reach it, IPv4 first; not what one of them has as well, as docker0 does on each host."""
+    bridges = {address for one in others for _, address in one.addresses}
+    own = [address for _, address in placed.addresses if _usable(address) and address not in bridges]
+    return sorted(own, key=lambda address: ":" in address)
+
+
+async def reach(sessions: Sequence[HostSession], address: str, port: int) -> Findings:
+    """Whether all other hosts reach the first one at an address of its own, where it listens for a moment."""
+    found = Findings()
+    table = NodesTable(tuple(session.entry.name for session in sessions), dist_port=port)
+    await _reach(table, sessions, Meeting(address, port), found)
+    return found
 
 
 def _port_step(placed: Sequence[Placed], rank: int) -> int:

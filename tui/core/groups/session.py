@@ -13,6 +13,7 @@ from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.groups.group_state import GroupUpdate
 from tui.core.groups.membership import FoundGroup, groups_among, starts, stops
 from tui.core.groups.merge import mark_of
+from tui.core.groups.router import RouterReadiness
 from tui.core.groups.watcher import DOWN, ExtraReadiness, GroupWatcher
 from tui.core.link.retry import until
 from tui.core.model.group import Group, Member, Role, group_of
@@ -66,9 +67,9 @@ class GroupProgress:
     stop: StopProgress | None = None  # of the member
 
 
-def new_group(profile: str, places: Sequence[tuple[Role, int, str]]) -> Group:
+def new_group(profile: str, places: Sequence[tuple[Role, int, str]], group_id: str | None = None) -> Group:
     """A group that does not run yet, of (role, number, host) in the order of their start."""
-    group_id = new_run_id(profile)
+    group_id = group_id or new_run_id(profile)
     members = (Member(role, number, host, f"{group_id}-{at}") for at, (role, number, host) in enumerate(places))
     return Group(group_id, profile, tuple(members))
 
@@ -221,7 +222,7 @@ class GroupSession:
     async def _again(self, plan: GroupPlan) -> GroupPlan:
         """The plan with what is true now, once what was in its way is gone."""
         gone = {run.run_id for run in plan.replaces}
-        between = [f for f in plan.findings if f.check == BETWEEN and f.run not in gone]
+        between = [f for f in plan.findings if f.check in (BETWEEN, ROLES) and f.run not in gone]
         plans = zip(plan.group.members, plan.plans, strict=True)
         checked = await asyncio.gather(*(self.of(member).check(one) for member, one in plans))
         return _with_findings(GroupPlan(plan.group, tuple(checked), ()), between)
@@ -234,13 +235,14 @@ class GroupSession:
         """States and logs of all members to their end; survives links.
 
         Args:
-            check: what must hold besides, before the group is ready.
+            check: what must hold besides, before the group is ready; of one with a router what `router` asks.
             end_others: once a member has died, the others are stopped; False only looks.
         """
 
         async def end(failed: Member) -> None:
             await self.end_others(group, failed)
 
+        check = check or RouterReadiness.of(self.sessions, group)
         return GroupWatcher(self.sessions, group, check=check, end_others=end if end_others else None).updates()
 
     async def end_others(self, group: Group, failed: Member) -> None:
@@ -322,6 +324,7 @@ class GroupSession:
 
 
 BETWEEN = "nodes"  # the check whose findings are about several hosts
+ROLES = "group"  # and about what prefill, decode and router are to each other
 
 
 def _with_findings(plan: GroupPlan, between: Iterable[Finding]) -> GroupPlan:

@@ -26,6 +26,7 @@ from tui.core.server.session import HostSession
 _TICK_S = 1.0
 _RETRY_S = 2.0
 _CHECK_PERIOD_S = 2.0
+_FIRST_CHECK_S = 0.2  # while the members are not heard yet
 _DYING_S = 10.0  # a fatal line is followed by the end of its process within seconds
 DOWN = (LinkState.LOST, LinkState.WAITING, LinkState.REFUSED, LinkState.CLOSED)
 _BATCH = 64  # updates of members in one of the group
@@ -61,6 +62,7 @@ class GroupWatcher:
         self._ended = [False] * len(self._seen)
         self._extra: tuple[Condition, ...] = ()
         self._checked = check is None
+        self._heard = False  # each member that can be asked, to its present end
         self._since: dict[str, float] = {}  # time.time() since when a condition holds
         self._ready_after_s: float | None = None
         self._saw_start = False  # that it was not ready yet
@@ -132,9 +134,7 @@ class GroupWatcher:
 
     def _all_heard(self) -> bool:
         """Whether each member that can be asked was heard to its present end."""
-        return self._checked and all(
-            settled or one.link_lost for settled, one in zip(self._settled, self._seen, strict=True)
-        )
+        return self._checked and self._heard
 
     def _link_lost(self, at: int) -> bool:
         if self._ended[at]:
@@ -146,6 +146,7 @@ class GroupWatcher:
 
     def _look(self) -> None:
         self._seen = [replace(one, link_lost=self._link_lost(at)) for at, one in enumerate(self._seen)]
+        self._heard = all(done or one.link_lost for done, one in zip(self._settled, self._seen, strict=True))
         extra = self._extra if self._checked else (*self._extra, Condition("further checks", None))
         state = merge(self._group, self._seen, extra, ready_after_s=self._ready_after_s)
         conditions = tuple(map(self._dated, state.conditions))
@@ -171,9 +172,10 @@ class GroupWatcher:
     async def _keep_checking(self, check: ExtraReadiness) -> None:
         while self._state.outcome is not Outcome.READY:
             with contextlib.suppress(EagletuiError):
-                self._extra = await check(self._state)
-                self._checked = True
-            await asyncio.sleep(_CHECK_PERIOD_S)
+                heard, state = self._heard, self._state
+                self._extra = await check(state)
+                self._checked = self._checked or heard  # what was asked before the members were heard settles nothing
+            await asyncio.sleep(_CHECK_PERIOD_S if self._checked else _FIRST_CHECK_S)
 
     def _stop_what_is_left(self) -> None:
         """Once a member is dead; a link that is lost stops nobody."""

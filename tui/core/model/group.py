@@ -24,6 +24,10 @@ class Role(StrEnum):
     DECODE = "decode"
     ROUTER = "router"
 
+    def name_of(self, number: int) -> str:
+        """`rank 0`, `prefill 1`; `router`, of which there is one."""
+        return self.value if self is Role.ROUTER else f"{self.value} {number}"
+
 
 @dataclass(frozen=True)
 class Member:
@@ -41,8 +45,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """`rank 0`, `prefill 1`; `router`, of which there is one."""
-        return self.role.value if self.role is Role.ROUTER else f"{self.role.value} {self.number}"
+        return self.role.name_of(self.number)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,12 @@ def group_of(extra: Mapping[str, Any] | None) -> Group | None:
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
     return group if members else None
+
+
+def member_of(run_id: str, extra: Mapping[str, Any] | None) -> Member | None:
+    """The member that a run is of the group that its `extra` names; None of a run of its own."""
+    group = group_of(extra)
+    return next((one for one in group.members if one.run_id == run_id), None) if group is not None else None
 
 
 def group_id_of(run_id: str) -> str | None:

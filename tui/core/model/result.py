@@ -52,8 +52,20 @@ class SpecConfig:
 
 
 @dataclass(frozen=True)
+class MeasuredMember:
+    """A member of a group that was measured."""
+
+    name: str  # prefill 0, decode 0, router
+    host: str
+    run_id: str
+    url: str | None = None  # by which the router reaches it
+    argv: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()  # of its host
+
+
+@dataclass(frozen=True)
 class MeasuredServer:
-    """The server that was measured. The launch is the unit of replication: `run_id` names it."""
+    """The server that was measured. The launch is the unit of replication: `run_id` names it, of a group the group."""
 
     host: str
     profile: str | None = None  # None: not launched by us
@@ -70,6 +82,7 @@ class MeasuredServer:
     gpus: tuple[str, ...] = ()  # names
     driver: str | None = None
     spec: SpecConfig | None = None
+    members: tuple[MeasuredMember, ...] = ()  # of a group; what it says of itself is then that of the first decode
 
 
 @dataclass(frozen=True)

@@ -55,20 +55,16 @@ def controls(value: Any, key: str = "") -> Iterator[Problem]:
 
 def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
     """Everything of a launch profile's table that pydantic's model does not see."""
-    args, env, requires = table.get("args", {}), table.get("env", {}), table.get("requires", {})
-    gpus = table.get("gpus")
+    args, requires = table.get("args", {}), table.get("requires", {})
     if isinstance(args, dict):
         yield from flags(args, free=bool(table.get("command")))
-    if isinstance(env, dict):
-        for name, value in env.items():
-            yield from variable(name, value)
-        if gpus and "CUDA_VISIBLE_DEVICES" in env:
-            yield "gpus", "duplicates env.CUDA_VISIBLE_DEVICES", "keep one of the two"
+    yield from _environment(table)
     if isinstance(requires, dict):
         for name, value in requires.items():
             yield from requirement(name, value)
-    if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
-        yield "gpus", "names a GPU twice", None
+    if isinstance(table.get("group"), dict):
+        yield from group(table["group"], free=bool(table.get("command")))
+        yield from beside_group(table)
     if isinstance(table.get("container"), dict):
         yield from container(table["container"], table.get("wrapper"))
     if isinstance(table.get("nodes"), dict):
@@ -79,6 +75,87 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
         yield "cwd", "must be an absolute path", "begin it with / or ~/"
     if table.get("host") == "":
         yield "host", "must not be empty", None
+
+
+def _environment(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """`env` and `gpus` of a profile, or of a member of its group."""
+    env, gpus = table.get("env", {}), table.get("gpus")
+    if isinstance(env, dict):
+        for name, value in env.items():
+            yield from variable(name, value)
+        if gpus and "CUDA_VISIBLE_DEVICES" in env:
+            yield "gpus", "duplicates env.CUDA_VISIBLE_DEVICES", "keep one of the two"
+    if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
+        yield "gpus", "names a GPU twice", None
+
+
+def one_or_more(value: Any) -> Any:
+    """Tables of members: `[group.prefill]` is the only one, `[[group.prefill]]` are several."""
+    return [value] if isinstance(value, dict) else value
+
+
+def group(table: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
+    """What the tables of `[group]` say."""
+    for role in ("prefill", "decode"):
+        members = tables(one_or_more(table.get(role)))
+        for number, member in enumerate(members):
+            where = f"group.{role}" if isinstance(table[role], dict) else f"group.{role}.{number}"
+            for key, message, suggestion in _member(member, free=free):
+                yield f"{where}.{key}", message, suggestion
+    router = table.get("router")
+    if isinstance(router, dict):
+        for key, message, suggestion in _environment(router):
+            yield f"group.router.{key}", message, suggestion
+        if isinstance(args := router.get("args", {}), dict):
+            for key, message, suggestion in (*flags(args, free=True), *_taken(args, _BY_ROUTER, "args")):
+                yield f"group.router.{key}", message, suggestion
+
+
+def beside_group(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What a profile with `[group]` may not say besides."""
+    if isinstance(args := table.get("args", {}), dict):
+        yield from _taken(args, _BY_GROUP, "args")
+    if table.get("nodes"):
+        yield "group", "and nodes exclude each other", "keep one of the two"
+
+
+# Flags that the tables of a group stand for, and what to write instead.
+_BY_GROUP = {
+    "disaggregation-mode": "leave it out",
+    "disaggregation-bootstrap-port": "write group.prefill.bootstrap_port",
+}
+_BY_MEMBER = {
+    "disaggregation-mode": "leave it out",
+    "disaggregation-bootstrap-port": "write bootstrap_port of the prefill",
+}
+_BY_ROUTER = {
+    **dict.fromkeys(("pd-disaggregation", "prefill", "decode", "worker-urls", "mini-lb"), "leave it out"),
+    "policy": "write policy of the router",
+}
+
+
+def _member(member: Mapping[str, Any], *, free: bool) -> Iterator[Problem]:
+    """One prefill or decode."""
+    yield from _environment(member)
+    args, hosts = member.get("args", {}), member.get("hosts")
+    if isinstance(args, dict):
+        yield from flags(args, free=free)
+        yield from _taken(args, {**_BY_MEMBER, "port": "write port of the member"}, "args")
+    if hosts and "host" in member:
+        yield "hosts", "and host exclude each other", "keep one of the two"
+    if isinstance(hosts, list) and len(set(map(str, hosts))) < len(hosts):
+        yield "hosts", "names a host twice", None
+    if hosts and len(hosts) > 1 and "address" in member:
+        yield "address", "is one address for several hosts", "write a table for each of them"
+    if "" in (member.get("host"), *(hosts if isinstance(hosts, list) else ())):
+        yield "host", "must not be empty", None
+
+
+def _taken(args: Mapping[str, Any], names: Mapping[str, str], prefix: str) -> Iterator[Problem]:
+    canonical = flag_table().canonical
+    for name in args:
+        if (instead := names.get(canonical(name), names.get(normalise(name)))) is not None:
+            yield f"{prefix}.{name}", "is set by the group", instead
 
 
 def container(table: Mapping[str, Any], wrapper: object) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields
 
+from tui.core.model.group import Role
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_value
@@ -47,4 +48,14 @@ def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
             plain[item.name] = toml_value(value)
     if profile.nodes is not None:
         plain |= {f"nodes.{name}": toml_value(v) for name, v in asdict(profile.nodes).items() if v is not None}
+    for member in profile.group:
+        where = f"group.{member.role}" if member.role is Role.ROUTER else f"group.{member.role}.{member.number}"
+        plain |= {f"{where}.args.{name}": toml_value(value) for name, value in member.public_args.items()}
+        plain |= {
+            f"{where}.env.{name}": MASK if is_secret_env(name, str(value)) else toml_value(value)
+            for name, value in member.env.items()
+        }
+        for name in ("host", "address", "port", "gpus", "bootstrap_port", "command"):
+            if value := getattr(member, name):
+                plain[f"{where}.{name}"] = toml_value(value)
     return found | {key: (key, text) for key, text in plain.items()}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tui.core.model.group import Role
 from tui.core.profiles.secrets import MASK, is_secret_arg
 from tui.core.sglang.flags import flag_table
 
@@ -29,6 +30,32 @@ class NodesTable:
 
 
 @dataclass(frozen=True)
+class RoleTable:
+    """One member of `[group]`: what its table says, ports filled in."""
+
+    role: Role
+    number: int  # among those of its role
+    port: int
+    host: str | None = None  # None: where the profile is launched
+    address: str | None = None  # by which the other members reach its host; None: found at the launch
+    gpus: tuple[int, ...] | None = None
+    bootstrap_port: int | None = None  # of a prefill
+    command: tuple[str, ...] = ()  # of a router: instead of `python -m sglang_router.launch_router`
+    args: Mapping[str, object] = field(default_factory=dict)  # on top of the profile's; of a router all there are
+    env: Mapping[str, str | bool] = field(default_factory=dict)  # likewise; False leaves one out
+
+    @property
+    def name(self) -> str:
+        """As the member of the group that it becomes."""
+        return self.role.name_of(self.number)
+
+    @property
+    def public_args(self) -> Mapping[str, object]:
+        """The flags as they may be stored and shown: secrets masked."""
+        return _public(self.args)
+
+
+@dataclass(frozen=True)
 class LaunchProfile:
     """A launch profile after `extends` and `--set`."""
 
@@ -38,7 +65,7 @@ class LaunchProfile:
     hypothesis: str | None = None
     known: str | None = None
     extends: str | None = None
-    gpus: tuple[int, ...] | None = None
+    gpus: tuple[int, ...] | None = None  # (): it takes none
     cwd: str | None = None
     host: str | None = None
     wrapper: tuple[str, ...] = ()
@@ -49,6 +76,12 @@ class LaunchProfile:
     requires: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, object] = field(default_factory=dict)
+    group: tuple[RoleTable, ...] = ()  # in the order of their start: prefills, decodes, the router
+
+    @property
+    def several(self) -> bool:
+        """Whether it is launched as a group of runs."""
+        return self.nodes is not None or bool(self.group)
 
     def arg(self, name: str) -> object | None:
         """The value of a flag under any of its names; None where it is not set (false counts as not set)."""
@@ -59,4 +92,8 @@ class LaunchProfile:
     @property
     def public_args(self) -> Mapping[str, object]:
         """The flags as they may be stored and shown: secrets masked."""
-        return {name: MASK if is_secret_arg(name, value) else value for name, value in self.args.items()}
+        return _public(self.args)
+
+
+def _public(args: Mapping[str, object]) -> dict[str, object]:
+    return {name: MASK if is_secret_arg(name, value) else value for name, value in args.items()}

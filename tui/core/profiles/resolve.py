@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
-from tui.core.profiles import checks
+from tui.core.profiles import checks, roles
 from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.files import problems as problems_of_table
 from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable
+from tui.core.profiles.merging import merge_flags, merge_value
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
@@ -43,13 +44,14 @@ def parse_set_value(key: str, text: str) -> Any:
     except tomli.TOMLDecodeError:
         if key == "nodes.hosts" and "," in text:
             return [part.strip() for part in text.split(",")]
-        if key == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
+        if key.rpartition(".")[2] == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
             return [int(part) for part in text.split(",")]
         return text
     value = table["v"]
     if len(table) != 1 or isinstance(value, date | datetime | time):
         return text
-    if is_number(value) and (key.startswith("env.") or flag_table().type_of(key) == "text"):
+    flag = key.rpartition("args.")[2]
+    if is_number(value) and ("env." in f"{key.rpartition('.')[0]}." or flag_table().type_of(flag) == "text"):
         return text.strip()
     return value
 
@@ -68,7 +70,7 @@ def resolve(
         table = {
             k: v
             for k, v in file.table.items()
-            if k not in ("args", "env", "requires", "container", "nodes") or isinstance(v, dict)
+            if k not in ("args", "env", "requires", "container", "nodes", "group") or isinstance(v, dict)
         }
         if "gpus" in table and "env" in merged:  # the later word about GPUs holds, in whichever form
             merged["env"] = {k: v for k, v in merged["env"].items() if k != "CUDA_VISIBLE_DEVICES"}
@@ -91,6 +93,11 @@ def resolve(
             return None, [ProfileError(entry.path, "nodes.hosts", "is missing", 'write hosts = ["a", "b"]')]
         if problems := list(checks.beside_nodes(merged)):
             return None, [ProfileError(entry.path, *problem) for problem in problems]
+    if missing := roles.missing(merged.get("group")):
+        wrong = (f"group.{missing}", "is missing", "a group needs a prefill and a decode")
+        return None, [ProfileError(entry.path, *wrong)]
+    if "group" in merged and (problems := list(checks.beside_group(merged))):
+        return None, [ProfileError(entry.path, *problem) for problem in problems]
     args = merged.get("args", {})
     if not merged.get("command") and "model-path" not in {
         flag_table().canonical(name) for name, value in args.items() if value is not False
@@ -115,6 +122,8 @@ def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
         )
     if table := merged.get("nodes"):
         given["nodes"] = NodesTable(**{**table, "hosts": tuple(table["hosts"])})
+    if table := merged.get("group"):
+        given["group"] = roles.tables_of(table, merged.get("args", {}))
     return LaunchProfile(
         name=entry.name,
         path=entry.path,
@@ -147,21 +156,19 @@ def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, 
         problems = problems_of_table({"kind": "launch", "nodes": {rest: value}}, "launch")
     elif head == "requires":
         problems = list(checks.requirement(rest, value))
+    elif head == "group":
+        return roles.with_set(merged, rest, value)
     else:
-        return merged, [(key, "unknown key", "it takes flags, env.NAME, requires.NAME, nodes.NAME and gpus")]
+        known = "it takes flags, env.NAME, requires.NAME, nodes.NAME, group.ROLE.KEY and gpus"
+        return merged, [(key, "unknown key", known)]
     return (merged if problems else _merge(merged, {head: {rest: value}})), problems
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Tables merge, everything else is replaced; the names of one flag are one key, and the later spelling holds."""
-    canonical = flag_table().canonical
-    spelled = {canonical(key): key for key in over.get("args", {})}
-    args = {spelled.get(canonical(key), key): value for key, value in base.get("args", {}).items()}  # each in its place
-    merged: dict[str, Any] = _merge_value({**base, "args": args} if args else base, over)
+    merged: dict[str, Any] = merge_value(base, over)
+    if "args" in base and "args" in over:
+        merged["args"] = merge_flags(base["args"], over["args"])  # each in its place
+    if "group" in base and "group" in over:
+        merged["group"] = roles.merge_groups(base["group"], over["group"])
     return merged
-
-
-def _merge_value(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: _merge_value(old.get(key), value) for key, value in new.items()}}
-    return new

@@ -6,10 +6,10 @@ takes a tenth of a second to load.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tui.core.model.profile import ARM_LETTERS, DRIVERS
-from tui.core.profiles.checks import Problem, did_you_mean
+from tui.core.profiles.checks import Problem, did_you_mean, one_or_more
 from tui.core.sglang.flags import flag_table
 
 Text = Annotated[str, Field(strict=True)]
@@ -21,6 +21,7 @@ Tokens = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Repeats = Annotated[int, Field(strict=True, ge=1, le=1000)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=604_800)]  # a week
 Milliseconds = Annotated[float, Field(strict=True, gt=0, le=86_400_000)]  # a day
+Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 GpuNumbers = Annotated[list[Annotated[int, Field(strict=True, ge=0)]], Field(min_length=1)]
 
 
@@ -52,6 +53,42 @@ class Nodes(_Table):
     dist_port: Annotated[int, Field(strict=True, ge=1, le=65535)] | None = None
 
 
+class _Member(_Table):
+    host: Text | None = None
+    port: Port | None = None
+    args: dict[str, Any] | None = None
+    env: dict[str, Any] | None = None
+
+
+class Decode(_Member):
+    """`[group.decode]`."""
+
+    hosts: Annotated[Words, Field(min_length=1)] | None = None
+    address: Text | None = None
+    gpus: GpuNumbers | None = None
+
+
+class Prefill(Decode):
+    """`[group.prefill]`."""
+
+    bootstrap_port: Port | None = None
+
+
+class Router(_Member):
+    """`[group.router]`."""
+
+    policy: Text | None = None
+    command: Annotated[Words, Field(min_length=1)] | None = None
+
+
+class Group(_Table):
+    """`[group]`; any of its tables may come from the profile that is extended."""
+
+    prefill: Annotated[list[Prefill], BeforeValidator(one_or_more), Field(min_length=1)] | None = None
+    decode: Annotated[list[Decode], BeforeValidator(one_or_more), Field(min_length=1)] | None = None
+    router: Router | None = None
+
+
 class Launch(_Profile):
     """`kind = "launch"`."""
 
@@ -63,6 +100,7 @@ class Launch(_Profile):
     wrapper: Words | None = None
     container: Container | None = None
     nodes: Nodes | None = None
+    group: Group | None = None
     command: Words | None = None
     startup_timeout_s: Seconds | None = None
     requires: dict[str, Any] | None = None
@@ -116,7 +154,16 @@ class Experiment(_Profile):
 
 
 KINDS: dict[str, type[_Table]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
-_TABLES: dict[str, type[_Table]] = {"arms": Arm, "slo": Slo, "container": Container, "nodes": Nodes}  # inside a profile
+_TABLES: dict[str, type[_Table]] = {  # inside a profile
+    "arms": Arm,
+    "slo": Slo,
+    "container": Container,
+    "nodes": Nodes,
+    "group": Group,
+    "group.prefill": Prefill,
+    "group.decode": Decode,
+    "group.router": Router,
+}
 
 _MESSAGES = {
     "missing": ("is missing", None),
@@ -151,6 +198,8 @@ def check(kind: str, table: dict[str, Any]) -> list[Problem]:
 
 def _problem(kind: str, table: dict[str, Any], item: Any) -> Problem:
     location = [str(part) for part in item["loc"]]
+    if location[0] == "group" and location[2:3] == ["0"] and isinstance(table["group"].get(location[1]), dict):
+        del location[2]  # the only member of its role is written as a table
     key = ".".join(location) or None
     sort, context = item["type"], item.get("ctx", {})
     if sort == "extra_forbidden":
@@ -167,7 +216,8 @@ def _problem(kind: str, table: dict[str, Any], item: Any) -> Problem:
 
 
 def _known_key(kind: str, location: list[str]) -> str:
-    fields = _TABLES.get(location[0], KINDS[kind]).model_fields
+    inside = ".".join(part for part in location[:-1] if not part.isdigit())
+    fields = _TABLES.get(inside, KINDS[kind]).model_fields
     flag = kind == "launch" and flag_table().known(location[-1])
     otherwise = "flags belong under [args]" if flag else f"known keys: {', '.join(fields)}"
     return did_you_mean(location[-1], fields) or otherwise

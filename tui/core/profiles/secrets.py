@@ -18,11 +18,16 @@ def is_secret_arg(name: str, value: object) -> bool:
     return flag_table().is_secret(name) or (isinstance(value, str) and secret_value(value))
 
 
+def _of_member(key: str) -> str:
+    """`group.decode.1.args.x` -> `args.x`."""
+    return next((f"{head}.{key.partition(f'.{head}.')[2]}" for head in ("args", "env") if f".{head}." in key), "")
+
+
 def public_sets(sets: Mapping[str, object]) -> dict[str, object]:
     """`--set` values as they may be stored and shown: secrets masked."""
 
     def secret(key: str, value: object) -> bool:
-        head, _, rest = key.partition(".")
+        head, _, rest = (key if not key.startswith("group.") else _of_member(key)).partition(".")
         if head == "env" and rest:
             return is_secret_env(rest, str(value))
         return is_secret_arg(rest if head == "args" and rest else key, value)

@@ -11,7 +11,7 @@ from typing import Protocol
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import HostFacts
-from tui.core.model.group import Group
+from tui.core.model.group import Group, Role, member_of
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -149,14 +149,21 @@ async def started(launch: AsyncGenerator[LaunchProgress, None], tell: Callable[[
 def in_the_way(profile: LaunchProfile, command: LaunchCommand, found: Iterable[Run]) -> tuple[Run, ...]:
     """Our live servers on the GPUs or the port of a launch."""
     wanted = set(claimed_gpus(profile))
+
+    def meets(run: Run) -> bool:
+        """Without a list a server takes the GPUs from 0 on, and two such servers meet there; a router takes none."""
+        member = member_of(run.run_id, run.extra)
+        if profile.gpus == () or (member is not None and member.role is Role.ROUTER):
+            return False
+        return not wanted or not run.gpus or bool(wanted & set(run.gpus))
+
     return tuple(
         run
         for run in found
         if run.kind == "server"
         and run.active
         and run.state not in (RunState.FOREIGN, RunState.UNKNOWN)
-        # Without a list a server takes the GPUs from 0 on, and two such servers meet there.
-        and (not wanted or not run.gpus or wanted & set(run.gpus) or run.port == command.port)
+        and (run.port == command.port or meets(run))
     )
 
 

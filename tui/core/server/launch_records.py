@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tui.core.errors import Slug, UsageError
-from tui.core.model.group import group_id_of
+from tui.core.model.group import group_id_of, member_of
 from tui.core.model.run import short_id
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
@@ -38,6 +38,12 @@ class LaunchRecord:
     mem_fraction: float | None = None  # in effect: as given, or as SGLang chose it
     group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
+
+    @property
+    def part(self) -> str | None:
+        """Which member of a group it is (`prefill 0`); None of a server of its own."""
+        member = member_of(self.run_id, {"group": self.group})
+        return member.name if member is not None else None
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ def usual(
     sets: Mapping[str, object] | None = None,
     sglang: str | None = None,
     warm: bool | None = None,
+    part: str | None = None,
 ) -> tuple[dict[str, PhaseHistory], PhaseHistory | None]:
     """Durations of each phase, and from launch to ready, over the last ten such starts here that reached ready.
 
@@ -110,6 +117,7 @@ def usual(
         sets: overrides of the profile; a start with others is another configuration.
         sglang: starts with this version count alone, where there are any.
         warm: so do starts with the model in the page cache, or not in it.
+        part: of a group, the member by its name: a router starts sooner than what it waits for.
     """
     wanted = _configuration(sets or {})
     ready = [
@@ -119,6 +127,7 @@ def usual(
         and record.profile == profile
         and _configuration(record.sets) == wanted
         and record.ready_after_s is not None
+        and record.part == part
     ]
     if sglang is not None:
         ready = [record for record in ready if record.sglang == sglang] or ready

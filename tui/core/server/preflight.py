@@ -204,6 +204,8 @@ class _Look:
         if isinstance(device, str) and not device.startswith("cuda"):
             self.found.ok("gpus", f"device {device}: no GPU is needed")
             return
+        if self.profile.gpus == ():
+            return
         sample, visible, needed = self.sample, self.claim.visible, self.claim.count
         if sample is None or sample.error:
             why = error_words(sample.error) if sample and sample.error else "they could not be read"

@@ -14,6 +14,7 @@ from itertools import pairwise
 from tui.core.errors import EagletuiError
 from tui.core.link.http import request
 from tui.core.link.transport import Transport
+from tui.core.model.group import Role, member_of
 from tui.core.model.run import Run, RunState
 from tui.core.runs.foreign import port_belongs_to
 from tui.core.sglang.engine import SGLANG
@@ -68,6 +69,12 @@ class ReadinessProbe:
         words = self.run.argv
         return any(name == "--node-rank" and rank.strip("0") for name, rank in pairwise(words))
 
+    @property
+    def routes(self) -> bool:
+        """Whether it is a router, whose log says nothing of SGLang's start; its /health is 200 from the first second on."""
+        member = member_of(self.run.run_id, self.run.extra)
+        return member is not None and member.role is Role.ROUTER
+
     def saw_bytes(self, data: bytes) -> None:
         """Log bytes of this run, as they come."""
         if self.canary and not self.canary_seen:
@@ -84,7 +91,7 @@ class ReadinessProbe:
             return self.ready
         by_log = startup.fired_up
         listening = by_log or startup.uvicorn_port is not None
-        silent = startup.lines < _SILENT_LINES  # log level warning: HTTP and the process table decide
+        silent = startup.lines < _SILENT_LINES or self.routes  # log level warning: HTTP and the process table decide
         if not (listening or silent):
             # Warnings alone can fill a log that has no milestones, so now and then the port is looked at all the same.
             if time.monotonic() < self._look_again_at:

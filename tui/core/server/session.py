@@ -130,10 +130,12 @@ class HostSession:
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings. Raises UsageError for a server over several hosts."""
-        if profile.nodes is not None:
+        if profile.several:
+            several = (
+                f"one server over {', '.join(profile.nodes.hosts)}" if profile.nodes else "a group of several servers"
+            )
             raise UsageError(
-                f"{profile.name} is one server over {', '.join(profile.nodes.hosts)}",
-                f"eagletui launch {profile.name} launches it on all of them",
+                f"{profile.name} is {several}", f"eagletui launch {profile.name} launches it on all of them"
             )
         # All at once: over a far link each of them waits for the other side.
         unlearnt = self._command(profile, None, None, None)

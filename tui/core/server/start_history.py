@@ -30,7 +30,12 @@ class StartHistory:
         known = launch_records.read(run.run_id)
         version = known.sglang if known else None
         by_phase, total = launch_records.usual(
-            run.host, run.profile or "", run.extra.get("sets"), version, known.warm if known else None
+            run.host,
+            run.profile or "",
+            run.extra.get("sets"),
+            version,
+            known.warm if known else None,
+            known.part if known else None,
         )
         args = known.args if known else {}
         earlier = [record for record in launch_records.read_all() if record.run_id != run.run_id] if known else []

@@ -121,8 +121,8 @@ class Gpus:
         # From shortly before: the list comes every five seconds only.
         seen = {pid for at, pid in self.pids if begin - 6 <= at <= end}
         foreign = None
-        if self.plan.pid is not None:
-            ours = family(self.plan.pid)
+        if self.plan.pids:
+            ours = set().union(*map(family, self.plan.pids))
             if seen & ours:  # else the server is in another process namespace, or not on these GPUs
                 foreign = sorted(seen - ours)
         return {"samples": samples, "foreign_pids": foreign}

@@ -61,11 +61,13 @@ def environment_of(pid: int | None) -> tuple[dict[str, str] | None, list[str] | 
 def identity_of(facts: dict[str, Any], version: str | None, pid: int | None) -> dict[str, Any]:
     """What tells one server from another: also a second start of the same, where its process or its random seed shows."""
     info = facts["server_info"] if isinstance(facts["server_info"], dict) else {}
+    infos = [part["server_info"] for part in facts.get("members") or ()] or [info]
     models = facts["models"].get("data") if isinstance(facts["models"], dict) else None
     listed = models if isinstance(models, list) else []
     names = [each.get("id") for each in listed if isinstance(each, dict)]
     # Rates, averages and the state of its scheduler change while it runs: what it was started with are texts and whole numbers.
-    said = json.dumps({k: v for k, v in info.items() if isinstance(v, (str, int))}, sort_keys=True)
+    kept = [{k: v for k, v in one.items() if isinstance(v, (str, int))} for one in infos]
+    said = json.dumps(kept if len(kept) > 1 else kept[0], sort_keys=True)
     return {
         "model": info.get("model_path") or (names[0] if names else None),
         "version": version,

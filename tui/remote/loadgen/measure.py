@@ -105,5 +105,5 @@ async def carry_out(bench: Bench) -> None:
         with contextlib.suppress(Stop):  # all runs are whole, whatever became of the server meanwhile
             await bench.server.write()
     finally:
-        bench.client.close()
+        bench.server.close()
         bench.gpus.end()

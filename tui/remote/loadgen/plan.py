@@ -60,6 +60,19 @@ class Plan:
         self.log: str | None = server.get("log")
         self.pid: int | None = server.get("pid")
         self.gpus: list[int] | None = server.get("gpus")
+        self.members: list[dict[str, Any]] = server.get("members") or []
+        for part in self.members:
+            need(
+                part.get("role") in ("prefill", "decode"),
+                f"a member's role is {part.get('role')!r}, not prefill or decode",
+            )
+            address = urlsplit(str(part.get("url", "")))
+            need(address.scheme == "http" and address.hostname, "url of a member is not an http:// address")
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the server and of its members on this host."""
+        return [pid for pid in (self.pid, *(part.get("pid") for part in self.members)) if pid is not None]
 
     def _take_loads(self, document: dict[str, Any]) -> None:
         self.points: list[dict[str, Any]] = document.get("points") or []

@@ -12,6 +12,7 @@ from tui.remote.loadgen import endpoints
 from tui.remote.loadgen.counters import read_metrics
 from tui.remote.loadgen.http import Client
 from tui.remote.loadgen.identity import environment_of, identity_of, without_secrets
+from tui.remote.loadgen.members import Members
 from tui.remote.loadgen.plan import Plan
 from tui.remote.loadgen.prompts import Workload
 from tui.remote.loadgen.protocol import Stop, clock, loads, write_whole
@@ -22,6 +23,7 @@ class Server:
 
     def __init__(self, client: Client, plan: Plan) -> None:
         self.client, self.plan = client, plan
+        self.members = Members(client.loop, plan) if plan.members else None
         self.kind: str | None = None
         self.version: str | None = None
         self.first: dict[str, Any] | None = None
@@ -42,9 +44,26 @@ class Server:
                     return loads(answer.text)
         return None
 
+    async def _members_info(self) -> list[dict[str, Any]] | None:
+        """What each part says of itself; None of a server that has none. Raises Stop."""
+        if self.members is None:
+            return None
+        found = []
+        for part, answer in await self.members.ask(*endpoints.SERVER_INFO):
+            info = None
+            with contextlib.suppress(ValueError):
+                info = loads(answer.text) if answer.status == 200 else None
+            if not isinstance(info, dict):
+                said = answer.error or f"GET {endpoints.SERVER_INFO[0]}: {answer.status}"
+                raise Stop("unreachable", f"{part['name']} at {part['url']}: {said}", "is it up, and on this port?")
+            found.append({"name": part["name"], "role": part["role"], "server_info": info})
+        return found
+
     async def facts(self) -> dict[str, Any]:
         """What it says about itself now. Raises Stop."""
-        server_info = await self._document(*endpoints.SERVER_INFO)
+        members = await self._members_info()
+        decodes = [part["server_info"] for part in members or () if part["role"] == "decode"]
+        server_info = decodes[0] if decodes else await self._document(*endpoints.SERVER_INFO)
         model_info = await self._document(*endpoints.MODEL_INFO) if server_info else None
         models = await self._document(*endpoints.MODELS)
         if isinstance(server_info, dict):
@@ -58,6 +77,8 @@ class Server:
             with contextlib.suppress(LookupError, TypeError):
                 self.plan.model = models["data"][0]["id"]
         found = {"server_info": server_info, "model_info": model_info, "models": models}
+        if members is not None:
+            found["members"] = members
         return {name: without_secrets(value, self.plan.key) for name, value in found.items()}
 
     async def after_run(self) -> tuple[dict[str, Any] | None, float | None]:
@@ -74,7 +95,7 @@ class Server:
         facts = await self.facts()
         self.first = self.first or facts
         self.first_identity = self.first_identity or identity_of(facts, self.version, self.plan.pid)
-        env, argv = environment_of(self.plan.pid)
+        env, argv = environment_of(self.members.pid if self.members is not None else self.plan.pid)
         document = {
             "kind": self.kind,
             "version": self.version,
@@ -152,11 +173,20 @@ class Server:
         return None
 
     async def _counters(self) -> tuple[dict[str, float], float] | None:
+        if self.members is not None:
+            found, self.metrics = await self.members.counters()
+            return found
         answer = await self.client.ask("GET", endpoints.METRICS)
         if answer.status == 200 and answer.error is None:
             return read_metrics(answer.text.decode("utf-8", "replace"))
         self.metrics = not 400 <= answer.status < 500
         return None
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self.client.close()
+        if self.members is not None:
+            self.members.close()
 
     async def at_rest(self, least: dict[str, float] | None = None) -> tuple[dict[str, float] | None, bool]:
         """Counters that no longer change on an idle server, and whether it said that it is idle.
