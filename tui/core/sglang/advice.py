@@ -8,8 +8,7 @@ from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import decimal
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.flags import flag_table, version_at_least
-from tui.core.sglang.frames import feature_of
-from tui.core.sglang.kinds import place_of
+from tui.core.sglang.frames import feature_of, place_of
 from tui.core.sglang.memory import FractionWindow, fraction_window, held_by_others, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from tui.core.model.phases import Phase
 from tui.core.sglang.flags import flag_table
-from tui.core.sglang.frames import module_of
+from tui.core.sglang.frames import place_of
 from tui.core.sglang.traceback import Frame, Raised
 
-_PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 _FLAG = re.compile(r"(?<![\w-])(?:--|(?:self\.)?server_args\.|(?=[a-z]{1,20}_))([a-z][\w-]{1,60})")
 _TEXT_LIMIT = 8_000
 
@@ -61,9 +60,3 @@ def flags_in(message: str) -> tuple[str, ...]:
     table = flag_table()
     words = (match[1].replace("_", "-") for match in _FLAG.finditer(message))
     return tuple(dict.fromkeys(word for word in words if table.known(word)))
-
-
-def place_of(frame: Frame) -> str:
-    """Where a frame is: "srt/managers/scheduler.py:run_batch", "torch/nn/modules/module.py:_call_impl"."""
-    module = module_of(frame.file) or _PACKAGES.sub("", frame.file)
-    return f"{module}:{frame.function}"

@@ -175,7 +175,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "level": partial(_named, "level", LEVELS),
     **dict.fromkeys(("phase", "within_draft"), _phase),
     "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
-    **dict.fromkeys(("fatal", "names_flag", "weak"), partial(_of_type, bool, "true or false")),
+    **dict.fromkeys(("fatal", "names_flag", "weak", "blind"), partial(_of_type, bool, "true or false")),
     **dict.fromkeys(("advice", "causes"), _texts),
     "set": partial(_of_type, dict, "a table of flags"),
 }
@@ -184,7 +184,7 @@ _KEYS = {
     "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
     "kind": [*_TESTS, "id", "cause", "title", "advice", "set", "example"],
-    "frame": ["phase", "module", "function", "within_draft", "weak"],
+    "frame": ["phase", "module", "function", "within_draft", "weak", "blind"],
     "feature": ["name", "module", "advice", "causes"],
     **{kind: ["regex", "example"] for kind in _NOTES},
 }

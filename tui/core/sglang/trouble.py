@@ -114,7 +114,7 @@ class Trouble:
         episode, self._episode = self._episode, None
         if episode is None:
             return
-        proven = phase_of(episode.trace.frames(), self._tables.frames)
+        proven = self._framed(episode)
         # Without a marker it may be some thread's, and the start goes on.
         if proven is not None and (episode.marked or episode.trace.is_fault or self._start.position < LOAD):
             self._start.prove(self._start.rank(episode.rank), proven)
@@ -262,7 +262,7 @@ class Trouble:
 
     def _settled(self, episode: _Episode) -> list[Clue]:
         """What a traceback says, now that its frames tell the phase."""
-        phase = self._phase_of(episode.rank, phase_of(episode.trace.frames(), self._tables.frames))
+        phase = self._phase_of(episode.rank, self._framed(episode))
         frames = episode.frames()
         clues = []
         for clue in episode.clues:
@@ -305,6 +305,10 @@ class Trouble:
         )
 
     # ---- phases -----------------------------------------------------------------------------------------------------
+
+    def _framed(self, episode: _Episode) -> Phase | None:
+        """The phase that the frames of a traceback show."""
+        return phase_of(episode.trace.frames(), self._tables.frames, blind=self._start.position < LOAD)
 
     def _phase_at(self, segment: Segment) -> Phase:
         """The phase that trouble on this line belongs to, as far as the log's own lines tell."""
