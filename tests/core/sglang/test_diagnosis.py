@@ -215,7 +215,7 @@ def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
         (HTTP, "RuntimeError: CUDA error: out of memory", "oom_serving"),
         (LOADING, "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 3.50 GiB.", "oom_weights"),
         (LOADING, "OSError: You are trying to access a gated repo.", "hf_download"),
-        ("", "RuntimeError: No CUDA GPUs are available", "cuda_error"),
+        ("", "RuntimeError: No CUDA GPUs are available", "driver_mismatch"),
     ],
 )
 def test_more_of_the_field(context: str, line: str, cause: str) -> None:

@@ -169,7 +169,7 @@ def _of_type(kind: type, what: str, value: object) -> object:
 
 _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("id", "example", "since", "until", "cause", "title", "name"), _text),
-    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "source"), _regex),
+    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "called_in", "source"), _regex),
     "event": partial(_named, "event", EVENTS),
     "scope": partial(_named, "scope", ["rank", "r0", "main"]),
     "level": partial(_named, "level", LEVELS),
@@ -179,7 +179,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("advice", "causes"), _texts),
     "set": partial(_of_type, dict, "a table of flags"),
 }
-_TESTS = ["type", "text", "raised_in", "through", "source", "names_flag", "phases"]  # of a kind
+_TESTS = ["type", "text", "raised_in", "through", "called_in", "source", "names_flag", "phases"]  # of a kind
 _KEYS = {
     "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],

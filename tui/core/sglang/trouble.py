@@ -270,12 +270,12 @@ class Trouble:
             if failure is not None:
                 found = self._clue(failure, match, clue.text, clue.line, clue.rank, phase)
                 clue = replace(found, marked=clue.marked, traceback=True)
-            raised = episode.raised_at(clue.line)
+            raised = episode.raised_at(clue.line) if clue.level not in _NO_PART else None
             if raised is not None:
                 quote, lines = raised.quote(Line(clue.line, clue.text))
                 clue = replace(clue, quote=masked(quote), lines=tuple(map(masked, lines)))
             clues.append(replace(clue, frames=frames, raised_in=tuple((raised or Raised()).frames[-_OWN_FRAMES:])))
-        known = [episode.raised_at(clue.line) for clue in clues]
+        known = [episode.raised_at(clue.line) for clue in clues if clue.level not in _NO_PART]
         raised = episode.trace.first_cause(known)
         if raised is not None:
             clues.append(self._exception(raised, episode, frames, phase))
