@@ -53,7 +53,7 @@ def _tier(clue: Clue, near: bool) -> int:
             return 0 if inside else 1 if clue.traceback else 3 if near else 9
         case "exception" if clue.id == "kind_process_gone":
             return 9  # that a process is gone says less than its exit code
-        case "exception" if clue.id == "exception" and not clue.frames:
+        case "exception" if clue.cause == "unknown" and not clue.frames:
             return 7  # a line that a person put in front, or the rest of a traceback
         case "comm":
             return 4 if inside or clue.traceback else 5 if near else 9

@@ -37,7 +37,9 @@ class Kind:
             return None
         if self.type is not None and not self.type.fullmatch(raised.name):
             return None
-        place = self.raised_in.search(place_of(raised.frames[-1])) if self.raised_in is not None and raised.frames else None
+        place = (
+            self.raised_in.search(place_of(raised.frames[-1])) if self.raised_in is not None and raised.frames else None
+        )
         if self.raised_in is not None and place is None:
             return None
         if self.through is not None and not any(self.through.search(place_of(frame)) for frame in frames):
@@ -54,7 +56,9 @@ class Kind:
         flags = flags_in(message)
         if self.names_flag and not flags:
             return None
-        found = {name: value for found in (place, match) if found is not None for name, value in found.groupdict().items()}
+        found = {
+            name: value for found in (place, match) if found is not None for name, value in found.groupdict().items()
+        }
         said = {"message": message or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
         return {name: value for name, value in said.items() if value}
 

@@ -169,7 +169,9 @@ def _of_type(kind: type, what: str, value: object) -> object:
 
 _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("id", "example", "since", "until", "cause", "title", "name"), _text),
-    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "called_in", "source"), _regex),
+    **dict.fromkeys(
+        ("regex", "module", "function", "type", "text", "raised_in", "through", "called_in", "source"), _regex
+    ),
     "event": partial(_named, "event", EVENTS),
     "scope": partial(_named, "scope", ["rank", "r0", "main"]),
     "level": partial(_named, "level", LEVELS),

@@ -99,10 +99,16 @@ class Trouble:
             return True
         return False
 
-    def forgive(self) -> None:
-        """The server keeps running: tracebacks that no fatal marker opened did not kill it."""
+    def forgive(self, rank: str | None = None) -> None:
+        """The server keeps running: tracebacks that no fatal marker opened did not kill it, nor what was logged before.
+
+        Args:
+            rank: whose line tells it.
+        """
         if self.fatal is not None:
             return
+        if self._said:
+            self._said = deque((said for said in self._said if said[0] and said[0] != rank), maxlen=_SAID_KEPT)
         if self._unmarked:
             self._clues = [clue for clue in self._clues if clue.marked or not clue.traceback or clue.fatal]
             self._unmarked = 0
