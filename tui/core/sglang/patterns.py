@@ -109,6 +109,11 @@ class Patterns:
         return Shortlist([*((item.regex, item) for item in self.failures), *((shape, None) for shape in TROUBLE)])
 
     @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Where each failure stands: specific ones stand first."""
+        return {failure.id: at for at, failure in reversed(tuple(enumerate(self.failures)))}
+
+    @cached_property
     def search_words(self) -> tuple[str, ...]:
         """Texts for a search where case does not count: a line without any of them is no milestone and no failure."""
         return search_words(

@@ -104,7 +104,7 @@ class Raised:
         if self.bare and self.frames and self.frames[-1].source is not None:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
-        telling = [item for item in said if _TELLING.search(item.text)]
+        telling = [item for item in said if item is not head and _TELLING.search(item.text)]
         telling.sort(key=lambda item: _DRIVER.search(item.text) is not None)
         if line is not None and telling and _DRIVER.search(line.text):
             line = None

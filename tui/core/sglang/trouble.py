@@ -282,6 +282,10 @@ class Trouble:
                 clue = replace(clue, quote=masked(quote), lines=tuple(map(masked, lines)))
             clues.append(replace(clue, frames=frames, raised_in=tuple((raised or Raised()).frames[-_OWN_FRAMES:])))
         known = [episode.raised_at(clue.line) for clue in clues if clue.level not in _NO_PART]
+        for raised in episode.trace.chain:  # of the lines of one message the most specific pattern counts
+            said = [clue for clue in clues if clue.level == "root" and raised.has(clue.line)]
+            first = min(said, key=lambda clue: self._tables.order.get(clue.id, 0), default=None)
+            clues = [clue for clue in clues if clue is first or not any(clue is other for other in said)]
         raised = episode.trace.first_cause(known)
         if raised is not None:
             clues.append(self._exception(raised, episode, frames, phase))
