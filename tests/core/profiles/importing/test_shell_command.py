@@ -721,3 +721,14 @@ def test_no_secret_of_a_line_that_does_not_parse_is_shown() -> None:
     with pytest.raises(UsageError) as caught:
         import_command(text, "/home/u")
     assert "geheimnis" not in caught.value.message
+
+
+def test_a_list_of_processes_is_read_without_its_numbers_and_other_processes() -> None:
+    listed = (
+        "$ pgrep -a python\n"
+        "4242 python3 -m sglang.launch_server --model-path /m/a --tp-size 4\n"
+        " 4250 /opt/sglang-env/bin/python3 -c from multiprocessing.resource_tracker import main;main(76)\n"
+    )
+    found = import_command(listed, "/home/u")
+    assert found.argv == ("python3", "-m", "sglang.launch_server", "--model-path", "/m/a", "--tp-size", "4")
+    assert any("1 that start no server" in warning for warning in found.warnings)
