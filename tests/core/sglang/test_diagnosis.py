@@ -76,7 +76,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("arch_shared_memory", in_trace(READY, "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 106496, Hardware limit: 101376."), "unsupported_arch", Phase.READY),
     ("arch_resources", in_trace(HTTP, "RuntimeError: CUDA error: too many resources requested for launch"), "unsupported_arch", Phase.WARMUP),
     ("import_kernel", "Traceback (most recent call last):\n" + FRAME + "ImportError: x.so: undefined symbol: _ZN3c10\n", "import_error", Phase.LAUNCH),
-    ("import", "Traceback (most recent call last):\n" + FRAME + "ModuleNotFoundError: No module named 'flashinfer'\n", "import_error", Phase.LAUNCH),
+    ("import_missing", "Traceback (most recent call last):\n" + FRAME + "ModuleNotFoundError: No module named 'flashinfer'\n", "import_error", Phase.LAUNCH),
     ("jit", in_trace(CAPTURING, "RuntimeError: Ninja build failed. Ninja output:"), "jit_compile", Phase.CUDA_GRAPH),
     ("pool_small", in_trace(LOADED, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: self.server_args.mem_fraction_static=0.76"), "oom_kv_pool", Phase.MEMORY_POOL),
     ("pool_small", in_trace(LOADED, "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.7."), "oom_kv_pool", Phase.MEMORY_POOL),
@@ -93,7 +93,7 @@ EACH: list[tuple[str, str, str, Phase]] = [
     ("arch_symmetric_memory", in_trace("", "RuntimeError: Unsupported architecture: symmetric memory multicast has no path for compute capability 12.0"), "unsupported_arch", Phase.LAUNCH),
     ("arch_a2a", in_trace(LOADING, "AssertionError: The 'flashinfer' A2A backend with moe_runner_backend='marlin' is not supported on sm_120"), "unsupported_arch", Phase.LOAD_WEIGHTS),
     ("nccl_algo", "gpubox:1:1 [0] enqueue.cc:2231 NCCL WARN Error : no algorithm/protocol available for function AllReduce\n" + in_trace(CAPTURING, "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"), "nccl", Phase.CUDA_GRAPH),
-    ("transformers_old", "Traceback (most recent call last):\n" + FRAME + "ValueError: The checkpoint you are trying to load has model type `kimi_k3` but Transformers does not recognize this architecture.\n", "import_error", Phase.LAUNCH),
+    ("transformers_old", "Traceback (most recent call last):\n" + FRAME + "ValueError: The checkpoint you are trying to load has model type `kimi_k3` but Transformers does not recognize this architecture.\n", "unsupported_model", Phase.LAUNCH),
     ("host_limit", in_trace(LOADING, "RuntimeError: Resource temporarily unavailable"), "host_oom", Phase.LOAD_WEIGHTS),
     ("kernel_oom", LOADED + "Memory cgroup out of memory: Killed process 4242 (python)\n", "host_oom", Phase.LOAD_WEIGHTS),
     ("oom_graph_wrapped", "Exception: Capture CUDA graph failed: CUDA out of memory. Tried to allocate 448.00 MiB.\n" + DEATH, "oom_cuda_graph", Phase.CUDA_GRAPH),
@@ -215,7 +215,7 @@ def test_each_failure(id_: str, text: str, cause: str, phase: Phase) -> None:
         (HTTP, "RuntimeError: CUDA error: out of memory", "oom_serving"),
         (LOADING, "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 3.50 GiB.", "oom_weights"),
         (LOADING, "OSError: You are trying to access a gated repo.", "hf_download"),
-        ("", "RuntimeError: No CUDA GPUs are available", "cuda_error"),
+        ("", "RuntimeError: No CUDA GPUs are available", "driver_mismatch"),
     ],
 )
 def test_more_of_the_field(context: str, line: str, cause: str) -> None:

@@ -116,7 +116,9 @@ def test_advice_names_flags_that_exist() -> None:
         "privileged",
         "shm-size",
         "upgrade",
-        *"gpus name network output rm runtime user".split(),
+        *"device gpus name network output rm runtime user".split(),
+        # of SGLang's server of images and videos
+        *"dit-cpu-offload dit-layerwise-offload num-gpus performance-mode text-encoder-cpu-offload vae-cpu-offload".split(),
     }  # of other programs
     texts = [*patterns().causes.values(), *patterns().words.values(), *patterns().features, *patterns().failures]
     advice = " ".join(text for item in (*texts, *patterns().of_kinds.values()) for text in item.advice)

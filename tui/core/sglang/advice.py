@@ -8,8 +8,7 @@ from tui.core.model.phases import Phase
 from tui.core.sglang.batch_lines import decimal
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.flags import flag_table, version_at_least
-from tui.core.sglang.frames import feature_of
-from tui.core.sglang.kinds import place_of
+from tui.core.sglang.frames import feature_of, module_of, place_of
 from tui.core.sglang.memory import FractionWindow, fraction_window, held_by_others, lowered_fraction
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.state import Clue, StartupState
@@ -53,6 +52,8 @@ def explain(clue: Clue, state: StartupState) -> Diagnosis:
     refine = _REFINEMENTS.get(cause)
     found = refine(found, clue, state) if refine is not None else found
     if found.cause.startswith("oom_"):
+        if any((module_of(frame.file) or "").startswith("multimodal_gen/") for frame in clue.frames):
+            found = replace(found, advice=_advice("diffusion_memory"), set={})
         found = _held_by_others(found, clue)
     if found.cause in _OF_A_FEATURE:
         feature = feature_of(clue.raised_in or clue.frames, patterns().features)

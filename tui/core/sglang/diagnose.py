@@ -15,6 +15,7 @@ _NATIVE_SIGNALS = (4, 6, 7, 8, 11)
 _LAST_TIER = 10
 _OF_PEERS = ("nccl", "disaggregation")  # causes that lie on another side, or between them
 _KILLED = ("exit_sigkill", "exit_sigterm", "exit_native")
+_IMPORTS = ("import", "import_missing", "import_name", "import_not_installed")
 
 
 def diagnose(
@@ -48,12 +49,14 @@ def _tier(clue: Clue, near: bool) -> int:
     """How good a clue is at naming the cause, the best first: communication trouble gives way to a root on any rank."""
     inside = clue.marked or clue.fatal
     match clue.level:
-        case "root" if clue.id == "import":
+        case "root" if clue.id in _IMPORTS:
             return 2 if clue.traceback else 9  # often handled by a fallback: any other root comes before it
         case "root":
             return 0 if inside else 1 if clue.traceback else 3 if near else 9
         case "exception" if clue.id == "kind_process_gone":
             return 9  # that a process is gone says less than its exit code
+        case "exception" if clue.cause == "unknown" and not clue.frames:
+            return 7  # a line that a person put in front, or the rest of a traceback
         case "comm":
             return 4 if inside or clue.traceback else 5 if near else 9
         case level:

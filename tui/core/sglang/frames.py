@@ -1,7 +1,7 @@
 """What the frames of a traceback say: the phase of the server, and the feature whose code raised."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tui.core.model.phases import Phase
@@ -19,9 +19,10 @@ class FrameRule:
     function: re.Pattern[str] | None = None
     within_draft: Phase | None = None
     weak: bool = False  # counts where no other rule knows a frame
+    blind: bool = False  # counts where the log's own lines do not tell how far its start was
 
     def matches(self, module: str, function: str) -> bool:
-        """Whether a frame in this module below sglang/ and this function is one of them."""
+        """Whether a frame in this module, below sglang/ or of another package, and this function is one of them."""
         return (self.module is None or self.module.fullmatch(module) is not None) and (
             self.function is None or self.function.fullmatch(function) is not None
         )
@@ -37,6 +38,8 @@ class Feature:
     causes: tuple[str, ...] = ()  # the advice is for these alone; empty: for any
 
 
+_PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+_CALL = re.compile(r"([A-Za-z_]\w{0,80})\(")
 # A path whose beginning a person left out: ".../layers/attention/triton_backend.py", "srt/managers/scheduler.py".
 _ELIDED = re.compile(
     r"(?:(?:\.{3}|\u2026)/)?(?P<root>srt/)?(?P<rest>(?:batch_overlap|compilation|configs|constrained|disaggregation|distributed|"
@@ -54,19 +57,37 @@ def module_of(path: str) -> str | None:
     return "srt/" + elided["rest"] if elided is not None and (elided["root"] or not path[0].isalpha()) else None
 
 
-def phase_of(frames: Iterable[Frame], rules: Iterable[FrameRule]) -> Phase | None:
+def place_of(frame: Frame) -> str:
+    """Where a frame is: "srt/managers/scheduler.py:run_batch", "torch/nn/modules/module.py:_call_impl"."""
+    return f"{_path_of(frame)}:{frame.function}"
+
+
+def _path_of(frame: Frame) -> str:
+    return module_of(frame.file) or _PACKAGES.sub("", frame.file)
+
+
+def _calls(frames: tuple[Frame, ...]) -> Iterator[tuple[str, str]]:
+    """Paths and functions of frames; behind each what its line calls, because the next frames may be left out."""
+    for at, frame in enumerate(frames, 1):
+        path = _path_of(frame)
+        yield path, frame.function
+        if frame.source is not None and at < len(frames):
+            yield from ((path, name) for name in _CALL.findall(frame.source))
+
+
+def phase_of(frames: Iterable[Frame], rules: Iterable[FrameRule], *, blind: bool = True) -> Phase | None:
     """The phase that a traceback was in; None where no table knows any of its frames.
 
     Args:
         frames: the outermost first; those of a chain as if it were one traceback.
+        blind: the log's own lines do not tell how far its start was.
     """
-    rules = tuple(rules)
+    rules = tuple(rule for rule in rules if blind or not rule.blind)
     found: FrameRule | None = None
     draft = False
-    for frame in frames:
-        module = module_of(frame.file)
-        draft = draft or (module or "").startswith("srt/speculative/")
-        rule = next((item for item in rules if module and item.matches(module, frame.function)), None)
+    for path, function in _calls(tuple(frames)):
+        draft = draft or path.startswith("srt/speculative/")
+        rule = next((item for item in rules if item.matches(path, function)), None)
         if rule is None or (rule.weak and found is not None):
             continue
         found = rule

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from tui.core.model.phases import Phase
 from tui.core.sglang.flags import flag_table
-from tui.core.sglang.frames import module_of
+from tui.core.sglang.frames import module_of, place_of
 from tui.core.sglang.traceback import Frame, Raised
 
-_PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 _FLAG = re.compile(r"(?<![\w-])(?:--|(?:self\.)?server_args\.|(?=[a-z]{1,20}_))([a-z][\w-]{1,60})")
 _TEXT_LIMIT = 8_000
 
@@ -23,6 +22,7 @@ class Kind:
     text: re.Pattern[str] | None = None
     raised_in: re.Pattern[str] | None = None
     through: re.Pattern[str] | None = None
+    called_in: re.Pattern[str] | None = None
     source: re.Pattern[str] | None = None
     names_flag: bool = False
     phases: frozenset[Phase] | None = None
@@ -37,9 +37,14 @@ class Kind:
             return None
         if self.type is not None and not self.type.fullmatch(raised.name):
             return None
-        if self.raised_in is not None and not (raised.frames and self.raised_in.search(place_of(raised.frames[-1]))):
+        place = (
+            self.raised_in.search(place_of(raised.frames[-1])) if self.raised_in is not None and raised.frames else None
+        )
+        if self.raised_in is not None and place is None:
             return None
         if self.through is not None and not any(self.through.search(place_of(frame)) for frame in frames):
+            return None
+        if self.called_in is not None and not self.called_in.search(_innermost_own(frames)):
             return None
         message = raised.message[:_TEXT_LIMIT]
         source = raised.frames[-1].source if raised.frames else None
@@ -51,9 +56,17 @@ class Kind:
         flags = flags_in(message)
         if self.names_flag and not flags:
             return None
-        found = match.groupdict() if match is not None else {}
+        found = {
+            name: value for found in (place, match) if found is not None for name, value in found.groupdict().items()
+        }
         said = {"message": message or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
         return {name: value for name, value in said.items() if value}
+
+
+def _innermost_own(frames: Iterable[Frame]) -> str:
+    """The place of the innermost frame that is SGLang's; "" where none is."""
+    own = (frame for frame in reversed(tuple(frames)) if module_of(frame.file) is not None)
+    return next((place_of(frame) for frame in own), "")
 
 
 def flags_in(message: str) -> tuple[str, ...]:
@@ -61,9 +74,3 @@ def flags_in(message: str) -> tuple[str, ...]:
     table = flag_table()
     words = (match[1].replace("_", "-") for match in _FLAG.finditer(message))
     return tuple(dict.fromkeys(word for word in words if table.known(word)))
-
-
-def place_of(frame: Frame) -> str:
-    """Where a frame is: "srt/managers/scheduler.py:run_batch", "torch/nn/modules/module.py:_call_impl"."""
-    module = module_of(frame.file) or _PACKAGES.sub("", frame.file)
-    return f"{module}:{frame.function}"

@@ -17,7 +17,7 @@ TAG = r" [A-Z][A-Z_]{0,11}\d{1,6}"  # DP, PP, ATTN_CP, MOE_DP, TP, EP, and whate
 _STAMP = re.compile(
     r"(?P<time>\d\d:\d\d:\d\d)(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?:\s|$)"
 )  # the date and the bracket before it are looked at by hand: that costs less than a search that begins with "maybe ["
-_DATE_BEFORE = re.compile(r"\d{4}-\d\d-\d\d $")
+_DATE_BEFORE = re.compile(r"(?:\d{4}-|(?<=\[))\d\d-\d\d $")  # the server of images and videos leaves the year out
 # Without a stamp: forerunners of SGLang, and pastes that leave the time out ("[DP1 TP0] Load weight begin").
 _PARALLEL = r"[A-Z_]{0,9}(?:TP|DP|PP|EP|CP)\d{1,6}"
 RANK = r"\[(?P<tags>" + _PARALLEL + r"(?: " + _PARALLEL + r"){0,5})\]\s"
@@ -145,8 +145,9 @@ def _records_of(text: str) -> list[Segment]:
         if mark is None:
             break
         start = mark.start()
-        if _DATE_BEFORE.search(text, max(0, start - 11), start):
-            start -= 11
+        date = _DATE_BEFORE.search(text, max(0, start - 11), start)
+        if date is not None:
+            start = date.start()
         if text[start - 1 : start] == "[":
             start -= 1
         elif start != 0:  # "[" is lost only where somebody cut the line there

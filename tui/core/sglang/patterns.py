@@ -109,6 +109,11 @@ class Patterns:
         return Shortlist([*((item.regex, item) for item in self.failures), *((shape, None) for shape in TROUBLE)])
 
     @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Where each failure stands: specific ones stand first."""
+        return {failure.id: at for at, failure in reversed(tuple(enumerate(self.failures)))}
+
+    @cached_property
     def search_words(self) -> tuple[str, ...]:
         """Texts for a search where case does not count: a line without any of them is no milestone and no failure."""
         return search_words(
@@ -169,22 +174,24 @@ def _of_type(kind: type, what: str, value: object) -> object:
 
 _CHECKS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(("id", "example", "since", "until", "cause", "title", "name"), _text),
-    **dict.fromkeys(("regex", "module", "function", "type", "text", "raised_in", "through", "source"), _regex),
+    **dict.fromkeys(
+        ("regex", "module", "function", "type", "text", "raised_in", "through", "called_in", "source"), _regex
+    ),
     "event": partial(_named, "event", EVENTS),
     "scope": partial(_named, "scope", ["rank", "r0", "main"]),
     "level": partial(_named, "level", LEVELS),
     **dict.fromkeys(("phase", "within_draft"), _phase),
     "phases": lambda value: frozenset(map(_phase, _texts(value))) or None,
-    **dict.fromkeys(("fatal", "names_flag", "weak"), partial(_of_type, bool, "true or false")),
+    **dict.fromkeys(("fatal", "names_flag", "weak", "blind"), partial(_of_type, bool, "true or false")),
     **dict.fromkeys(("advice", "causes"), _texts),
     "set": partial(_of_type, dict, "a table of flags"),
 }
-_TESTS = ["type", "text", "raised_in", "through", "source", "names_flag", "phases"]  # of a kind
+_TESTS = ["type", "text", "raised_in", "through", "called_in", "source", "names_flag", "phases"]  # of a kind
 _KEYS = {
     "milestone": ["id", "regex", "event", "scope", "since", "until", "example"],
     "failure": ["id", "regex", "level", "cause", "phases", "phase", "fatal", "title", "advice", "set", "example"],
     "kind": [*_TESTS, "id", "cause", "title", "advice", "set", "example"],
-    "frame": ["phase", "module", "function", "within_draft", "weak"],
+    "frame": ["phase", "module", "function", "within_draft", "weak", "blind"],
     "feature": ["name", "module", "advice", "causes"],
     **{kind: ["regex", "example"] for kind in _NOTES},
 }

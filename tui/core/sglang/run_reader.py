@@ -139,7 +139,7 @@ class RunReader:
             match = milestone.regex.search(body)
             if match is not None:
                 begins = self.start.milestone(milestone, match, segment, number)
-                self._went_on()
+                self._went_on(segment.rank)
                 return "phase" if begins else None
         if self.trouble.over and _NEW_RUN.search(body):
             self._new_run()
@@ -151,10 +151,10 @@ class RunReader:
         if segment.stamp:
             self._clock.time, self._clock.stamp = segment.time, segment.stamp
 
-    def _went_on(self) -> None:
+    def _went_on(self, rank: str | None = None) -> None:
         if self.start.went_on:
             self.start.went_on = False
-            self.trouble.forgive()
+            self.trouble.forgive(rank)
 
     def _batch(self, segment: Segment, batch: re.Match[str], number: int) -> str:
         decode = batch.group(1) == "Decode"

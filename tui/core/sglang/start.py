@@ -331,10 +331,12 @@ class Start:
         """Takes a frame in."""
         what = self._kind_of_bar(frame)
         rank = self.rank("TP0" if "TP0" in self.ranks else "")
+        # A bar that is drawn behind the death, as it is closed, was begun before it.
+        move = self._move if self.frozen else self.advance
         if what == "capture" and self.phase != Phase.CUDA_GRAPH and self.position < WARMUP:
-            self.advance(rank, rank.at(Step.CUDA_GRAPH))
+            move(rank, rank.at(Step.CUDA_GRAPH))
         elif what == "shards" and self.position < LOAD:
-            self.advance(rank, LOAD)
+            move(rank, LOAD)
         bar = self._bars.take(what, frame, number, offset)
         if self.phase in _MEASURED.get(what, ()):
             self._bar = (bar, self.position)

@@ -12,6 +12,10 @@ from typing import NamedTuple
 from tui.core.sglang.lineshape import EXCEPTION, FRAME, THREAD, TRACEBACK
 
 _HEAD = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: ?(?P<message>.*)|)$")
+# A frame as a person writes it down: "sglang/srt/managers/scheduler.py:1024 run_batch".
+_SHORT_FRAME = re.compile(
+    r"^\s{0,12}(?:at )?(?P<file>[\w./<>~+-]{1,300}\.py):(?P<line>\d{1,9}):?(?: in)? (?P<function>[\w.<>]{1,200})(?:\(\))?$"
+)
 _LEVEL = re.compile(r"(?:INFO|DEBUG|WARN|WARNING|ERROR|CRITICAL|FATAL|NOTE|NOTICE)\b")
 _NEXT = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _MARKS = re.compile(r"[\s~^]+")
@@ -100,7 +104,7 @@ class Raised:
         if self.bare and self.frames and self.frames[-1].source is not None:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
-        telling = [item for item in said if _TELLING.search(item.text)]
+        telling = [item for item in said if item is not head and _TELLING.search(item.text)]
         telling.sort(key=lambda item: _DRIVER.search(item.text) is not None)
         if line is not None and telling and _DRIVER.search(line.text):
             line = None
@@ -140,7 +144,7 @@ class Traceback:
     def take(self, body: str, number: int) -> bool:
         """Takes a line in; True where it is a frame or its source, not a part of a message."""
         raised = self.chain[-1]
-        frame = FRAME.match(body)
+        frame = FRAME.match(body) or (_SHORT_FRAME.match(body) if not raised.lines else None)
         if frame is not None:
             if raised.lines:
                 raised = self._next()

@@ -99,10 +99,16 @@ class Trouble:
             return True
         return False
 
-    def forgive(self) -> None:
-        """The server keeps running: tracebacks that no fatal marker opened did not kill it."""
+    def forgive(self, rank: str | None = None) -> None:
+        """The server keeps running: tracebacks that no fatal marker opened did not kill it, nor what was logged before.
+
+        Args:
+            rank: whose line tells it.
+        """
         if self.fatal is not None:
             return
+        if self._said:
+            self._said = deque((said for said in self._said if said[0] and said[0] != rank), maxlen=_SAID_KEPT)
         if self._unmarked:
             self._clues = [clue for clue in self._clues if clue.marked or not clue.traceback or clue.fatal]
             self._unmarked = 0
@@ -114,7 +120,7 @@ class Trouble:
         episode, self._episode = self._episode, None
         if episode is None:
             return
-        proven = phase_of(episode.trace.frames(), self._tables.frames)
+        proven = self._framed(episode)
         # Without a marker it may be some thread's, and the start goes on.
         if proven is not None and (episode.marked or episode.trace.is_fault or self._start.position < LOAD):
             self._start.prove(self._start.rank(episode.rank), proven)
@@ -262,7 +268,7 @@ class Trouble:
 
     def _settled(self, episode: _Episode) -> list[Clue]:
         """What a traceback says, now that its frames tell the phase."""
-        phase = self._phase_of(episode.rank, phase_of(episode.trace.frames(), self._tables.frames))
+        phase = self._phase_of(episode.rank, self._framed(episode))
         frames = episode.frames()
         clues = []
         for clue in episode.clues:
@@ -270,12 +276,16 @@ class Trouble:
             if failure is not None:
                 found = self._clue(failure, match, clue.text, clue.line, clue.rank, phase)
                 clue = replace(found, marked=clue.marked, traceback=True)
-            raised = episode.raised_at(clue.line)
+            raised = episode.raised_at(clue.line) if clue.level not in _NO_PART else None
             if raised is not None:
                 quote, lines = raised.quote(Line(clue.line, clue.text))
                 clue = replace(clue, quote=masked(quote), lines=tuple(map(masked, lines)))
             clues.append(replace(clue, frames=frames, raised_in=tuple((raised or Raised()).frames[-_OWN_FRAMES:])))
-        known = [episode.raised_at(clue.line) for clue in clues]
+        known = [episode.raised_at(clue.line) for clue in clues if clue.level not in _NO_PART]
+        for raised in episode.trace.chain:  # of the lines of one message the most specific pattern counts
+            said = [clue for clue in clues if clue.level == "root" and raised.has(clue.line)]
+            first = min(said, key=lambda clue: self._tables.order.get(clue.id, 0), default=None)
+            clues = [clue for clue in clues if clue is first or not any(clue is other for other in said)]
         raised = episode.trace.first_cause(known)
         if raised is not None:
             clues.append(self._exception(raised, episode, frames, phase))
@@ -305,6 +315,10 @@ class Trouble:
         )
 
     # ---- phases -----------------------------------------------------------------------------------------------------
+
+    def _framed(self, episode: _Episode) -> Phase | None:
+        """The phase that the frames of a traceback show."""
+        return phase_of(episode.trace.frames(), self._tables.frames, blind=self._start.position < LOAD)
 
     def _phase_at(self, segment: Segment) -> Phase:
         """The phase that trouble on this line belongs to, as far as the log's own lines tell."""

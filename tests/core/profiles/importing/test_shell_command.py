@@ -751,3 +751,14 @@ def test_what_a_profile_does_not_do_is_said(text, says):
 )
 def test_nothing_is_said_of_what_a_profile_does(text):
     assert not any("left out" in warning for warning in import_command(text, HOME).warnings)
+
+
+def test_a_list_of_processes_is_read_without_its_numbers_and_other_processes() -> None:
+    listed = (
+        "$ pgrep -a python\n"
+        "4242 python3 -m sglang.launch_server --model-path /m/a --tp-size 4\n"
+        " 4250 /opt/sglang-env/bin/python3 -c from multiprocessing.resource_tracker import main;main(76)\n"
+    )
+    found = import_command(listed, "/home/u")
+    assert found.argv == ("python3", "-m", "sglang.launch_server", "--model-path", "/m/a", "--tp-size", "4")
+    assert any("1 that start no server" in warning for warning in found.warnings)

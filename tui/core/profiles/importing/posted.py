@@ -69,6 +69,11 @@ def servers_in(text: str, reading: Reading, env: Mapping[str, str] | None = None
     return []
 
 
+# What pgrep -a and ps -eo pid,args print: a number, and what was started.
+_PROCESS = re.compile(r"^[ \t]*\d{1,8}[ \t]+(?=\S*(?:python|sglang)[\w.-]*(?:[ \t]|$))")
+_A_SERVER = re.compile(r"\bsglang(?:[. ](?:launch_server|serve)\b|/launch_server\.py\b)")
+
+
 def tidied(text: str, warnings: list[str]) -> str:
     """Undoes what posting does to a text: typography, escapes of a web page, quoting, line ends."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -85,7 +90,18 @@ def tidied(text: str, warnings: list[str]) -> str:
     while filled and all(line.lstrip().startswith(">") for line in filled):
         lines = [line.lstrip().removeprefix(">").removeprefix(" ") for line in lines]
         filled = [line for line in lines if line.strip()]
-    return textwrap.dedent("\n".join(lines))
+    return textwrap.dedent("\n".join(_of_processes(lines, warnings)))
+
+
+def _of_processes(lines: list[str], warnings: list[str]) -> list[str]:
+    """Lines of a list of processes (`pgrep -a`, `ps -eo pid,args`) without their numbers, and without other processes."""
+    listed = [line for line in lines if _PROCESS.match(line)]
+    others = [line for line in listed if not _A_SERVER.search(line)]
+    if len(others) == len(listed):
+        return lines
+    if others:
+        warnings.append(f"a list of processes: {len(others)} that start no server are left out")
+    return [_PROCESS.sub("", line) for line in lines if line not in others]
 
 
 def blocks(text: str) -> list[tuple[str, int]]:

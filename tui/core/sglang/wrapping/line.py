@@ -32,7 +32,7 @@ class Layer(Protocol):
 
 Maker = Callable[[], Layer]  # of a layer of which everything is learned, at the beginning of a text
 
-STAMP = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?=\s|$)")
+STAMP = re.compile(r"\[(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{3})?(?P<tags>(?:" + TAG + r"){0,6})\](?=\s|$)")
 _FRAME = re.compile(r'  File "[^"]{1,300}", line \d+(?:, in |$)')
 LONE_RANK = re.compile(r"(?<!\S)" + RANK)
 _BAR = re.compile(r"\d%(?:\||\s*Completed)")
