@@ -28,7 +28,7 @@ _STUBS = {
         '"""The simulated server (eagletui demo)."""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
         "if __name__ == '__main__':\n"
-        "    sys.path.append({root!r})\n"
+        "    sys.path.insert(0, {root!r})  # this tree's, whatever is installed\n"
         "    from tui.demo.server import main\n\n"
         "    raise SystemExit(main(None, Path(__file__).resolve().parent.parent))\n"
     ),
