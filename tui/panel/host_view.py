@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
     from tui.core.speculation.economics import Economics
+    from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import OpenLog
 
 HISTORY_S = 60.0
@@ -75,6 +76,7 @@ class Board:
     runs_read: bool = False  # false: that there are none is not known yet
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
+    group: "OpenGroup | None" = None  # that the run is a member of
     log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed
     viewing: str | None = None  # what is displayed where there are no modes: `eagletui logs`
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
@@ -117,6 +119,8 @@ class Board:
 
     def watch_run(self, run: "Run | None", log: "OpenLog | None") -> None:
         """Another run is watched from now on: what is known from the last one's log is gone."""
+        if run is None or self.run is None or run.run_id != self.run.run_id:
+            self.group = None
         self.run, self.state, self.log = run, None, log
         self.decode.clear()
         self.start_memory = {

@@ -164,7 +164,9 @@ class OpenGroup:
         found = []
         for phase in order:
             cells = [table.get(phase) for table in tables]
-            marks = [cell[0].mark for cell, table in zip(cells, tables, strict=True) if cell is not None and table in ranks]
+            marks = [
+                cell[0].mark for cell, table in zip(cells, tables, strict=True) if cell is not None and table in ranks
+            ]
             usual = [cell[0].usual_s for cell in cells if cell is not None and cell[0].usual_s is not None]
             found.append(
                 GroupPhase(

@@ -16,6 +16,7 @@ from tui.panel.open_host import OpenHost
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run
     from tui.panel.open_log import Beside, LogSource
 
@@ -25,13 +26,20 @@ class PanelHost(OpenHost):
 
     Args:
         profile_dirs: directories searched for profiles.
+        launch_group: carries out the launch of a group, which is about several hosts.
     """
 
-    def __init__(self, app: HostApp, name: str, profile_dirs: "Callable[[], list[Path]]") -> None:
+    def __init__(
+        self,
+        app: HostApp,
+        name: str,
+        profile_dirs: "Callable[[], list[Path]]",
+        launch_group: "Callable[[GroupPlan, bool], None]",
+    ) -> None:
         super().__init__(app, name)
         self.displayed = DisplayedRun(self)
         self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
-        self.launcher = Launcher(self, self.connection, self.displayed.watch)
+        self.launcher = Launcher(self, self.connection, self.displayed.watch, launch_group)
         self.measure = Measuring(self, self.connection, profile_dirs)
         self._stored_due = False
 
