@@ -163,7 +163,7 @@ class EagleApp(HostApp):
     @property
     def group(self) -> "OpenGroup | None":
         """The group of the run that is displayed."""
-        return self.board.group
+        return self.groups.of(self.board)
 
     def _tick(self) -> None:
         self._look_at_groups()

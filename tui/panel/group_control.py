@@ -53,6 +53,7 @@ class GroupControl:
     def launch(self, plan: "GroupPlan", replace: bool) -> None:
         """Carries out a plan that was shown."""
         host = self._host(plan.group.serving.host)
+        self._app.show_mode("dashboard", host.board)
         host.background("launch", self._launch, plan, replace)
 
     async def _launch(self, plan: "GroupPlan", replace: bool) -> None:
@@ -63,7 +64,9 @@ class GroupControl:
                 host.board.busy = words
                 host.touch(soon=True)
 
-        busy(f"launching {plan.group.profile} on {' and '.join(plan.group.hosts)}")
+        from tui.panel.screens.plan_rows import hosts_text
+
+        busy(f"launching {plan.group.profile} on {hosts_text(plan.group.hosts)}")
         try:
             async for step in self._groups.session().launch(plan, replace=replace):
                 busy(step.text)
@@ -78,6 +81,7 @@ class GroupControl:
     def ask_to_stop(self, opened: OpenGroup) -> None:
         """Asks, then stops all members."""
         from tui.panel.screens.dialog import Confirm
+        from tui.panel.screens.plan_rows import hosts_text
         from tui.panel.widgets.rows import facts_of
 
         if not opened.alive:
@@ -93,7 +97,7 @@ class GroupControl:
         note = f"Order: {order}; what is left after 20 s is killed. Nothing else is touched."
         dialog = Confirm(
             ("■ STOP", "warn!"),
-            f"Stop all {count} on {' and '.join(opened.hosts)}?",
+            f"Stop all {count} on {hosts_text(opened.hosts)}?",
             [*facts_of(facts), [], [(note, "muted")]],
             "No, let it run",
             "Yes, stop all",
@@ -127,7 +131,7 @@ class GroupControl:
 
     def next_member(self, mode: str) -> None:
         """The next member's own dashboard, or its log where a log is displayed; after the last the whole group."""
-        app, opened = self._app, self._app.board.group
+        app, opened = self._app, self._groups.of(self._app.board)
         if opened is None:
             app.say("This server is not one of a group")
             return
@@ -145,7 +149,7 @@ class GroupControl:
 
     def open_member(self) -> None:
         """Why the group ended, on the dashboard of the member that did; else the log of the one that serves."""
-        opened = self._app.board.group
+        opened = self._groups.of(self._app.board)
         failed = opened.state.failed if opened is not None and opened.state is not None else None
         if opened is not None and failed is not None:
             opened.at = opened.group.members.index(failed)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tui.core.server.server_state import RunUpdate
     from tui.core.server.session import HostSession
 
+_LOOK_S = 0.1
 _RUNG = (Outcome.READY, Outcome.CRASHED)
 
 
@@ -80,6 +81,8 @@ class _SharedSession:
 
     async def watch(self, run: "Run") -> "AsyncGenerator[RunUpdate]":
         """What the panel reads of a run, to its end, whatever is displayed meanwhile."""
+        while not self._host.board.runs_read:  # which of them its panel displays is chosen then
+            await asyncio.sleep(_LOOK_S)
         over = False
         while not over:
             async for update in self._follow(self._host, run).updates(run.run_id):
@@ -110,17 +113,21 @@ class Groups:
         """A host that is open, else opened beside the others now."""
         return self._named(name) or self._open_host(name)
 
+    def of(self, board: Board) -> OpenGroup | None:
+        """The group of the run that a board displays."""
+        return self._open.get(board.group.group_id) if board.group is not None else None
+
     def look(self) -> None:
         """Takes up groups that have come, and what is new of the hosts of all."""
         for host in list(self._hosts()):
             run = host.board.run
             group = group_of(run.extra) if run is not None else None
             if run is None or group is None or all(one.run_id != run.run_id for one in group.members):
-                host.board.group = None
+                host.board.group = host.board.group_state = None
                 continue
             if group.group_id not in self._open:
                 self._take_up(host, group)
-            host.board.group = self._open[group.group_id]
+            host.board.group, host.board.group_state = group, self._open[group.group_id].state
         displayed = {host.board.run.run_id for host in self._hosts() if host.board.run is not None}
         for run_id, aside in list(self._asides.items()):
             aside.share()

@@ -256,8 +256,9 @@ def draw_phases_across(canvas: Canvas, x: int, y: int, width: int, opened: OpenG
         for place, row in enumerate(phases):
             took = row.took_s[line - 1]
             at = canvas.put(x + names + 2 + place * step, y + line, fmt.duration(took), "text" if took else "muted")
-            bar = _bar_of(one) if row.mark == "◐" and took is not None else ""
-            canvas.put(at + 1, y + line, bar, "muted", max(0, step - 3 - (at - (x + names + 2 + place * step))))
+            bar = bar_of(one) if row.mark == "◐" and took is not None else ""
+            if at + 1 + len(bar) < x + names + (place + 1) * step:
+                canvas.put(at + 1, y + line, bar, "muted")
     taken = 1 + len(shown)
     if any(row.usual_s is not None for row in phases) and taken < rows:
         canvas.put(x, y + taken, "usual", "muted")
@@ -267,7 +268,8 @@ def draw_phases_across(canvas: Canvas, x: int, y: int, width: int, opened: OpenG
     return taken
 
 
-def _bar_of(one: Seen) -> str:
+def bar_of(one: Seen) -> str:
+    """How far the bar of a member's log is: `44/64`, empty without one."""
     progress = one.state.startup.progress if one.state is not None else None
     return f"{progress.done}/{progress.total}" if progress is not None else ""
 

@@ -40,7 +40,8 @@ def conditions(opened: OpenGroup, *, clocks: bool = False) -> list[list[Run]]:
     found = []
     for one in known:
         holds = one.holds is True
-        runs: list[Run] = [_HOLDS[one.holds], (one.text, "text" if holds else "muted")]
+        expected = one.holds is False and opened.outcome is Outcome.STARTING  # it does not hold yet
+        runs: list[Run] = [_HOLDS[None if expected else one.holds], (one.text, "text" if holds else "muted")]
         if one.detail and not holds:
             runs.append((f": {one.detail}", "muted"))
         elif clocks and one.since_s is not None:

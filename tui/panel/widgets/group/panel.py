@@ -48,7 +48,7 @@ class GroupPanel(Painted):
 
     def __init__(self) -> None:
         super().__init__(id="group")
-        self.log = MergedLog()
+        self.merged = MergedLog()
 
     def draw(self, canvas: Canvas) -> None:
         opened = panel_of(self).group
@@ -109,7 +109,7 @@ class GroupPanel(Painted):
             y += 2 + members.draw_members(canvas, 1, y + 1, width, max(3, last - y - _LOG_ROWS - 2), opened)
         rows = last - y
         if rows >= 2:
-            self.log.draw(canvas, 1, y, width, rows, opened)
+            self.merged.draw(canvas, 1, y, width, rows, opened)
         canvas.put(1, canvas.height - 1, members.fatal_line(opened), "muted", width)
 
     def _narrow(self, canvas: Canvas, opened: OpenGroup) -> None:
@@ -124,13 +124,15 @@ class GroupPanel(Painted):
             y += members.draw_members(canvas, 1, y, width, 1 + min(6, len(opened.group.members)), opened)
         rows = min(gpus.wanted_height(opened), height - y - 4)
         if rows > 2:
-            canvas.title(1, y, width, "GPUs", gpus.title_facts(opened))
+            bars = [[(f"{one.label} ", "muted"), (bar, "text")] for one in opened.seen() if (bar := card.bar_of(one))]
+            starting = bars if opened.outcome is Outcome.STARTING else []
+            canvas.title(1, y, width, "GPUs", join([*starting, gpus.title_facts(opened)]))
             gpus.draw_gpus(canvas, 1, y + 1, width, rows, opened)
             y += 1 + rows
         parts = members.conditions(opened)
         canvas.runs(1, y, join(sorted(parts, key=lambda runs: runs[0][0] == "✓ ")), width)
         if height - y - 1 >= 2:
-            self.log.draw(canvas, 1, y + 1, width, height - y - 1, opened)
+            self.merged.draw(canvas, 1, y + 1, width, height - y - 1, opened)
 
 
 _GAP = 3
