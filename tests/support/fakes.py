@@ -322,6 +322,7 @@ class Script:
     samples: Sequence[tuple[Gpu, ...]] = ()
     link_states: Sequence[LinkState] = (LinkState.CONNECTING, LinkState.UP)
     updates: Sequence[RunUpdate] = ()
+    beside: Mapping[str, Sequence[RunUpdate]] = field(default_factory=dict)  # of other runs, by their ids
     runs: Sequence[Run] = ()
     facts: HostFacts = FACTS
     findings: Sequence[Finding] = (
@@ -441,6 +442,10 @@ class FakeSession:
         return run
 
     async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
+        for update in self.script.beside.get(run.run_id, ()):
+            yield replace(update, log=update.log or LogStep(update.records))
+        if run.run_id in self.script.beside:
+            await asyncio.Event().wait()
         while (update := await self.update_queue.get()) is not None:
             yield replace(update, log=update.log or LogStep(update.records))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from tests.support import fakes
 from tui.core.model.group import Group, Member, Role
+from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.server.server_state import RunUpdate, ServerState
@@ -90,9 +91,14 @@ def scripts(group: Group, *states: ServerState, used_gib: tuple[float, ...] = (2
     for number, host in enumerate(group.hosts):
         mine = [state for state, member in zip(states, group.members, strict=True) if member.host == host]
         records = tuple(LogTracker().feed(fakes.log_text()))
+
+        def update(state: ServerState, records: tuple[LogRecord, ...] = records) -> RunUpdate:
+            return RunUpdate(state, records, settled=state.outcome is not Outcome.CRASHED)
+
         found[host] = fakes.Script(
             samples=(before, fakes.gpus(used_gib[number], straggler=None, util=3.0)),
             runs=tuple(state.run for state in mine),
-            updates=(RunUpdate(mine[0], records, settled=mine[0].outcome is not Outcome.CRASHED),),
+            updates=(update(mine[0]),),
+            beside={state.run.run_id: (update(state),) for state in mine[1:]},
         )
     return found

@@ -23,7 +23,7 @@ from tui.demo.http import Connection, Exchange, request
 from tui.demo.launch import BadModel, Launch
 from tui.demo.nodes import Nodes
 from tui.demo.output import Output
-from tui.demo.startup import SLOW_TOKENIZER, SchedulerFailed, Startup
+from tui.demo.startup import SLOW_TOKENIZER, SchedulerFailed, Startup, report_exceptions, report_failure
 
 BIND_FAILED = 3
 IDLE_AFTER_S = 0.4  # GPUs learn of an idle server only then: pauses between requests are no idle time
@@ -82,7 +82,7 @@ class Server:
         """Of the node with rank 0: its schedulers fail where another node is gone."""
         address = await nodes.until_gone()
         if not self.stop.is_set():
-            startup.report_exceptions(failures.peer_gone(address, "serving"))
+            report_exceptions(startup, failures.peer_gone(address, "serving"))
             self._quit()
 
     async def watch_host(self) -> None:
@@ -126,7 +126,7 @@ class Server:
         try:
             await startup.run()
         except SchedulerFailed as failed:
-            startup.report_failure(failed.failure)
+            report_failure(startup, failed.failure)
             await asyncio.sleep(0.05)
             self.die()
         if self.nodes is not None and not self.launch.leads:
@@ -186,7 +186,7 @@ class Server:
 
         def end_with(gone: asyncio.Task[str]) -> None:
             if not over.done() and not gone.cancelled():
-                startup.report_failure(failures.peer_gone(gone.result(), "serving"))
+                report_failure(startup, failures.peer_gone(gone.result(), "serving"))
                 self.die()
 
         gone = asyncio.create_task(nodes.until_gone())

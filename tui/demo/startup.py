@@ -454,23 +454,25 @@ class Startup:
             f"scheduler_e2e={t.scheduler_e2e:.2f}, cuda_graph={{{graphs}}}, tokenizer_e2e={t.tokenizer_e2e:.2f}"
         )
 
-    def report_failure(self, failure: Failure) -> None:
-        """The end of a start: the exceptions of the schedulers, and what the main process makes of them."""
-        self.report_exceptions(failure)
-        self.out.record("Received sigquit from a child process. It usually means the child failed.")
-        self.out.killed_tree(include_parent=True)
 
-    def report_exceptions(self, failure: Failure) -> None:
-        """Every rank hits its exception, the first one being the root of it."""
-        ranks = list(range(len(self.ranks)))
-        if not failure.out_of_memory:
-            others = ranks[1:]
-            self.rng.shuffle(others)
-            ranks = ranks[:1] + others
-        for rank in ranks:
-            gpu = self.launch.gpu_of_rank[rank]
-            self.out.raw(failure.before.format(pid=self.pids[rank], gpu=gpu))
-            text = failure.traceback.replace("{site}", str(self.out.site))
-            if rank:
-                text = text.replace("GPU 0 has", f"GPU {gpu} has")
-            self.out.record("Scheduler hit an exception: " + text, self.ranks[rank])
+def report_failure(start: Startup, failure: Failure) -> None:
+    """The end of a start: the exceptions of the schedulers, and what the main process makes of them."""
+    report_exceptions(start, failure)
+    start.out.record("Received sigquit from a child process. It usually means the child failed.")
+    start.out.killed_tree(include_parent=True)
+
+
+def report_exceptions(start: Startup, failure: Failure) -> None:
+    """Every rank hits its exception, the first one being the root of it."""
+    ranks = list(range(len(start.ranks)))
+    if not failure.out_of_memory:
+        others = ranks[1:]
+        start.rng.shuffle(others)
+        ranks = ranks[:1] + others
+    for rank in ranks:
+        gpu = start.launch.gpu_of_rank[rank]
+        start.out.raw(failure.before.format(pid=start.pids[rank], gpu=gpu))
+        text = failure.traceback.replace("{site}", str(start.out.site))
+        if rank:
+            text = text.replace("GPU 0 has", f"GPU {gpu} has")
+        start.out.record("Scheduler hit an exception: " + text, start.ranks[rank])

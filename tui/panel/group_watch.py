@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from tui.core.errors import HostError, Slug
 from tui.core.link.transport import LinkState, LinkStatus
 from tui.core.model.group import Group, Member, group_of
 from tui.core.model.phases import Outcome
@@ -74,15 +73,15 @@ class _SharedSession:
         return session.transport if session is not None else _Unconnected(self._host.board.host)
 
     async def run_by_id(self, run_id: str) -> "Run | None":
-        """As of the session. Raises HostError where there is none."""
-        if self._host.session is None:
-            raise HostError(f"{self._host.board.host} is not connected", slug=Slug.UNREACHABLE)
-        return await self._host.session.run_by_id(run_id)
+        """As the panel knows it, once it knows the runs of the host; else as the host does."""
+        board = self._host.board
+        while self._host.session is None or not board.runs_read:  # noqa: ASYNC110 - what is displayed is chosen then
+            await asyncio.sleep(_LOOK_S)
+        known = next((run for run in board.runs if run.run_id == run_id), None)
+        return known or await self._host.session.run_by_id(run_id)
 
     async def watch(self, run: "Run") -> "AsyncGenerator[RunUpdate]":
         """What the panel reads of a run, to its end, whatever is displayed meanwhile."""
-        while not self._host.board.runs_read:  # which of them its panel displays is chosen then
-            await asyncio.sleep(_LOOK_S)
         over = False
         while not over:
             async for update in self._follow(self._host, run).updates(run.run_id):

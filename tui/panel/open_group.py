@@ -144,7 +144,8 @@ class OpenGroup:
 
     def eta_s(self) -> float | None:
         """Seconds to ready: of the member that takes longest, as far as earlier starts say."""
-        known = [one.state.eta_s for one in self.seen() if one.state is not None and one.state.eta_s is not None]
+        serving = [one.state for one in self.seen() if one.state is not None and not one.member.follows]
+        known = [state.eta_s for state in serving if state.eta_s is not None]
         return max(known, default=None) if self.outcome is Outcome.STARTING else None
 
     def phases(self) -> list[GroupPhase]:
@@ -155,6 +156,8 @@ class OpenGroup:
             rows = phase_rows(one.state, one.board.sglang_version()) if one.state is not None else []
             table, at = {}, 0.0
             for row in rows:
+                if one.member.follows and row.phase is Phase.WARMUP:
+                    continue  # it has none: it waits for that of rank 0
                 rest = left_s(one.state, row, rows) if one.state is not None and row.mark == "◐" else 0.0
                 table[row.phase] = (row, (at, at + row.took_s) if row.took_s is not None else None, rest)
                 at += row.took_s or 0.0

@@ -68,7 +68,10 @@ class PanelHost(OpenHost):
             pid = f", PID {run.pid}" if run.pid is not None else ""
             name = "" if board.local else f" {board.host}"
             where = f"on {board.host} (run {run.short_id}{pid})"
-            parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
+            if board.group is not None:
+                where = f"on {', '.join(board.group.hosts)} (group {board.group.group_id.rsplit('-', 1)[-1]})"
+            if board.group is None or run.run_id == board.group.serving.run_id:  # which says it for all
+                parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
         if measured := self.measure.farewell():
             parts.append(measured)
         return " ".join(parts) or None

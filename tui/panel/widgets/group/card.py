@@ -7,7 +7,7 @@ from tui import format as fmt
 from tui.core.model.phases import Outcome
 from tui.panel.open_group import GroupPhase, OpenGroup, Seen
 from tui.panel.server_view import LONG, SHORT
-from tui.panel.widgets.paint import Canvas, Run, cells, clip, join, width_of
+from tui.panel.widgets.paint import Canvas, Run, cells, clip, join, width_of, words
 from tui.panel.widgets.server_lines import ServerLines
 
 MARKS = {"✓": "ok", "◐": "accent", "·": "muted", "✗": "err"}
@@ -86,8 +86,8 @@ def alive(opened: OpenGroup) -> list[Run]:
         facts: list[Run] = []
         delay = max(0.0, time.monotonic() - one.state.known_at) if one.state.known_at else 0.0
         if one.state.last_progress_age_s is not None and one.state.startup.progress is not None:
-            facts += [("bar ", "muted"), (fmt.age(one.state.last_progress_age_s + delay), "text"), (" ago, ", "muted")]
-        if one.state.last_line_age_s is not None:
+            facts += [("bar ", "muted"), (fmt.age(one.state.last_progress_age_s + delay), "text"), (" ago", "muted")]
+        elif one.state.last_line_age_s is not None:
             facts += [("log ", "muted"), (fmt.age(one.state.last_line_age_s + delay), "text"), (" ago", "muted")]
         rate = one.board.memory_rate([key for key, _ in one.board.own_gpus()])
         if rate is not None and rate >= 51 and one in opened.by_host():
@@ -112,11 +112,11 @@ def draw_card(canvas: Canvas, x: int, y: int, width: int, height: int, opened: O
         return
     figure = _figure(opened)
     after = canvas.figure(x, y + 3, figure) if figure is not None and "h" not in figure else x
-    at = max(x + 17, after + 4) if figure is not None else x
+    at = max(x + 16, after + 2) if figure is not None else x
     if figure is not None and "h" in figure:
         canvas.put(x, y + 4, figure, "strong!")
     for row, runs in enumerate(_beside(opened)):
-        canvas.runs(at, y + 3 + row, runs, x + width - at)
+        canvas.runs(at, y + 3 + row, words(runs, x + width - at))
     draw_phases(canvas, x, y + 7, width, opened)
     canvas.runs(x, min(y + height - 1, y + 9 + len(opened.phases())), alive(opened), width)
 
@@ -156,13 +156,13 @@ def _ready(canvas: Canvas, x: int, y: int, width: int, opened: OpenGroup) -> Non
     if state is None:
         return
     lines = ServerLines(serving.board)
-    text, spec, words = lines.speed(state)
+    text, spec, said = lines.speed(state)
     decode = state.startup.last_decode
     if decode is None:
         canvas.put(x, y + 1, "no request yet", "strong!", 36)
     else:
         canvas.figure(x, y, text.replace(",", ""), spec)
-        canvas.put(x, y + 3, words, "muted", 18)
+        canvas.put(x, y + 3, said, "muted", 18)
         if decode.accept_len is not None:
             at = x + max(19, 4 * len(text) + 2)
             canvas.figure(at, y, fmt.accept(decode.accept_len), spec)

@@ -55,8 +55,10 @@ def wanted_height(opened: OpenGroup) -> int:
     return 1 + len(opened.group.members) + 2
 
 
-def draw_members(canvas: Canvas, x: int, y: int, width: int, rows: int, opened: OpenGroup) -> int:
-    """Heads, a row a member, and the checks below; returns the rows that it took."""
+def draw_members(
+    canvas: Canvas, x: int, y: int, width: int, rows: int, opened: OpenGroup, *, checked: bool = True
+) -> int:
+    """Heads, a row a member, and (with `checked`) the checks below; returns the rows that it took."""
     seen = opened.seen()
     wide = width >= 100
     hosts = min(20, max([4, *(cells(one.member.host) for one in seen)])) + 2
@@ -70,13 +72,13 @@ def draw_members(canvas: Canvas, x: int, y: int, width: int, rows: int, opened: 
     checks = x + at["log"] + 3
     if wide and checks + 30 < x + width:
         canvas.put(checks, y, "checks", "muted")
-    shown = seen[: max(1, rows - 2)]
+    shown = seen[: max(1, rows - (2 if checked else 1))]
     for line, one in enumerate(shown, 1):
         _draw_member(canvas, x, y + line, at, opened, one, wide=wide)
         if wide and checks + 30 < x + width:
             canvas.runs(checks, y + line, _of_member(opened, one), x + width - checks)
     line = y + 1 + len(shown)
-    parts = conditions(opened)
+    parts = conditions(opened) if checked else []
     while parts and line < y + rows:
         fitting = len(parts)
         while fitting > 1 and width_of(join(parts[:fitting])) > width:
@@ -117,7 +119,9 @@ def _of_member(opened: OpenGroup, one: Seen) -> list[Run]:
     alive = None if one.link_lost else not state.run.over
     fatal = state.startup.outcome is Outcome.CRASHED
     ready: list[Run]
-    if one.member.follows:
+    if state.run.over:
+        ready = []
+    elif one.member.follows:
         ready = [("– not asked: its /health is 200 whatever it does", "muted")]
     else:
         answers = None if one.link_lost else state.outcome is Outcome.READY

@@ -121,7 +121,8 @@ class GroupPanel(Painted):
         if opened.outcome is Outcome.STARTING:
             y += card.draw_phases_across(canvas, 1, y, width, opened, 2 + min(4, len(opened.group.members)))
         else:
-            y += members.draw_members(canvas, 1, y, width, 1 + min(6, len(opened.group.members)), opened)
+            rows = 1 + min(6, len(opened.group.members))
+            y += members.draw_members(canvas, 1, y, width, rows, opened, checked=False)
         rows = min(gpus.wanted_height(opened), height - y - 4)
         if rows > 2:
             bars = [[(f"{one.label} ", "muted"), (bar, "text")] for one in opened.seen() if (bar := card.bar_of(one))]
