@@ -282,7 +282,7 @@ def _state(outcome: Outcome):
 
 async def test_an_unchanged_tick_of_a_group_sends_nothing_and_a_changed_figure_only_itself():
     async with panel(scenes.scripts(scenes.NODES, *READY)).run_test(size=(160, 48)) as pilot:
-        await shows(pilot, "● READY", "86.5")
+        await shows(pilot, "● READY", "21.5")
         painted = pilot.app.screen.query_one(GroupPanel)
         painted.repaint()
         painted._exchange_repaint_regions()
