@@ -318,7 +318,7 @@ class EagleApp(HostApp):
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan | GroupPlan":
         """The exact command and the findings; of a group, of all its members. Raises EagletuiError."""
-        if self.group_control.concerns(profile):
+        if profile.several:
             return await self.group_control.make_plan(profile, sets)
         return await self.launcher.make_plan(profile, sets)
 

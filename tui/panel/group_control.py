@@ -28,18 +28,15 @@ class GroupControl:
 
     # -- launching -------------------------------------------------------------------------------------------------
 
-    def concerns(self, profile: "LaunchProfile") -> bool:
-        """Whether a profile launches a group."""
-        return profile.nodes is not None
-
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "GroupPlan":
         """The exact commands of all members, and the findings of all hosts. Raises EagletuiError."""
-        from tui.core.groups.nodes import plan_nodes
+        from tui.core.groups import planning
         from tui.core.profiles.resolve import parse_sets
 
-        session = await self._session(profile.nodes.hosts if profile.nodes is not None else ())
+        here = self._app.board.host  # where a member goes that names no host
+        session = await self._session(planning.hosts_of(profile, here))
         try:
-            return await plan_nodes(session, profile, dict(parse_sets(sets, [])))
+            return await planning.plan(session, profile, here, dict(parse_sets(sets, [])))
         except EagletuiError:
             raise
         except Exception as error:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding
     from tui.core.server.launch import LaunchPlan
@@ -169,6 +170,13 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         return sections([title, *finding_rows(problems)], differs, expected, about, command, finding_rows(fine))
 
     @property
+    def _first_member(self) -> str:
+        """Whose command is shown."""
+        from tui.core.groups.session import GroupPlan
+
+        return self._answer.group.members[0].name if isinstance(self._answer, GroupPlan) else "the first member"
+
+    @property
     def _where(self) -> str:
         return hosts_text(self._hosts or (self.panel.board.host,))
 
@@ -178,7 +186,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
 
     def _command(self, command: "LaunchCommand", findings: "Sequence[Finding]" = ()) -> list[AnyRow]:
         hint: Line = [("run directly, no shell · ", "muted"), ("y", "accent!"), (" copies", "muted")]
-        of = " of rank 0" if self._hosts else ""
+        of = f" of {self._first_member}" if self._hosts else ""
         return [Title(f"Command{of}", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
 
     def _expected(self, plan: "LaunchPlan") -> list[AnyRow]:
@@ -279,7 +287,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         try:
             sets = shlex.split(text)
             bare, profile = (load_launch(name, self.panel.profile_dirs(), each) for each in ((), sets))
-            self._hosts = profile.nodes.hosts if profile.nodes is not None else ()
+            self._hosts = _hosts_of(profile, self.panel.board.host)
             if self._plan is None:
                 self._known = known_command(self.panel, profile) if not self._hosts else None
                 self._show()
@@ -342,3 +350,12 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
             self.query_one(Box).focus()
         else:
             self.dismiss(None)
+
+
+def _hosts_of(profile: "LaunchProfile", here: str) -> Sequence[str]:
+    """The hosts of a group; () for a server of its own."""
+    if not profile.several:
+        return ()
+    from tui.core.groups.planning import hosts_of
+
+    return hosts_of(profile, here)

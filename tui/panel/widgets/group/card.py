@@ -71,6 +71,8 @@ def alert(opened: OpenGroup) -> list[Run]:
     if lost:
         names = ", ".join(f"{member.name} on {member.host}" for member in lost)
         return [("? ", "warn"), (f"{names}: the link is lost; unknown, not dead", "text")]
+    if state is not None and state.waits_for is not None and state.outcome is Outcome.STARTING:
+        return [("◐ ", "accent"), ("waits for ", "strong!"), (state.waits_for, "text")]
     late = opened.late()
     if late is not None:
         return [("▲ ", "warn"), (late[0], "strong!"), (f" {late[1]}" if late[1] else "", "text")]
