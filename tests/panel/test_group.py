@@ -8,6 +8,7 @@ import pytest
 from tests.support import fakes
 from tests.support import group_scenes as scenes
 from tests.support.driving import screen_text, shows, until
+from tui.core.errors import HostError
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import Outcome, Phase
 from tui.core.server.server_state import RunUpdate
@@ -189,6 +190,20 @@ async def test_a_lost_link_makes_a_member_unknown_and_not_dead():
         await shows(pilot, "● READY")
 
 
+async def test_a_host_that_is_not_reached_holds_up_nobody_and_its_member_is_unknown():
+    async def fail(session):
+        error = HostError("No route to host", "is it switched on?")
+        session.say_link(LinkState.LOST, last_byte_at=None, error=error)
+        raise error
+
+    scripts = scenes.scripts(scenes.NODES, *READY)
+    scripts["gpu2"] = fakes.Script(on_open=fail, link_states=(LinkState.CONNECTING,))
+    async with panel(scripts).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "? UNKNOWN", "1 of 2 linked", "not connected", "▲ gpu2: No route to host")
+        assert "● READY" in line_with(pilot, "rank 0", "gpu1", "7c31d0-0")
+        await shows(pilot, "rank 1     gpu2  ? not seen yet")
+
+
 async def test_the_bell_rings_once_for_the_whole():
     app, rings = panel(scenes.scripts(scenes.NODES, STARTING[0], STARTING[1])), []
     app._bell, app.bell = True, lambda: rings.append(app.group.outcome if app.group else None)
@@ -208,6 +223,39 @@ async def test_quitting_says_once_what_keeps_running():
         await shows(pilot, "● READY", "gpu2 TP8–15")
         said = app.farewell()
     assert said == "kimi-k2.5-tp16 keeps running on gpu1, gpu2 (group 7c31d0). eagletui gpu1 shows it again."
+
+
+# -- who is late ------------------------------------------------------------------------------------------------------
+
+
+def loading(*used_gib: float, took_s: float = 300.0) -> OpenGroup:
+    """Members in the middle of their weights, each with so much on every GPU."""
+    boards = {}
+    for at, gib in enumerate(used_gib):
+        state = scenes.starting(scenes.NODES, at)
+        took = {**state.phase_took_s, Phase.LOAD_WEIGHTS: took_s}
+        boards[f"gpu{at + 1}"] = group_board(f"gpu{at + 1}", at, replace(state, phase_took_s=took))
+        boards[f"gpu{at + 1}"].take_sample(fakes.GpuSample(0.0, fakes.gpus(gib, straggler=None), "nvml"))
+    return OpenGroup(scenes.NODES, lambda member: boards[member.host])
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "late"),
+    [
+        ((31.1, 21.1), ("gpu2 is late:", "1:40 behind gpu1; all 16 ranks wait for it")),
+        ((21.1, 31.1), ("gpu1 is late:", "1:40 behind gpu2; all 16 ranks wait for it")),
+        ((31.1, 28.5), None),  # nine tenths is not late
+        ((2.5, 1.2), None),  # they have only begun
+    ],
+)
+def test_a_member_is_late_by_the_memory_of_its_gpus_at_the_pace_of_the_other(used_gib, late):
+    assert loading(*used_gib).late() == late
+
+
+def test_a_member_without_figures_is_not_late():
+    opened = loading(31.1, 21.1)
+    opened.board_of(scenes.NODES.members[1]).sample = None
+    assert opened.late() is None
 
 
 # -- roles ------------------------------------------------------------------------------------------------------------

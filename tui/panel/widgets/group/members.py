@@ -42,7 +42,9 @@ def conditions(opened: OpenGroup, *, clocks: bool = False) -> list[list[Run]]:
         holds = one.holds is True
         expected = one.holds is False and opened.outcome is Outcome.STARTING  # it does not hold yet
         runs: list[Run] = [_HOLDS[None if expected else one.holds], (one.text, "text" if holds else "muted")]
-        if one.detail and not holds:
+        if expected:
+            runs.append((f": not yet, {one.detail}" if one.detail else ": not yet", "muted"))
+        elif one.detail and not holds:
             runs.append((f": {one.detail}", "muted"))
         elif clocks and one.since_s is not None:
             runs.append((f"  {fmt.clock(one.since_s, offset)}", "muted"))
