@@ -184,7 +184,8 @@ async def test_a_lost_link_makes_a_member_unknown_and_not_dead():
     async with panel(scenes.scripts(scenes.NODES, *READY)).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "● READY", "gpu2 TP8–15")
         session_of(pilot, "gpu2").say_link(LinkState.LOST)
-        await shows(pilot, "? UNKNOWN", "rank 1 on gpu2: the link is lost; unknown, not dead", "1 of 2 linked")
+        await shows(pilot, "? UNKNOWN  kimi-k2.5-tp16", "rank 1 on gpu2: the link is lost; unknown, not dead")
+        await shows(pilot, "1 of 2 linked")
         assert not session_of(pilot, "gpu1").transport.scripts
         session_of(pilot, "gpu2").say_link(LinkState.UP)
         await shows(pilot, "● READY")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tui.core.config import private_dir, state_dir
 
-PROTOCOL = 1  # another number: a running host is replaced
+PROTOCOL = 2  # another number: a running host is replaced
 
 _STUBS = {
     "sglang/__init__.py": '__version__ = "0.5.23"\n',
