@@ -173,6 +173,14 @@ async def test_the_member_that_ended_is_named_and_enter_opens_its_report(size):
         await shows(pilot, "rank 1 on gpu2 ended first")
 
 
+async def test_a_applies_what_the_member_that_ended_suggests():
+    states = (STARTING[0], scenes.crashed(scenes.NODES, 1))
+    async with panel(scenes.scripts(scenes.NODES, *states)).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "✗ CRASHED", "a apply and relaunch")
+        await pilot.press("a")
+        await shows(pilot, "◌ LAUNCH   kimi-k2.5-tp16", "mem-fraction-static=0.88")
+
+
 async def test_what_is_left_of_a_dead_group_is_stopped():
     states = (STARTING[0], scenes.crashed(scenes.NODES, 1))
     async with panel(scenes.scripts(scenes.NODES, *states)).run_test(size=(160, 48)) as pilot:

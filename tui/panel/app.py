@@ -223,6 +223,7 @@ class EagleApp(HostApp):
         state = self.group.state if self.group is not None else None
         if state is not None and state.failed is not None:
             self.group_control.display(state.failed)
+            self.choose(self.groups.board_of(state.failed))
         self.launcher.preview_suggested_change()
 
     def action_stop(self) -> None:
