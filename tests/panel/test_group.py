@@ -65,11 +65,11 @@ async def test_the_phase_table_has_a_column_a_member():
 async def test_ready_is_the_groups_and_not_a_members(size):
     states = (STARTING[0], scenes.ready(scenes.NODES, 1))
     async with panel(scenes.scripts(scenes.NODES, *states)).run_test(size=size) as pilot:
-        await shows(pilot, "STARTING", "· rank 0 is ready")
-        assert "READY" not in screen_text(pilot.app)
+        await shows(pilot, "STARTING", "· rank 0 is ready", "✓ every member is alive")
+        await until(pilot, lambda: "READY" not in screen_text(pilot.app))
         session_of(pilot, "gpu1").update_queue.put_nowait(RunUpdate(READY[0], settled=True))
         await shows(pilot, "● READY", "✓ rank 0 is ready")
-        assert "STARTING" not in screen_text(pilot.app)
+        await until(pilot, lambda: "STARTING" not in screen_text(pilot.app))
 
 
 async def test_each_host_is_sampled_once_and_each_run_watched_once(monkeypatch):
@@ -299,7 +299,7 @@ async def test_the_overview_counts_a_group_as_one_server_over_its_hosts(size):
     scripts = scenes.scripts(scenes.NODES, STARTING[0], scenes.ready(scenes.NODES, 1)) | {"gpu3": fakes.scene("ready")}
     async with panel(scripts, "gpu1", "gpu2", "gpu3").run_test(size=size) as pilot:
         await shows(pilot, "◐ 1 starting · ● 1 ready")
-        assert screen_text(pilot.app).count("STARTING") == 2
+        await until(pilot, lambda: screen_text(pilot.app).count("STARTING") == 2)
         await pilot.press("j", "enter")
         await shows(pilot, "group 7c31d0" if size[0] > 100 else "gpu1+gpu2", "STARTING")
 
