@@ -43,7 +43,7 @@ def user(tmp_path: Path) -> Iterator[Shell]:
         (tmp_path / name).mkdir()
     port, meeting = free_ports()
     (tmp_path / "work" / "profiles" / "two.toml").write_text(
-        f'kind = "launch"\nextends = "demo-two-nodes"\n[nodes]\ndist_port = {meeting}\n[args]\nport = {port}\n'
+        f'kind = "launch"\nextends = "two-nodes-demo"\n[nodes]\ndist_port = {meeting}\n[args]\nport = {port}\n'
     )
     shell = Shell(tmp_path / "home", tmp_path / "work", EAGLETUI_DEMO_SPEED=SPEED)
     yield shell

@@ -234,6 +234,20 @@ async def test_quitting_says_once_what_keeps_running():
     assert said == "kimi-k2.5-tp16 keeps running on gpu1, gpu2 (group 7c31d0). eagletui gpu1 shows it again."
 
 
+async def test_a_look_at_a_profile_of_other_hosts_opens_none_of_them(tmp_path):
+    own = fakes.profiles_in(tmp_path / "own")
+    (own / "aa-two.toml").write_text('kind = "launch"\nextends = "base"\n[nodes]\nhosts = ["gpu1", "gpu9"]\n')
+    app = EagleApp("gpu1", open_session=fakes.Hosts(fakes.scene("idle")), profiles_dir=own)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "No server runs here.")
+        await pilot.press("3", "g")
+        await shows(pilot, "aa-two", "gpu9: not open here", "Enter opens what is missing and looks")
+        assert [host.board.host for host in app.hosts] == ["gpu1"]
+        await pilot.press("enter")
+        await shows(pilot, "on gpu1 and gpu9")
+        await until(pilot, lambda: [host.board.host for host in app.hosts] == ["gpu1", "gpu9"])
+
+
 # -- who is late ------------------------------------------------------------------------------------------------------
 
 

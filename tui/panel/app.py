@@ -317,10 +317,12 @@ class EagleApp(HostApp):
 
         return discover(self.profile_dirs())
 
-    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan | GroupPlan":
+    async def make_plan(
+        self, profile: "LaunchProfile", sets: Sequence[str], *, reach: bool = True
+    ) -> "LaunchPlan | GroupPlan":
         """The exact command and the findings; of a group, of all its members. Raises EagletuiError."""
         if profile.several:
-            return await self.group_control.make_plan(profile, sets)
+            return await self.group_control.make_plan(profile, sets, reach=reach)
         return await self.launcher.make_plan(profile, sets)
 
     def show_log(self, line: int | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, UsageError
 from tui.core.model.group import Member
 from tui.panel.group_watch import Groups
 from tui.panel.host_app import HostApp
@@ -28,13 +28,21 @@ class GroupControl:
 
     # -- launching -------------------------------------------------------------------------------------------------
 
-    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "GroupPlan":
-        """The exact commands of all members, and the findings of all hosts. Raises EagletuiError."""
+    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str], *, reach: bool) -> "GroupPlan":
+        """The exact commands of all members, and the findings of all hosts. Raises EagletuiError.
+
+        Without `reach` no host is opened for it: who only looks at a profile is not asked for passwords.
+        """
         from tui.core.groups import planning
         from tui.core.profiles.resolve import parse_sets
+        from tui.panel.screens.plan_rows import hosts_text
 
         here = self._app.board.host  # where a member goes that names no host
-        session = await self._session(planning.hosts_of(profile, here))
+        names = planning.hosts_of(profile, here)
+        away = [name for name in names if not self._groups.is_open(name)]
+        if away and not reach:
+            raise UsageError(f"{hosts_text(away)}: not open here", "Enter opens what is missing and looks")
+        session = await self._session(names)
         try:
             return await planning.plan(session, profile, here, dict(parse_sets(sets, [])))
         except EagletuiError:

@@ -108,6 +108,10 @@ class Groups:
 
     # -- which there are -------------------------------------------------------------------------------------------
 
+    def is_open(self, name: str) -> bool:
+        """Whether the panel has a host open."""
+        return self._named(name) is not None
+
     def host(self, name: str) -> PanelHost:
         """A host that is open, else opened beside the others now."""
         return self._named(name) or self._open_host(name)

@@ -256,7 +256,7 @@ class Profiles(Mode):
         if asked is None or asked.profile is None:
             return
         try:
-            plan = as_one(await self.eagle.make_plan(asked.profile, ()))
+            plan = as_one(await self.eagle.make_plan(asked.profile, (), reach=False))
         except EagletuiError as error:
             answer = replace(asked, error=error)
         else:
