@@ -130,6 +130,14 @@ class Launcher:
         self.started.append(server)
         return server
 
+    def end(self) -> None:
+        """Kills what still runs."""
+        for server in self.started:
+            if server.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(server.process.pid, signal.SIGKILL)
+            server.process.wait(10)
+
     def profile(self, name: str) -> Server:
         """A shipped profile, its flags mapped to 0.5.23 as for a real host."""
         profile = load_launch(name, [shipped_profiles_dir()])
@@ -155,8 +163,4 @@ def launch(demo_place: Path) -> Iterator[Launcher]:
     """Starts servers; what still runs at the end is killed."""
     launcher = Launcher(demo_place)
     yield launcher
-    for server in launcher.started:
-        if server.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait(10)
+    launcher.end()

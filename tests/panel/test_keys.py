@@ -7,6 +7,7 @@ from tui.panel.keys import KEYS, Key, bindings, keys
 from tui.panel.screens import bench_dialogs, connecting, dialog, host_picker, import_dialog, launch
 from tui.panel.screens.bench import Bench
 from tui.panel.screens.dashboard import Dashboard
+from tui.panel.screens.group import Group
 from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
 from tui.panel.screens.profiles import Profiles
@@ -17,6 +18,7 @@ OWNERS = {
     "everywhere": (EagleApp,),
     "overview": (Overview,),
     "dashboard": (Dashboard,),
+    "group": (Group,),
     "logs": (Logs, LogView),
     "profiles": (Profiles,),
     "bench": (Bench,),

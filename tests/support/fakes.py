@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.core.config import HostEntry
+from tui.core.errors import LinkLost
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.logs.reader import LogStep
@@ -17,6 +18,7 @@ from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.runs.request import LaunchRequest
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, LaunchProgress
@@ -287,12 +289,18 @@ class FakeTransport:
 
     reconnects: int = 0
     last: LinkStatus | None = None
+    scripts: list[str] = field(default_factory=list)  # that it was to run
 
     def reconnect(self) -> None:
         self.reconnects += 1
 
-    def status(self) -> LinkStatus | None:
-        return self.last
+    def status(self) -> LinkStatus:
+        return self.last or LinkStatus("", LinkState.CONNECTING, 0.0)
+
+    async def run(self, script: str, **_: object) -> object:
+        """No script runs there."""
+        self.scripts.append(script)
+        raise LinkLost("a host of states runs no script")
 
     @asynccontextmanager
     async def stream(self, script: str) -> AsyncIterator["FakeTransport"]:
@@ -314,6 +322,7 @@ class Script:
     samples: Sequence[tuple[Gpu, ...]] = ()
     link_states: Sequence[LinkState] = (LinkState.CONNECTING, LinkState.UP)
     updates: Sequence[RunUpdate] = ()
+    beside: Mapping[str, Sequence[RunUpdate]] = field(default_factory=dict)  # of other runs, by their ids
     runs: Sequence[Run] = ()
     facts: HostFacts = FACTS
     findings: Sequence[Finding] = (
@@ -337,6 +346,7 @@ class FakeSession:
     sample_queue: "asyncio.Queue[GpuSample]" = field(default_factory=asyncio.Queue)
     update_queue: "asyncio.Queue[RunUpdate | None]" = field(default_factory=asyncio.Queue)
     launched: list[tuple[LaunchPlan, bool]] = field(default_factory=list)
+    requests: list[LaunchRequest] = field(default_factory=list)
     stopped: list[Run] = field(default_factory=list)
     closed: bool = False
 
@@ -396,15 +406,26 @@ class FakeSession:
             profile, command, tuple(self.script.findings), self.script.facts, replaces=tuple(self.script.replaced)
         )
 
+    async def check(self, plan: LaunchPlan) -> LaunchPlan:
+        gone = {run.run_id for run in self.stopped}
+        return replace(plan, findings=tuple(f for f in self.script.findings if f.run not in gone))
+
+    async def start(self, request: LaunchRequest) -> Run:
+        self.requests.append(request)
+        started = run(
+            run_id=request.run_id, profile=request.profile, host=self.host, extra=request.extra, argv=request.argv
+        )
+        self.known_runs = (started, *self.known_runs)
+        return started
+
+    async def run_by_id(self, run_id: str) -> Run | None:
+        return next((run for run in self.known_runs if run.run_id == run_id), None)
+
     def launch(
         self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None
     ) -> AsyncGenerator[LaunchProgress, None]:
         start = partial(self._start, replaced=replace)
-        return launch.steps(plan, replace=replace, check=self._check, stop=self.stop, start=start)
-
-    async def _check(self, plan: LaunchPlan) -> LaunchPlan:
-        gone = {run.run_id for run in self.stopped}
-        return replace(plan, findings=tuple(f for f in self.script.findings if f.run not in gone))
+        return launch.steps(plan, replace=replace, check=self.check, stop=self.stop, start=start)
 
     async def _start(self, plan: LaunchPlan, replaced: bool) -> Run:
         self.launched.append((plan, replaced))
@@ -421,10 +442,16 @@ class FakeSession:
         return run
 
     async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
+        for update in self.script.beside.get(run.run_id, ()):
+            yield replace(update, log=update.log or LogStep(update.records))
+        if run.run_id in self.script.beside:
+            await asyncio.Event().wait()
         while (update := await self.update_queue.get()) is not None:
             yield replace(update, log=update.log or LogStep(update.records))
 
-    async def stop(self, run: Run, *, grace_s: float = 20.0) -> AsyncGenerator[StopProgress, None]:
+    async def stop(
+        self, run: Run, *, grace_s: float = 20.0, who: str | None = None
+    ) -> AsyncGenerator[StopProgress, None]:
         self.stopped.append(run)
         yield StopProgress("requested", f"asked {run.short_id} to stop")
         yield StopProgress("done", "stopped, the GPU memory is back", done=True, memory_held_mib=0.0)

@@ -65,6 +65,11 @@ def _failure(name: str, **values: object) -> Failure:
     return Failure(recorded["stage"], error, text, recorded.get("before", ""))
 
 
+def peer_gone(address: str, when: str) -> Failure:
+    """The failure that a lost node brings to the ranks of the others, `starting` or `serving`."""
+    return _failure(f"peer_gone_{when}", address=address)
+
+
 def crowded(config: model.Config, first_gpu: int, taken: Sequence[float]) -> Failure | None:
     """The failure that others on the GPUs bring; `taken` is what they hold of each, GiB."""
     least, most = min(taken), max(taken)

@@ -43,6 +43,17 @@ class Launch:
     failure: Failure | None
 
     @property
+    def ranks(self) -> range:
+        """The ranks of this node."""
+        here, node = self.config.tp // self.config.nodes, int(self.args["node_rank"])
+        return range(node * here, (node + 1) * here)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the node with rank 0, which alone serves."""
+        return self.ranks[0] == 0
+
+    @property
     def configuration(self) -> str:
         """What launches of one profile have in common."""
         kept = sorted((k, v) for k, v in self.env.items() if k.startswith(("NCCL_", "SGLANG_", "CUDA_")))
@@ -162,7 +173,16 @@ def resolve(args: dict[str, Any], env: Mapping[str, str], kimi: bool, notes: lis
         max_running=max_running,
         max_total_tokens=args["max_total_tokens"],
         billions=_billions(args["model_path"]),
+        nodes=_nodes(args),
     )
+
+
+def _nodes(args: Mapping[str, Any]) -> int:
+    """How many hosts. Raises AssertionError as SGLang does where its ranks do not divide among them."""
+    count = int(args["nnodes"])
+    if int(args["tp_size"]) % count:
+        raise AssertionError("tp_size must be divisible by number of nodes")
+    return count
 
 
 def _speculation(args: dict[str, Any], notes: list[str]) -> tuple[int, int, int]:
@@ -204,8 +224,8 @@ def _graphs(args: dict[str, Any], max_running: int, *, speculative: bool) -> tup
     return graphs, max_bs
 
 
-def visible_gpus(args: Mapping[str, Any], env: Mapping[str, str], tp: int) -> list[int]:
-    """The GPU of each rank. Raises RuntimeError as CUDA does where there are too few."""
+def visible_gpus(args: Mapping[str, Any], env: Mapping[str, str], ranks: int) -> list[int]:
+    """The GPU of each rank of this node. Raises RuntimeError as CUDA does where there are too few."""
     text = env.get("CUDA_VISIBLE_DEVICES")
     found = list(range(gpus.COUNT))
     if text is not None:
@@ -219,7 +239,7 @@ def visible_gpus(args: Mapping[str, Any], env: Mapping[str, str], tp: int) -> li
             else:
                 break  # what follows an invalid entry is invisible, as CUDA has it
     first, step = int(args["base_gpu_id"]), int(args["gpu_id_step"])
-    wanted = [first + step * rank for rank in range(tp)]
+    wanted = [first + step * rank for rank in range(ranks)]
     if not found or wanted[-1] >= len(found):
         raise RuntimeError("CUDA error: invalid device ordinal")
     return [found[at] for at in wanted]

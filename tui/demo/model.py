@@ -49,6 +49,7 @@ DRAFT_STEP_MS = 2.0 / 3.0  # one step of the draft model
 CUSTOM_ALLREDUCE_STEP_MS = 1000.0 / 38.0  # all-reduce by peer writes over PCIe
 EAGER_FACTOR = 2.4  # without a graph for the batch
 SMALL_STEP_MS = 9.6
+STEP_PER_NODE_MS = 3.4  # each node beyond the first: 122 all-reduces over the network
 
 PREFILL_FIXED_MS = 15.0
 PREFILL_PER_TOKEN_MS = 0.095
@@ -68,6 +69,7 @@ DIST_INIT_S = 9.0
 WEIGHTS_S = 523.0  # rank 0; the slowest rank decides
 STRAGGLER_RANK = 5
 STRAGGLER_FACTOR = 1.099
+SLOW_NODE_FACTOR = 1.22  # of a server over several nodes all but the first read from a slower disk
 DRAFT_S = 10.7
 POOL_S = 2.0
 CAPTURE_PER_BUCKET_S = 1.62
@@ -140,6 +142,7 @@ class Config:
     max_total_tokens: int | None = None
     billions: float = 8.0  # parameters of the small model
     free_gib: float = FREE_BEFORE_LOAD_GIB  # less where somebody else is on the GPUs
+    nodes: int = 1  # hosts that it runs on, with as many ranks each
 
     @property
     def weights_gib(self) -> float:
@@ -214,7 +217,7 @@ class Config:
             step = base * (1 + STEP_PER_USER * (users - 1))
         if not self.graphs or users > self.max_bs:
             step *= EAGER_FACTOR
-        return step / 1000.0
+        return (step + STEP_PER_NODE_MS * (self.nodes - 1)) / 1000.0
 
     def prefill_s(self, tokens: int) -> float:
         """Time of one prefill batch."""
@@ -236,6 +239,11 @@ class Config:
         return accepted
 
 
+_LEFT_OUT = frozenset(
+    "--port --host --config --api-key --admin-api-key --enable-metrics --dist-init-addr --nccl-init-addr".split()
+)
+
+
 def configuration_key(argv: Sequence[str], env: Sequence[tuple[str, str]]) -> str:
     """Names a configuration by what was asked for, so that launches of one profile share a launch effect's series.
 
@@ -248,7 +256,7 @@ def configuration_key(argv: Sequence[str], env: Sequence[tuple[str, str]]) -> st
             skip = False
             continue
         name = word.split("=", 1)[0]
-        if name in ("--port", "--host", "--config", "--api-key", "--admin-api-key", "--enable-metrics"):
+        if name in _LEFT_OUT:
             skip = "=" not in word and name != "--enable-metrics"
             continue
         kept.append(word)

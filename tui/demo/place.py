@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tui.core.config import private_dir, state_dir
 
-PROTOCOL = 1  # another number: a running host is replaced
+PROTOCOL = 2  # another number: a running host is replaced
 
 _STUBS = {
     "sglang/__init__.py": '__version__ = "0.5.23"\n',
@@ -28,7 +28,7 @@ _STUBS = {
         '"""The simulated server (eagletui demo)."""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
         "if __name__ == '__main__':\n"
-        "    sys.path.append({root!r})\n"
+        "    sys.path.insert(0, {root!r})  # this tree's, whatever is installed\n"
         "    from tui.demo.server import main\n\n"
         "    raise SystemExit(main(None, Path(__file__).resolve().parent.parent))\n"
     ),

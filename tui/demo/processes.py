@@ -1,4 +1,4 @@
-"""The processes behind a simulated server: one for each rank, one for the detokenizer.
+"""The processes behind a simulated server: one for each of its ranks here, one for the detokenizer.
 
 They do nothing but be there: they belong to the process tree, hold the GPUs' memory by their numbers, and die with
 their parent (their end of a pipe closes).
@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tui.demo import gpus
@@ -26,18 +27,18 @@ def _title(text: str) -> None:
             ctypes.memmove(start, data, len(data))
 
 
-def spawn(count: int, board: gpus.Board) -> tuple[list[int], int]:
+def spawn(titles: Sequence[str], board: gpus.Board) -> tuple[list[int], int]:
     """Forks the children; each ends when this process is gone. Returns their numbers and the end of the pipe to keep."""
     reading, writing = os.pipe()
     pids = []
-    for at in range(count):
+    for at, title in enumerate(titles):
         pid = os.fork()
         if pid == 0:
             try:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 os.close(writing)
-                _title(f"sglang::scheduler_TP{at}" if at < count - 1 else "sglang::detokenizer")
+                _title(f"sglang::{title}")
                 null = os.open(os.devnull, os.O_RDWR)
                 for descriptor in (0, 1, 2):
                     os.dup2(null, descriptor)

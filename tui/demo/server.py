@@ -5,6 +5,7 @@ A scheduler that fails ends as on a real host: its exception in the log, then th
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -18,10 +19,11 @@ from typing import NoReturn
 from tui.demo import arguments, failures, gpus, launch, model, processes
 from tui.demo.api import Api
 from tui.demo.engine import Engine
-from tui.demo.http import Connection, request
+from tui.demo.http import Connection, Exchange, request
 from tui.demo.launch import BadModel, Launch
+from tui.demo.nodes import Nodes
 from tui.demo.output import Output
-from tui.demo.startup import SLOW_TOKENIZER, SchedulerFailed, Startup
+from tui.demo.startup import SLOW_TOKENIZER, SchedulerFailed, Startup, report_exceptions, report_failure
 
 BIND_FAILED = 3
 IDLE_AFTER_S = 0.4  # GPUs learn of an idle server only then: pauses between requests are no idle time
@@ -37,6 +39,11 @@ class Server:
         self.stop = asyncio.Event()
         self.load = -1
         self.idle: asyncio.TimerHandle | None = None
+        self.nodes: Nodes | None = None
+        if (count := launch.config.nodes) > 1:
+            # Without an address each node listens and asks at one of its own, and they never meet.
+            address = launch.args["dist_init_addr"] or "127.0.0.1:0"
+            self.nodes = Nodes(count, int(launch.args["node_rank"]), address)
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -53,19 +60,30 @@ class Server:
             at, pid, code = gone
             if self.stop.is_set() and code >= 0:
                 continue
-            name = f"scheduler_{at}" if at < self.launch.config.tp else "detokenizer"
+            name = f"scheduler_{at}" if at < len(self.launch.ranks) else "detokenizer"
             self.out.record(
                 f"Subprocess {name} (pid={pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
             )
-            self.out.record("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
-            self.out.record("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
-            asyncio.get_running_loop().call_later(5.0 / max(1.0, self.launch.speed), self._crashed)
+            self._quit()
             return
+
+    def _quit(self) -> None:
+        """The end of a server that serves: what remains is looked at first."""
+        self.out.record("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+        self.out.record("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
+        asyncio.get_running_loop().call_later(5.0 / max(1.0, self.launch.speed), self._crashed)
 
     def _crashed(self) -> None:
         self.out.record("No live scheduler processes found; skipping py-spy and CUDA coredump.")
         self.out.killed_tree(include_parent=True)
         self.die()
+
+    async def _end_with_nodes(self, startup: Startup, nodes: Nodes) -> None:
+        """Of the node with rank 0: its schedulers fail where another node is gone."""
+        address = await nodes.until_gone()
+        if not self.stop.is_set():
+            report_exceptions(startup, failures.peer_gone(address, "serving"))
+            self._quit()
 
     async def watch_host(self) -> None:
         """Ends with the simulated host, however that ended."""
@@ -87,11 +105,15 @@ class Server:
         if users and users != self.load:
             self.load = users
             startup.publish(0.96, min(1.0, 0.94 + 0.06 * min(users, 16) / 16))
+            if self.nodes is not None and self.launch.leads:
+                self.nodes.say(f"load {users}")
         elif not users and self.load:
 
             def idle() -> None:
                 self.load = 0
                 startup.publish(0.0, 0.0)
+                if self.nodes is not None and self.launch.leads:
+                    self.nodes.say("load 0")
 
             self.idle = asyncio.get_running_loop().call_later(IDLE_AFTER_S, idle)
 
@@ -100,16 +122,21 @@ class Server:
     async def run(self) -> int:
         """From the schedulers' first line to the end; returns the exit code of an orderly end."""
         host = asyncio.ensure_future(self.watch_host())
-        startup = Startup(self.launch, self.board, self.children[: self.launch.config.tp])
+        startup = Startup(self.launch, self.board, self.children[: len(self.launch.ranks)], self.nodes)
         try:
             await startup.run()
         except SchedulerFailed as failed:
-            startup.report_failure(failed.failure)
+            report_failure(startup, failed.failure)
             await asyncio.sleep(0.05)
             self.die()
+        if self.nodes is not None and not self.launch.leads:
+            code = await self._follow(startup, self.nodes)
+            host.cancel()
+            return code
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self.child_died)
         self.child_died()
+        beside = asyncio.ensure_future(self._end_with_nodes(startup, self.nodes)) if self.nodes is not None else None
         startup.report_timings()
         engine = Engine(
             self.launch.config,
@@ -124,7 +151,53 @@ class Server:
         code = await self._serve(self._api(engine, startup))
         scheduler.cancel()
         host.cancel()
+        if beside is not None:
+            beside.cancel()
         return code
+
+    async def _follow(self, startup: Startup, nodes: Nodes) -> int:
+        """What a node without rank 0 does from here on: it answers that it is well, and ends with its schedulers."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[int] = loop.create_future()  # the exit code of its schedulers
+
+        def ended(code: int) -> None:
+            if not over.done():
+                over.set_result(code)
+
+        def child_died() -> None:
+            if (gone := processes.ended(self.children)) is not None:
+                self.children.insert(gone[0], gone[1])  # it is reported below
+                ended(gone[2])
+
+        def heard(word: str) -> None:
+            if word == "stop":
+                ended(0)
+            elif word.startswith("load "):
+                self.show_load(startup, int(word.removeprefix("load ")))
+
+        nodes.heard = heard
+        rank, address, port = nodes.rank, str(self.launch.args["host"]), int(self.launch.args["port"])
+        with contextlib.suppress(OSError):  # taken: nothing of a server depends on it
+            await loop.create_server(lambda: Connection(_well, lambda *_: None), address, port)
+        self.out.record(f"Dummy health check server started in background thread at {address}:{port}")
+        told = f"SIGTERM received on node_rank {rank}; waiting for the rank-0 ShutdownReq broadcast to stop the schedulers."
+        loop.add_signal_handler(signal.SIGTERM, self.out.record, told)
+        loop.add_signal_handler(signal.SIGCHLD, child_died)
+
+        def end_with(gone: asyncio.Task[str]) -> None:
+            if not over.done() and not gone.cancelled():
+                report_failure(startup, failures.peer_gone(gone.result(), "serving"))
+                self.die()
+
+        gone = asyncio.create_task(nodes.until_gone())
+        gone.add_done_callback(end_with)
+        code = await over
+        gone.cancel()
+        loop.remove_signal_handler(signal.SIGCHLD)
+        for pid in self.children:
+            self.out.record(f"Scheduler or DataParallelController {pid} terminated with {code}")
+        self._end_children()
+        return 0
 
     def _api(self, engine: Engine, startup: Startup) -> Api:
         args, env = self.launch.args, self.launch.env
@@ -179,11 +252,14 @@ class Server:
         return 0
 
     def _goodbye(self) -> None:
+        if self.nodes is not None:
+            self.nodes.say("stop")
         self._end_children()
         self.out.uvicorn("Shutting down")
         self.out.uvicorn("Waiting for application shutdown.")
         self.out.uvicorn("Application shutdown complete.")
         self.out.uvicorn(f"Finished server process [{os.getpid()}]")
+        self.out.killed_tree(include_parent=False)
 
     def _end_children(self) -> None:
         """What `kill_process_tree` without the parent does."""
@@ -244,6 +320,11 @@ class Server:
             self.out.record(SLOW_TOKENIZER)
 
 
+async def _well(exchange: Exchange) -> None:
+    """The health check of a node without rank 0: always well, whatever its ranks do."""
+    exchange.answer(200 if exchange.query.path in ("/health", "/health_generate") else 404)
+
+
 def _refused(out: Output, name: str, **values: object) -> int:
     """Arguments with which SGLang ends before any process is started."""
     out.raw(failures.words_of(name, **values).replace("{site}", str(out.site)))
@@ -283,8 +364,8 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
         return _refused(out, "bad_model", reason=error)
     notes: list[str] = []
     try:
-        gpu_of_rank = launch.visible_gpus(args, env, tp)
         config = launch.resolve(args, env, architecture.startswith("Kimi"), notes)
+        gpu_of_rank = launch.visible_gpus(args, env, tp // config.nodes)
     except RuntimeError as error:
         return _refused(out, "early", function="get_device", error=f"RuntimeError: {error}")
     except AssertionError as error:
@@ -300,10 +381,11 @@ def main(argv: Sequence[str] | None = None, site: Path | None = None) -> int:
     failure = failure or failures.failure_of(args, env, config, draft_architecture)
     (root / "gpu").mkdir(parents=True, exist_ok=True)
     board = gpus.Board(root / "gpu", os.getpid())
-    children, _kept = processes.spawn(tp + 1, board)
     started = Launch(
         args, config, out, root, words, env, speed, seed, architecture, draft_architecture, gpu_of_rank, began, failure
     )
+    titles = [f"scheduler_TP{rank}" for rank in started.ranks]
+    children, _kept = processes.spawn([*titles, "detokenizer"] if started.leads else titles, board)
     return asyncio.run(Server(started, board, children).run())
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tui.demo import gpus, model
-from tui.demo.failures import Failure
+from tui.demo.failures import Failure, peer_gone
 from tui.demo.launch import Launch
+from tui.demo.nodes import Nodes, PeerGone
 from tui.demo.output import capture_bar, weight_bar
 
 Action = Callable[[], None]
@@ -61,26 +62,29 @@ class Memory:
 
 
 class Startup:
-    """One start. `run` returns when the schedulers are ready, or raises SchedulerFailed."""
+    """One start of the ranks of this node. `run` returns when the schedulers are ready, or raises SchedulerFailed.
 
-    def __init__(self, launch: Launch, board: gpus.Board, pids: list[int]) -> None:
-        self.launch, self.board, self.pids = launch, board, pids
+    Ranks are named by their place on this node; bars and what the main process says are those of the node with rank 0.
+    """
+
+    def __init__(self, launch: Launch, board: gpus.Board, pids: list[int], nodes: Nodes | None = None) -> None:
+        self.launch, self.board, self.pids, self.nodes = launch, board, pids, nodes
+        self.ranks, self.leads = launch.ranks, launch.leads
         self.args, self.config, self.out, self.speed = launch.args, launch.config, launch.out, launch.speed
         self.failure = launch.failure
         self.timings = Timings()
         self.memory = Memory()
         self.clock = time.monotonic()  # at which the present stage began
         self.rng = random.Random(launch.seed)
-        tp = self.config.tp
-        self.used = [0.0] * tp  # GiB on each rank
-        self.bias = [0.1 if rank == 0 and tp > 1 else 0.0 for rank in range(tp)]
+        self.used = [0.0] * len(self.ranks)  # GiB on each rank
+        self.bias = [0.1 if rank == 0 and self.config.tp > 1 else 0.0 for rank in self.ranks]
         self.last_tokenizer = 0.0
 
     # --- the clock --------------------------------------------------------------------------------------------------
 
     async def play(self, events: list[tuple[float, Action]], length: float) -> None:
         """Plays one stage of `length` model seconds; slow-tokenizer warnings come in between, as they do."""
-        if self.args["tokenizer_mode"] == "slow" or self.config.kimi:
+        if self.leads and (self.args["tokenizer_mode"] == "slow" or self.config.kimi):
             at = model.SLOW_TOKENIZER_EVERY_S - self.last_tokenizer
             while at < length:
                 events.append((at, self._slow_tokenizer))
@@ -117,10 +121,24 @@ class Startup:
 
     def each(self, message: Callable[[int], str]) -> None:
         """Logs one line on every rank, in an order that is not quite theirs."""
-        ranks = list(range(self.config.tp))
-        self.rng.shuffle(ranks)
-        for rank in ranks:
-            self.out.record(message(rank), rank)
+        places = list(range(len(self.ranks)))
+        self.rng.shuffle(places)
+        for place in places:
+            self.out.record(message(place), self.ranks[place])
+
+    def bar(self, text: str) -> None:
+        """A frame of a bar: rank 0's."""
+        if self.leads:
+            self.out.raw(text)
+
+    async def all_nodes(self) -> None:
+        """Waits until every node has come as far as this one. Raises SchedulerFailed where one is gone."""
+        if self.nodes is not None:
+            try:
+                await self.nodes.together()
+            except PeerGone as peer:
+                raise SchedulerFailed(peer_gone(peer.address, "starting")) from None
+            self.clock = time.monotonic()
 
     def fails(self, stage: str) -> bool:
         """Whether this stage is the one that fails."""
@@ -141,24 +159,28 @@ class Startup:
         await self.load_target()
         if self.config.speculative:
             await self.load_draft()
+        await self.all_nodes()  # the smallest rank decides how large all pools are
         await self.pools()
         await self.capture()
+        await self.all_nodes()
         self.timings.scheduler_e2e = time.monotonic() - begun
         c = self.config
         kind = f"available_gpu_mem={self.available(0):.2f} GB"
+        if self.leads:
+            self.out.record(
+                f"max_total_num_tokens={c.pool_tokens}, chunked_prefill_size={self.args['chunked_prefill_size']}, "
+                f"max_prefill_tokens={self.args['max_prefill_tokens']}, max_running_requests={c.max_running}, "
+                f"context_len={c.context_len}, {kind}",
+                0,
+            )
+        first = self.ranks[0]
         self.out.record(
-            f"max_total_num_tokens={c.pool_tokens}, chunked_prefill_size={self.args['chunked_prefill_size']}, "
-            f"max_prefill_tokens={self.args['max_prefill_tokens']}, max_running_requests={c.max_running}, "
-            f"context_len={c.context_len}, {kind}",
-            0,
-        )
-        self.out.record(
-            "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). Tree Core: RustUnifiedTreeCore", 0
+            "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). Tree Core: RustUnifiedTreeCore", first
         )
         self.out.record(
             "Tree cache initialized: source=default impl=UnifiedRadixCache hybrid_swa=False hybrid_ssm=False "
             "hicache_attached=False",
-            0,
+            first,
         )
         self.memory.available = self.available(0)
 
@@ -166,18 +188,23 @@ class Startup:
         """Process groups, NCCL, the context on every GPU."""
         out, tp = self.out, self.config.tp
         begun = time.monotonic()
-        events: list[tuple[float, Action]] = [(0.0, lambda: self.each(lambda _: "Init parallel begin."))]
+        self.each(lambda _: "Init parallel begin.")
+        events: list[tuple[float, Action]] = []
+        if self.nodes is not None:
+            await self.nodes.meet()
+            self.clock = time.monotonic()
         if tp > 1:
 
             def gloo() -> None:
-                for rank in range(tp):
+                for rank in self.ranks:
                     out.raw(
                         f"[Gloo] Rank {rank} is connected to {tp - 1} peer ranks. "
                         f"Expected number of connected peer ranks is : {tp - 1}\n"
                     )
 
             events.append((1.0, gloo))
-            events.append((1.2, lambda: out.record("sglang is using nccl==2.29.3", 0)))
+            if self.leads:
+                events.append((1.2, lambda: out.record("sglang is using nccl==2.29.3", 0)))
             if self.launch.env.get("NCCL_DEBUG", "").upper() in ("VERSION", "WARN", "INFO"):
                 events.append((1.4, lambda: out.raw("NCCL version 2.29.3+cuda13.1\n")))
             if not (self.args["disable_custom_all_reduce"] or self.config.custom_allreduce):
@@ -185,7 +212,7 @@ class Startup:
         length = model.DIST_INIT_S if tp > 1 else 2.0
 
         def context() -> None:
-            self.used = [model.RUNTIME_GIB] * self.config.tp
+            self.used = [model.RUNTIME_GIB] * len(self.ranks)
             self.publish(0.0, 0.0)
 
         events.append((length * 0.5, context))
@@ -197,31 +224,36 @@ class Startup:
         self.each(lambda rank: f"Init parallel ends. elapsed={max(0.01, elapsed - 0.01 * (rank % 3)):.2f} s")
         self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")
         # Every start prints some of these; they mean nothing.
-        out.record("Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'", 0)
+        out.record(
+            "Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'",
+            self.ranks[0],
+        )
 
     async def load_target(self) -> None:
         """Weights from disk; one rank reads slower, and everybody waits for it."""
         c, out = self.config, self.out
         length = model.WEIGHTS_S if c.kimi else model.SMALL_WEIGHTS_S
         shards = model.SHARDS if c.kimi else model.SMALL_SHARDS
-        factor = [1.0 + 0.004 * abs(model.unit_normal("rank", self.launch.seed, rank)) for rank in range(c.tp)]
-        if c.kimi and c.tp > model.STRAGGLER_RANK:
+        factor = [1.0 + 0.004 * abs(model.unit_normal("rank", self.launch.seed, rank)) for rank in self.ranks]
+        if not self.leads:
+            factor = [model.SLOW_NODE_FACTOR * each for each in factor]
+        elif c.nodes == 1 and c.kimi and c.tp > model.STRAGGLER_RANK:
             factor[model.STRAGGLER_RANK] = model.STRAGGLER_FACTOR
         begun = time.monotonic()
         self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")
         start = list(self.used)
-        out.raw(weight_bar(0, shards, 0.0))
+        self.bar(weight_bar(0, shards, 0.0))
 
         def frame(shard: int) -> Action:
             def act() -> None:
                 end = "\n" if shard == shards else ""
-                out.raw(weight_bar(shard, shards, time.monotonic() - begun) + end)
+                self.bar(weight_bar(shard, shards, time.monotonic() - begun) + end)
 
             return act
 
         def grow(at: float) -> Action:
             def act() -> None:
-                for rank in range(c.tp):
+                for rank in range(len(factor)):
                     share = min(1.0, at / (length * factor[rank]))
                     self.used[rank] = start[rank] + (c.weights_gib + self.bias[rank]) * share
                 self.publish(0.04, 0.06)
@@ -235,7 +267,7 @@ class Startup:
                 out.record(
                     f"Load weight end. elapsed={time.monotonic() - begun:.2f} s, type={self.launch.architecture}, {quant}"
                     f"avail mem={self.available(rank):.2f} GB, mem usage={c.weights_gib + self.bias[rank]:.2f} GB.",
-                    rank,
+                    self.ranks[rank],
                 )
 
             return act
@@ -244,14 +276,14 @@ class Startup:
         longest = length * max(factor)
         step = max(0.5 * self.speed, longest / 120)
         events += [(at * step, grow(at * step)) for at in range(1, int(longest / step) + 1)]
-        events += [(length * factor[rank] + 0.2, end(rank)) for rank in range(c.tp)]
-        if c.kimi or c.tp == 1:
+        events += [(length * factor[rank] + 0.2, end(rank)) for rank in range(len(factor))]
+        if self.leads and (c.kimi or c.tp == 1):
             events.append((5.0, self._chat_template))
         if self.fails("load"):
             share = self._share_loaded()
             events = [event for event in events if event[0] <= length * share]
             await self.play(events, length * share + 1.0)
-            out.raw("\n")
+            self.bar("\n")
             self.fail_if("load")
         await self.play(events, longest + 0.3)
         self.publish()
@@ -270,13 +302,13 @@ class Startup:
 
     async def load_draft(self) -> None:
         """The draft model: not sharded, so that each rank reads the whole of it."""
-        c, out = self.config, self.out
+        c = self.config
         begun = time.monotonic()
-        out.record("SPECULATIVE_MOE_RUNNER_BACKEND is not initialized, using auto backend", 0)
+        self.out.record("SPECULATIVE_MOE_RUNNER_BACKEND is not initialized, using auto backend", self.ranks[0])
         self.each(lambda _: "Memory baseline taken. mem usage=0.00 GB")
         self.each(lambda rank: f"Load weight begin. avail mem={self.available(rank):.2f} GB")
         length = model.DRAFT_S if c.kimi else 2.0
-        out.raw(weight_bar(0, 1, 0.0))
+        self.bar(weight_bar(0, 1, 0.0))
         start = list(self.used)
 
         def grow(share: float) -> Action:
@@ -288,7 +320,7 @@ class Startup:
 
         events: list[tuple[float, Action]] = [
             (length * 0.5, grow(0.5)),
-            (length * 0.95, lambda: out.raw(weight_bar(1, 1, time.monotonic() - begun) + "\n")),
+            (length * 0.95, lambda: self.bar(weight_bar(1, 1, time.monotonic() - begun) + "\n")),
             (length, grow(1.0)),
         ]
         await self.play(events, length + 0.1)
@@ -334,7 +366,7 @@ class Startup:
         out.record(
             "Disable prefill CUDA graph because cuda_graph_config resolved prefill.backend='disabled' "
             "(e.g. via --cuda-graph-backend-prefill=disabled or auto-disable rules).",
-            0,
+            self.ranks[0],
         )
         if not c.graphs:
             self.fail_if("capture")
@@ -367,7 +399,7 @@ class Startup:
 
             if target:
                 self.each(line)
-            else:
+            elif self.leads:
                 self.out.record(line(0), 0)
 
         log(f"begin. backend=full, num_tokens_per_req={tokens}, {batches}", "")
@@ -377,23 +409,22 @@ class Startup:
 
     async def capture_one(self, sizes: list[int], gib: float, seconds: float, *, failing: bool = False) -> float:
         """The bar of one set of graphs, large to small; returns the seconds it took."""
-        out = self.out
         begun = time.monotonic()
         start = list(self.used)
         order = sizes[::-1]
         total = len(order)
-        out.raw(capture_bar("", 0, total, 0.0))
+        self.bar(capture_bar("", 0, total, 0.0))
 
         def title(at: int) -> str:
             return f"Capturing batches (bs={order[at]} avail_mem={self.available(0):.2f} GB)"
 
         def begin(at: int) -> Action:
-            return lambda: out.raw(capture_bar(title(at), at, total, time.monotonic() - begun))
+            return lambda: self.bar(capture_bar(title(at), at, total, time.monotonic() - begun))
 
         def end(at: int) -> Action:
             def act() -> None:
                 self.used = [before + gib * (at + 1) / total for before in start]
-                out.raw(capture_bar(title(at), at + 1, total, time.monotonic() - begun))
+                self.bar(capture_bar(title(at), at + 1, total, time.monotonic() - begun))
 
             return act
 
@@ -404,10 +435,10 @@ class Startup:
         events += [(at * step, lambda: self.publish(0.3, 0.35)) for at in range(1, int(seconds / step) + 1)]
         if failing and self.fails("capture"):
             await self.play(events[:1], seconds / total)
-            out.raw("\n")
+            self.bar("\n")
             self.fail_if("capture")
         await self.play(events, seconds)
-        out.raw("\n")
+        self.bar("\n")
         self.publish()
         return time.monotonic() - begun
 
@@ -423,19 +454,25 @@ class Startup:
             f"scheduler_e2e={t.scheduler_e2e:.2f}, cuda_graph={{{graphs}}}, tokenizer_e2e={t.tokenizer_e2e:.2f}"
         )
 
-    def report_failure(self, failure: Failure) -> None:
-        """Every rank hits its exception, the first one being the root of it."""
-        ranks = list(range(self.config.tp))
-        if not failure.out_of_memory:
-            others = ranks[1:]
-            self.rng.shuffle(others)
-            ranks = ranks[:1] + others
-        for rank in ranks:
-            gpu = self.launch.gpu_of_rank[rank]
-            self.out.raw(failure.before.format(pid=self.pids[rank], gpu=gpu))
-            text = failure.traceback.replace("{site}", str(self.out.site))
-            if rank:
-                text = text.replace("GPU 0 has", f"GPU {gpu} has")
-            self.out.record("Scheduler hit an exception: " + text, rank)
-        self.out.record("Received sigquit from a child process. It usually means the child failed.")
-        self.out.killed_tree(include_parent=True)
+
+def report_failure(start: Startup, failure: Failure) -> None:
+    """The end of a start: the exceptions of the schedulers, and what the main process makes of them."""
+    report_exceptions(start, failure)
+    start.out.record("Received sigquit from a child process. It usually means the child failed.")
+    start.out.killed_tree(include_parent=True)
+
+
+def report_exceptions(start: Startup, failure: Failure) -> None:
+    """Every rank hits its exception, the first one being the root of it."""
+    ranks = list(range(len(start.ranks)))
+    if not failure.out_of_memory:
+        others = ranks[1:]
+        start.rng.shuffle(others)
+        ranks = ranks[:1] + others
+    for rank in ranks:
+        gpu = start.launch.gpu_of_rank[rank]
+        start.out.raw(failure.before.format(pid=start.pids[rank], gpu=gpu))
+        text = failure.traceback.replace("{site}", str(start.out.site))
+        if rank:
+            text = text.replace("GPU 0 has", f"GPU {gpu} has")
+        start.out.record("Scheduler hit an exception: " + text, start.ranks[rank])

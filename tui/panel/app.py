@@ -10,6 +10,8 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from tui.panel.group_control import GroupControl
+from tui.panel.group_watch import Groups
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
@@ -17,6 +19,7 @@ from tui.panel.panel_host import PanelHost
 from tui.panel.screens.base import Mode
 
 if TYPE_CHECKING:
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.profile import BenchProfile
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
@@ -26,10 +29,11 @@ if TYPE_CHECKING:
     from tui.panel.connection import Connection
     from tui.panel.displayed_run import DisplayedRun
     from tui.panel.launcher import Launcher
+    from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
 
-_MODES = ("dashboard", "logs", "profiles", "bench")
+_MODES = ("dashboard", "group", "logs", "profiles", "bench")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -47,7 +51,7 @@ class EagleApp(HostApp):
         open_session, theme, bell: as for `HostApp`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"01234lrbSoh")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"01234lrbSomh")
 
     def __init__(
         self,
@@ -59,16 +63,24 @@ class EagleApp(HostApp):
     ) -> None:
         super().__init__(open_session=open_session, theme=theme, bell=bell)
         self._profiles_dir = profiles_dir
-        self.hosts = [PanelHost(self, name, self.profile_dirs) for name in dict.fromkeys(hosts)]
+        self.hosts: list[PanelHost] = []
+        self.groups = Groups(lambda: self.hosts, self.open_beside, self.ring)
+        self.group_control = GroupControl(self, self.groups)
+        self.hosts += [self._host(name) for name in dict.fromkeys(hosts)]
         self.shown = self.hosts[0]  # the host that keys and dialogs are about
-        self._several = len(self.hosts) > 1
 
     def show_first(self) -> None:
         for host in self.hosts:
             self._add_modes(host)
-        if self._several:
-            self.add_mode("overview", self._overview)
+        self.add_mode("overview", self._overview)
         self.switch_mode("overview" if self._several else "dashboard")
+
+    def _host(self, name: str) -> PanelHost:
+        return PanelHost(self, name, self.profile_dirs, self.group_control.launch)
+
+    @property
+    def _several(self) -> bool:
+        return len(self.hosts) > 1
 
     def _add_modes(self, host: PanelHost) -> None:
         for name in _MODES:
@@ -80,7 +92,7 @@ class EagleApp(HostApp):
         return Overview(self.board)
 
     def _mode_name(self, name: str, host: PanelHost) -> str:
-        return f"{name} {self.hosts.index(host)}" if self._several else name
+        return f"{name} {self.hosts.index(host)}" if host is not self.hosts[0] else name
 
     def connect(self) -> None:
         for host in self.hosts:
@@ -132,16 +144,45 @@ class EagleApp(HostApp):
 
     def choose(self, board: Board) -> None:
         """Keys and dialogs are about this host from now on."""
-        self.shown = next(host for host in self.hosts if host.board is board)
+        self.shown = next(host for host in self.hosts if board.host == host.board.host)
 
     def show_mode(self, name: str, board: Board | None = None) -> None:
         if board is not None:
             self.choose(board)
+        if name in ("dashboard", "group"):
+            name = "group" if self._whole_group else "dashboard"
         self.switch_mode(name if name == "overview" else self._mode_name(name, self.shown))
         if name != "overview":
             self.shown.look()
 
+    @property
+    def _whole_group(self) -> bool:
+        """Whether the dashboard is that of a group, rather than of one member or of a server of its own."""
+        return self.group is not None and self.group.at is None
+
+    @property
+    def group(self) -> "OpenGroup | None":
+        """The group of the run that is displayed."""
+        return self.groups.of(self.board)
+
+    def _tick(self) -> None:
+        self._look_at_groups()
+        super()._tick()
+
+    def _look_at_groups(self) -> None:
+        """Takes up what is new of groups; the dashboard becomes that of a group, and back, where its run does."""
+        self.groups.look()
+        shown = self.current_mode.partition(" ")[0]
+        if shown in ("dashboard", "group") and (shown == "group") is not self._whole_group:
+            self.show_mode("dashboard")
+
+    def _show_changes(self) -> None:
+        self._look_at_groups()
+        super()._show_changes()
+
     def offers(self, command: Key) -> bool:
+        if command.key == "m" and command.where == "everywhere":
+            return self.group is not None
         return self._several or (command.where != "overview" and command.key != "0")
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -179,10 +220,21 @@ class EagleApp(HostApp):
 
     def action_apply(self) -> None:
         """The suggested change as an override of the same profile, shown before it is launched."""
+        state = self.group.state if self.group is not None else None
+        if state is not None and state.failed is not None:
+            self.group_control.display(state.failed)
+            self.choose(self.groups.board_of(state.failed))
         self.launcher.preview_suggested_change()
 
     def action_stop(self) -> None:
-        self.launcher.ask_to_stop()
+        if self.group is not None:
+            self.group_control.ask_to_stop(self.group)
+        else:
+            self.launcher.ask_to_stop()
+
+    def action_member(self) -> None:
+        """The next member of the group, and after the last one the whole of it; in the logs the log of the next one."""
+        self.group_control.next_member(self.current_mode.partition(" ")[0])
 
     def action_server(self, step: int) -> None:
         """The next or previous live server of this host."""
@@ -209,12 +261,14 @@ class EagleApp(HostApp):
     def _show_beside(self, name: str) -> None:
         """The panel of a host that is open, else of another one beside those."""
         host = next((one for one in self.hosts if one.board.host == name), None)
-        if host is None:
-            host = PanelHost(self, name, self.profile_dirs)
-            self.hosts.append(host)
-            self._add_modes(host)
-            host.connection.connect()
-        host.show_mode("dashboard")
+        (host or self.open_beside(name)).show_mode("dashboard")
+
+    def open_beside(self, name: str) -> PanelHost:
+        host = self._host(name)
+        self.hosts.append(host)
+        self._add_modes(host)
+        host.connection.connect()
+        return host
 
     def action_bench(self) -> None:
         """Measure the running server: choose a bench first; what is measured is on the bench screen."""
@@ -263,8 +317,12 @@ class EagleApp(HostApp):
 
         return discover(self.profile_dirs())
 
-    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
-        """The exact command and the findings. Raises EagletuiError."""
+    async def make_plan(
+        self, profile: "LaunchProfile", sets: Sequence[str], *, reach: bool = True
+    ) -> "LaunchPlan | GroupPlan":
+        """The exact command and the findings; of a group, of all its members. Raises EagletuiError."""
+        if profile.several:
+            return await self.group_control.make_plan(profile, sets, reach=reach)
         return await self.launcher.make_plan(profile, sets)
 
     def show_log(self, line: int | None) -> None:
@@ -286,6 +344,10 @@ class EagleApp(HostApp):
     def logs_beside(self) -> "list[Beside]":
         """What can be shown beside the log: other runs of the displayed host."""
         return self.shown.logs_beside()
+
+    def open_member(self) -> None:
+        """Why a group ended, on the dashboard of the member that did; else the log of the one that serves."""
+        self.group_control.open_member()
 
     def show_gpus(self) -> None:
         """Clocks, links, throttling and processes of each GPU."""

@@ -1,5 +1,7 @@
 """Which run of the host is displayed, and the worker that follows it."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from tui.core.model.phases import ALIVE, Outcome
@@ -7,6 +9,7 @@ from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
     from tui.core.model.run import Run
+    from tui.core.server.server_state import RunUpdate
     from tui.core.server.session import HostSession
 
 
@@ -16,6 +19,9 @@ class DisplayedRun:
     def __init__(self, host: OpenHost) -> None:
         self._host = host
         self._picked: str | None = None  # run id that a person asked to see
+        self._preferred: str | None = None  # run id that is displayed first, where it is there
+        self._hearing: dict[asyncio.Queue[RunUpdate | None], str] = {}  # who follows along, and which run
+        self._read: str | None = None  # run id whose watch has come to its end
         self._seen: set[str] = set()  # known while the displayed run was alive: none of them takes its place
         self._rung: set[tuple[str, Outcome]] = set()
 
@@ -41,6 +47,7 @@ class DisplayedRun:
 
     def _best(self, servers: "list[Run]", present: "Run | None", outcome: Outcome) -> "Run | None":
         """What should be displayed now; None: what is."""
+        servers = sorted(servers, key=lambda run: run.run_id != self._preferred)
         live = [run for run in servers if run.live]
         foreign = [run for run in servers if run.foreign]
         fresh = [run for run in live if run.run_id not in self._seen]
@@ -53,6 +60,10 @@ class DisplayedRun:
         else:
             choices = fresh if outcome is Outcome.CRASHED else [*fresh, *live, *foreign]
         return next(iter(choices), None)
+
+    def prefer(self, run_id: str) -> None:
+        """Displays this run first, once the host's runs are known."""
+        self._preferred = run_id
 
     def pick(self, run: "Run") -> None:
         """Displays a run that a person asked for; it stays."""
@@ -81,6 +92,8 @@ class DisplayedRun:
         file = host.session.open_log(run) if host.session is not None else None
         log = OpenLog(f"run {run.short_id}", file, touch=host.touch) if file is not None else None
         host.board.watch_run(run, log)
+        self._read = None
+        self.leave(but=run.run_id)
         self._seen = {run.run_id, *(known.run_id for known in host.board.runs)}
         if host.session is not None:
             host.read("watch", self._follow, host.session, run)
@@ -99,14 +112,44 @@ class DisplayedRun:
                 return
             before, now = board.state, update.state
             board.take_update(update)
+            for queue, run_id in self._hearing.items():
+                if run_id == run.run_id:
+                    queue.put_nowait(update)
             if was_alive and before is not None and before.outcome is not now.outcome:
                 self._ring(now.run.run_id, now.outcome)
             was_alive = was_alive or (update.settled and now.outcome in ALIVE)
             self._host.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
         board.end_log()
+        self._read = run.run_id
+        self.leave()
         self._host.touch()
 
+    async def updates(self, run_id: str) -> "AsyncGenerator[RunUpdate]":
+        """What is read of a run as long as it is the one displayed and lives, from what is known of it now on."""
+        from tui.core.server.server_state import RunUpdate
+
+        board = self._host.board
+        queue: asyncio.Queue[RunUpdate | None] = asyncio.Queue()
+        self._hearing[queue] = run_id
+        try:
+            if board.state is not None and board.state.run.run_id == run_id:
+                yield RunUpdate(board.state, settled=board.caught_up)
+            if self._read == run_id:
+                return
+            while (update := await queue.get()) is not None:
+                yield update
+        finally:
+            del self._hearing[queue]
+
+    def leave(self, but: str | None = None) -> None:
+        """Tells those who follow along that their run is displayed no longer, or has ended."""
+        for queue, run_id in self._hearing.items():
+            if run_id != but:
+                queue.put_nowait(None)
+
     def _ring(self, run_id: str, outcome: Outcome) -> None:
+        if self._host.board.group is not None:  # it rings for the whole
+            return
         if outcome in (Outcome.READY, Outcome.CRASHED) and (run_id, outcome) not in self._rung:
             self._rung.add((run_id, outcome))
             self._host.app.ring()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tui.core.model.log import LogRecord
     from tui.core.server.session import HostSession
+    from tui.panel.open_group import OpenGroup
 
 OpenSession = Callable[[str, Asker], "Awaitable[HostSession]"]
 Question = Screen[bool] | Screen[tuple[str, ...]]
@@ -97,6 +98,11 @@ class HostApp(App[None]):
     def board(self) -> Board:
         """The board of the displayed host."""
         raise NotImplementedError
+
+    @property
+    def group(self) -> "OpenGroup | None":
+        """The group of the run that is displayed."""
+        return None
 
     @property
     def session(self) -> "HostSession | None":

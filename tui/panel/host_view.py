@@ -19,7 +19,9 @@ from tui.core.text import as_number, epoch_of
 
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
+    from tui.core.groups.group_state import GroupState
     from tui.core.model.experiment import ExperimentState
+    from tui.core.model.group import Group
     from tui.core.model.run import Run
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
@@ -75,6 +77,8 @@ class Board:
     runs_read: bool = False  # false: that there are none is not known yet
     run: "Run | None" = None  # the one being watched
     state: "ServerState | None" = None
+    group: "Group | None" = None  # that the run is a member of
+    group_state: "GroupState | None" = None
     log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed
     viewing: str | None = None  # what is displayed where there are no modes: `eagletui logs`
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
@@ -117,6 +121,8 @@ class Board:
 
     def watch_run(self, run: "Run | None", log: "OpenLog | None") -> None:
         """Another run is watched from now on: what is known from the last one's log is gone."""
+        if run is None or self.run is None or run.run_id != self.run.run_id:
+            self.group = self.group_state = None
         self.run, self.state, self.log = run, None, log
         self.decode.clear()
         self.start_memory = {

@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.host.gpus import MEMORY_IDLE_MIB
 from tui.core.link.transport import LinkState
+from tui.core.model.group import Member
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import RunState
 from tui.core.text import epoch_of, one_line
 from tui.panel.host_view import Board, run_name
 from tui.panel.server_view import LONG, Badge, badge
+
+if TYPE_CHECKING:
+    from tui.core.server.server_state import ServerState
 
 _RUNS_LOOKED_AT = 8  # the newest of a host; the overview has room for few events
 _BUSY_PCT = 5.0
@@ -36,12 +41,38 @@ def badge_of(board: Board) -> Badge:
     if board.busy:
         return _LAUNCHING
     if state is not None and (board.connected or board.alive):
+        if board.group_state is not None:  # one server, however many hosts it is on
+            state = replace(state, outcome=board.group_state.outcome, suspicion=None)
         measured = board.connected and state.outcome is Outcome.READY and not board.stopping and measuring(board)
         return _MEASURING if measured else badge(state, stale=board.stale, stopping=board.stopping)
     if not board.connected:
         unheard = LinkState.LOST if board.problem is not None else LinkState.CONNECTING
         return _LINKS[board.link.state if board.link is not None else unheard]
     return _NO_SERVER if board.runs_read and not board.live_servers() else _LOOKING
+
+
+def member_of(board: Board) -> Member | None:
+    """Which member of a group the displayed run is; None where it is a server of its own."""
+    members = board.group.members if board.group is not None else ()
+    return next((one for one in members if board.run is not None and one.run_id == board.run.run_id), None)
+
+
+def state_of(board: Board) -> "ServerState | None":
+    """The state of the displayed run; of a group's member as the group counts it."""
+    member = member_of(board)
+    seen = board.group_state.members if board.group_state is not None else ()
+    return next((one.state for one in seen if one.member == member and one.state is not None), board.state)
+
+
+def servers(boards: Sequence[Board]) -> list[Board]:
+    """One board for each server: a group counts once, by its serving member where that is among them."""
+    found: dict[str, Board] = {}
+    for board in boards:
+        group = board.group
+        key = board.host if group is None else group.group_id
+        if group is None or key not in found or member_of(board) == group.serving:
+            found[key] = board
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -127,7 +158,9 @@ def _events(board: Board) -> list[Event]:
         if at is not None:
             events.append(Event(at, board.host, glyph, color, text))
 
-    if state is not None and state.started_s is not None and state.ready_after_s is not None:
+    member = member_of(board)
+    follows = member is not None and member.follows  # whose own part of a start says nothing of the whole
+    if state is not None and state.started_s is not None and state.ready_after_s is not None and not follows:
         ready_at = state.started_s + state.ready_after_s
         add(ready_at, "●", "ok", f"{run_name(state.run)} ready after {fmt.duration(state.ready_after_s)}")
     if state is not None and state.outcome is Outcome.CRASHED:

@@ -46,6 +46,7 @@ KEYS: tuple[Key, ...] = (
     # At once, before the keys that came with it are sent to a widget: they are for the search line.
     Key("everywhere", "/", "search", "Search the log, or the current list", {"slash": "search"}, priority=True),
     Key("everywhere", "o", "override", "Launch with other values for some flags, k=v", {"o": "override"}),
+    Key("everywhere", "m", "member", "Of a group: the next member, and after the last one the whole", {"m": "member"}),
     Key("everywhere", "h", "other host", "Show another host; servers here keep running", {"h": "hosts"}),
     Key("everywhere", "y", "copy", "Copy the command, the report or the line; into a file too", {"y": "copy"}),
     Key("everywhere", "Tab", "panel", "Next panel; in the search field: highlight or filter (^R: expression)"),
@@ -60,6 +61,9 @@ KEYS: tuple[Key, ...] = (
     Key("overview", "l", "launch", "Choose host and profile", palette=False),
     Key("overview", "a", "apply and relaunch", "Apply the change that is suggested for the host under the cursor",
         {"a": "app.apply"}, palette=False),
+    Key("group", "a", "apply and relaunch", "Apply the change that the member which ended suggests", {"a": "app.apply"},
+        palette=False),
+    Key("group", "Enter", "open", "Why it ended, else the log of the member that serves", {"enter": "open"}),
     Key("dashboard", "a", "apply and relaunch", "Apply the suggested change and launch again, after showing it",
         {"a": "app.apply"}),
     Key("dashboard", "f", "follow", "Follow the newest log line, or hold still", {"f": "follow"}),

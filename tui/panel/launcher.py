@@ -11,6 +11,7 @@ from tui.panel.host_view import run_name
 from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.server.launch import LaunchPlan
@@ -24,12 +25,20 @@ class Launcher:
 
     Args:
         launched: called with each run that was started.
+        launch_group: carries out the launch of a group, which is about several hosts.
     """
 
-    def __init__(self, host: OpenHost, connection: Connection, launched: "Callable[[Run], None]") -> None:
+    def __init__(
+        self,
+        host: OpenHost,
+        connection: Connection,
+        launched: "Callable[[Run], None]",
+        launch_group: "Callable[[GroupPlan, bool], None]",
+    ) -> None:
         self._host = host
         self._connection = connection
         self._launched = launched
+        self._launch_group = launch_group
 
     # -- launching -------------------------------------------------------------------------------------------------
 
@@ -57,10 +66,17 @@ class Launcher:
         """The launch dialog; what it answers is launched in the background and shown on the dashboard."""
         from tui.panel.screens.launch import LaunchDialog
 
-        def chosen(answer: "tuple[LaunchPlan, bool] | None") -> None:
-            if answer is not None:
-                self._host.show_mode("dashboard")
-                self.launch(*answer)
+        def chosen(answer: "tuple[LaunchPlan | GroupPlan, bool] | None") -> None:
+            if answer is None:
+                return
+            from tui.core.groups.session import GroupPlan
+
+            self._host.show_mode("dashboard")
+            plan, replace = answer
+            if isinstance(plan, GroupPlan):
+                self._launch_group(plan, replace)
+            else:
+                self.launch(plan, replace)
 
         dialog = LaunchDialog(profile, self._last_profile(), replace=replace, sets=sets, edit=edit)
         self._host.app.push_screen(dialog, chosen)

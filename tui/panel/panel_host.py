@@ -16,6 +16,7 @@ from tui.panel.open_host import OpenHost
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run
     from tui.panel.open_log import Beside, LogSource
 
@@ -25,13 +26,20 @@ class PanelHost(OpenHost):
 
     Args:
         profile_dirs: directories searched for profiles.
+        launch_group: carries out the launch of a group, which is about several hosts.
     """
 
-    def __init__(self, app: HostApp, name: str, profile_dirs: "Callable[[], list[Path]]") -> None:
+    def __init__(
+        self,
+        app: HostApp,
+        name: str,
+        profile_dirs: "Callable[[], list[Path]]",
+        launch_group: "Callable[[GroupPlan, bool], None]",
+    ) -> None:
         super().__init__(app, name)
         self.displayed = DisplayedRun(self)
         self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
-        self.launcher = Launcher(self, self.connection, self.displayed.watch)
+        self.launcher = Launcher(self, self.connection, self.displayed.watch, launch_group)
         self.measure = Measuring(self, self.connection, profile_dirs)
         self._stored_due = False
 
@@ -60,7 +68,10 @@ class PanelHost(OpenHost):
             pid = f", PID {run.pid}" if run.pid is not None else ""
             name = "" if board.local else f" {board.host}"
             where = f"on {board.host} (run {run.short_id}{pid})"
-            parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
+            if board.group is not None:
+                where = f"on {', '.join(board.group.hosts)} (group {board.group.group_id.rsplit('-', 1)[-1]})"
+            if board.group is None or run.run_id == board.group.serving.run_id:  # which says it for all
+                parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
         if measured := self.measure.farewell():
             parts.append(measured)
         return " ".join(parts) or None

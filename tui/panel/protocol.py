@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from tui.core.errors import EagletuiError
     from tui.core.experiment.history import Configuration
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.log import LogRecord
     from tui.core.profiles.launch_profile import LaunchProfile
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tui.panel.bench_view import Preview
     from tui.panel.host_view import Board
     from tui.panel.keys import Key
+    from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
 
 
@@ -52,6 +54,8 @@ class Panel(Protocol):
     @property
     def boards(self) -> "Sequence[Board]": ...  # of all hosts that are open
     @property
+    def group(self) -> "OpenGroup | None": ...  # of the run that is displayed
+    @property
     def session(self) -> "HostSession | None": ...
     @property
     def measure(self) -> BenchControl: ...
@@ -70,12 +74,15 @@ class Panel(Protocol):
     # Profiles and plans of launches.
     def profile_dirs(self) -> "list[Path]": ...
     def profile_entries(self) -> "list[ProfileEntry]": ...
-    async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan": ...
+    async def make_plan(  # of a group with `reach` on hosts that are not open yet, too
+        self, profile: "LaunchProfile", sets: Sequence[str], *, reach: bool = True
+    ) -> "LaunchPlan | GroupPlan": ...
     def action_launch(self) -> None: ...
 
     # Other screens, and what they are about.
     def show_log(self, line: int | None) -> None: ...
     def show_line(self, record: "LogRecord", number: int | None) -> None: ...
+    def open_member(self) -> None: ...  # of the group, the one that says most
     def show_gpus(self) -> None: ...
     def show_run(self) -> None: ...
     def log_source(self) -> "LogSource | None": ...

@@ -19,6 +19,7 @@ from tui.core.model.group import Member
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, RunState
+from tui.core.runs.request import new_run_id
 from tui.core.server.server_state import RunUpdate, ServerState
 
 pytestmark = pytest.mark.timeout(60)
@@ -218,6 +219,27 @@ async def test_a_member_that_its_host_does_not_know_was_never_started(hosts: tup
     await until(GroupWatcher(sessions, GROUP), lambda update: bool(hosts[1].watched))  # type: ignore[arg-type]
     (run,) = hosts[1].watched
     assert (run.run_id, run.state, run.host) == (RANK1.run_id, RunState.LOST, "gpu4")
+
+
+async def test_a_member_of_a_group_that_is_just_launched_may_still_come(hosts: tuple[Host, Host]) -> None:
+    now = new_run_id("big")
+    members = tuple(replace(one, run_id=f"{now}-{one.number}") for one in (RANK0, RANK1))
+    hosts[0].member = members[0]
+    hosts[0].say(starting(members[0]))
+    asked = 0
+
+    def comes(update: GroupUpdate) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            hosts[1].member = members[1]
+            hosts[1].say(starting(members[1]))
+
+    sessions = {"gpu3": hosts[0], "gpu4": hosts[1]}
+    group = replace(GROUP, group_id=now, members=members)
+    seen = await until(GroupWatcher(sessions, group), lambda update: bool(update.state.members[1].state), comes)  # type: ignore[arg-type]
+    assert {update.state.outcome for update in seen} == {Outcome.STARTING}
+    assert [run.state for run in hosts[1].watched] == [RunState.RUNNING]
 
 
 async def test_a_fault_of_ours_is_raised_and_not_waited_out(hosts: tuple[Host, Host]) -> None:

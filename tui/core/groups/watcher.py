@@ -22,9 +22,11 @@ from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, RunState
 from tui.core.server.server_state import RunUpdate
 from tui.core.server.session import HostSession
+from tui.core.text import epoch_of
 
 _TICK_S = 1.0
 _RETRY_S = 2.0
+_LAUNCH_S = 120.0  # members are started one after the other
 _CHECK_PERIOD_S = 2.0
 _FIRST_CHECK_S = 0.2  # while the members are not heard yet
 _DYING_S = 10.0  # a fatal line is followed by the end of its process within seconds
@@ -104,12 +106,20 @@ class GroupWatcher:
         while session is not None:
             with contextlib.suppress(EagletuiError):  # the link is down, or the host cannot do it now: asked again
                 run = await session.run_by_id(member.run_id)
+                if run is None and self._is_launched_now():
+                    await asyncio.sleep(_RETRY_S)
+                    continue
                 async with aclosing(session.watch(run or _missing(member, self._group))) as updates:
                     async for update in updates:
                         await self._news.put((at, update))
                 await self._news.put((at, None))
                 return
             await asyncio.sleep(_RETRY_S)
+
+    def _is_launched_now(self) -> bool:
+        """Whether somebody may be launching it: a member that its host does not know yet is not lost then."""
+        launched_s = epoch_of("".join(self._group.group_id.rsplit("-", 2)[-2:-1]))
+        return launched_s is not None and abs(time.time() - launched_s) < _LAUNCH_S
 
     async def _hear(self) -> list[tuple[Member, LogRecord]]:
         """Takes in what has come, or waits a moment; the new lines of all logs."""

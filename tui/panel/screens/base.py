@@ -66,6 +66,8 @@ class Mode(Screen[None]):
         shown = self.field_keys() if writing else self.footer_keys()
         if not writing and self.NAME != "Hosts" and len(self.eagle.boards) > 1:
             shown = (*keys("0"), *shown)
+        if not writing and self.eagle.group is not None and self.NAME in ("Dashboard", "Logs"):
+            shown = (*keys("m"), *(key for key in shown if key[0] != "m"))
         self.query_one(Footer).show(shown, self.footer_note())
 
     def on_screen_resume(self) -> None:

@@ -18,11 +18,13 @@ from tui.panel.hints import with_hint
 from tui.panel.keys import bindings, keys
 from tui.panel.screens.dialog import Box, Choices, Dialog
 from tui.panel.screens.plan_rows import (
+    as_one,
     command_rows,
     difference_rows,
     error_rows,
     finding_counts,
     finding_rows,
+    hosts_text,
     known_command,
     listed,
     note_rows,
@@ -31,9 +33,11 @@ from tui.panel.screens.plan_rows import (
 from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose, Rows, Title, sections
 
 if TYPE_CHECKING:
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
+    from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding
     from tui.core.server.launch import LaunchPlan
@@ -42,7 +46,7 @@ _SETTLE_S = 0.25  # after the last key in the override line
 _BACK = ("Esc", "back")
 
 
-class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
+class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
     """Two steps: the list of launch profiles, then the preview of one. Enter continues, Esc goes back.
 
     The answer is the plan to launch and whether what is in its way is stopped first; None launches nothing.
@@ -62,7 +66,9 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         self._sets = sets
         self._edit = edit
         self._entries: list[ProfileEntry] = []
-        self._plan: LaunchPlan | None = None
+        self._plan: LaunchPlan | None = None  # as it is shown
+        self._answer: LaunchPlan | GroupPlan | None = None  # as it is launched
+        self._hosts: Sequence[str] = ()  # of a group; else the displayed host is meant
         self._known: LaunchCommand | None = None  # until the host has answered
         self._difference: Sequence[DiffLine] = ()
         self._error: EagletuiError | None = None
@@ -109,7 +115,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         verb = "REPLACE" if self.replace else "LAUNCH"
         self.query_one("#title", Prose).show(
             [[(f"◌ {verb}", "accent!"), ("   ", "text"), (self.profile or "Which profile?", "strong!"),
-              ("  on ", "muted"), (self.panel.board.host, "text")]]
+              ("  on ", "muted"), (self._where, "text")]]
         )  # fmt: skip
         self._show_rows("#first", self._first())
         self._show_rows("#blocked", self._blocked())
@@ -144,7 +150,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             return error_rows(self._error)
         plan = self._plan
         if plan is None:
-            asking: Line = [(f"Running pre-flight checks on {self.panel.board.host}…", "muted")]
+            asking: Line = [(f"Running pre-flight checks on {self._where}…", "muted")]
             return sections(self._command(self._known) if self._known is not None else [], [asking])
         about: list[AnyRow] = [[(plan.profile.description, "text")]] if plan.profile.description else []
         if plan.profile.known:
@@ -164,17 +170,29 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         return sections([title, *finding_rows(problems)], differs, expected, about, command, finding_rows(fine))
 
     @property
+    def _first_member(self) -> str:
+        """Whose command is shown."""
+        from tui.core.groups.session import GroupPlan
+
+        return self._answer.group.members[0].name if isinstance(self._answer, GroupPlan) else "the first member"
+
+    @property
+    def _where(self) -> str:
+        return hosts_text(self._hosts or (self.panel.board.host,))
+
+    @property
     def _width(self) -> int:
         return self.query_one(Box).scrollable_content_region.width or 100
 
     def _command(self, command: "LaunchCommand", findings: "Sequence[Finding]" = ()) -> list[AnyRow]:
         hint: Line = [("run directly, no shell · ", "muted"), ("y", "accent!"), (" copies", "muted")]
-        return [Title("Command", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
+        of = f" of {self._first_member}" if self._hosts else ""
+        return [Title(f"Command{of}", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
 
     def _expected(self, plan: "LaunchPlan") -> list[AnyRow]:
         from tui.core.server.launch_records import usual as usual_times
 
-        usual = usual_times(self.panel.board.host, plan.profile.name)[1]
+        usual = usual_times((*self._hosts, self.panel.board.host)[0], plan.profile.name)[1]
         if usual is None:
             return [[("no history yet: how long it takes here is not known", "muted")]]
         spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
@@ -269,12 +287,13 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
         try:
             sets = shlex.split(text)
             bare, profile = (load_launch(name, self.panel.profile_dirs(), each) for each in ((), sets))
+            self._hosts = _hosts_of(profile, self.panel.board.host)
             if self._plan is None:
-                self._known = known_command(self.panel, profile)
+                self._known = known_command(self.panel, profile) if not self._hosts else None
                 self._show()
-            plan = await self.panel.make_plan(profile, sets)
+            self._answer = await self.panel.make_plan(profile, sets)
             self._difference = profile_difference(bare, profile)
-            self._plan, self._error = plan, None
+            self._plan, self._error = as_one(self._answer), None
         except ValueError as error:
             self._error = EagletuiError(f"the override line: {error}", "close the quote")
         except EagletuiError as error:
@@ -291,14 +310,14 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
 
     def action_go(self) -> None:
         """Launches what the preview shows."""
-        if self.profile is None or self._reading or self._plan is None or self._error is not None:
+        if self.profile is None or self._reading or self._answer is None or self._error is not None:
             return
         if not self._may_launch():
             reason = self._blocked_by()
             text = f"blocked: {with_hint(reason.text, reason.hint)}" if reason else "nothing is in the way: press l"
             self.panel.say(text, severity="warning")
             return
-        self.dismiss((self._plan, self.replace and bool(self._replaced)))
+        self.dismiss((self._answer, self.replace and bool(self._replaced)))
 
     def on_input_submitted(self) -> None:
         self.query_one(Box).focus()
@@ -331,3 +350,12 @@ class LaunchDialog(Dialog["tuple[LaunchPlan, bool]"]):
             self.query_one(Box).focus()
         else:
             self.dismiss(None)
+
+
+def _hosts_of(profile: "LaunchProfile", here: str) -> Sequence[str]:
+    """The hosts of a group; () for a server of its own."""
+    if not profile.several:
+        return ()
+    from tui.core.groups.planning import hosts_of
+
+    return hosts_of(profile, here)

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,14 @@ from tui.panel.widgets.paint import Run, cells, join
 from tui.panel.widgets.rows import AnyRow, Line, Row, Single
 
 if TYPE_CHECKING:
+    from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
     from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding
+    from tui.core.server.launch import LaunchPlan
 
 _MARKS = {  # glyph, its colour, that of the text
     Level.BLOCK: ("✗", "err", "strong"),
@@ -74,14 +76,33 @@ def note_rows(command: "LaunchCommand", findings: "Sequence[Finding]") -> list[A
     ]
 
 
+def as_one(plan: "LaunchPlan | GroupPlan") -> "LaunchPlan":
+    """A plan as it is shown: of a group that of the member which starts first, with the findings of all hosts."""
+    from tui.core.groups.session import GroupPlan
+
+    return (
+        replace(plan.plans[0], findings=plan.findings, replaces=plan.replaces) if isinstance(plan, GroupPlan) else plan
+    )
+
+
 def finding_rows(findings: "Sequence[Finding]") -> list[AnyRow]:
-    """Findings, those that block first."""
-    rows: list[AnyRow] = []
+    """Findings, those that block first; of several hosts with theirs, what is true of many once."""
+    hosts: dict[tuple[Level, str, str], list[str]] = {}
     for finding in sorted(findings, key=lambda finding: list(_MARKS).index(finding.level)):
-        glyph, color, spec = _MARKS[finding.level]
-        text = with_hint(finding.text, finding.hint)
-        rows.append(Row([(f"{glyph} ", color), (f"{finding.check:<12} ", "text"), (text, spec)], hang=15))
+        where = hosts.setdefault((finding.level, finding.check, with_hint(finding.text, finding.hint)), [])
+        where += [finding.host] if finding.host is not None else []
+    rows: list[AnyRow] = []
+    for (level, check, text), where in hosts.items():
+        glyph, color, spec = _MARKS[level]
+        named: list[Run] = [(f"{', '.join(where)}: ", "strong" if level is not Level.OK else "text")] if where else []
+        rows.append(Row([(f"{glyph} ", color), (f"{check:<12} ", "text"), *named, (text, spec)], hang=15))
     return rows
+
+
+def hosts_text(hosts: Iterable[str]) -> str:
+    """`gpu1`, `gpu1 and gpu2`, `gpu1, gpu2 and gpu3`."""
+    *most, last = hosts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def finding_counts(findings: "Sequence[Finding]") -> list[Run]:

@@ -22,6 +22,7 @@ from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialog import Box, Choices
+from tui.panel.screens.plan_rows import as_one
 from tui.panel.screens.profile_rows import Chosen, broken_rows, chosen, detail_rows, history_rows, home_path, last_here
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.paint import Run
@@ -255,7 +256,7 @@ class Profiles(Mode):
         if asked is None or asked.profile is None:
             return
         try:
-            plan = await self.eagle.make_plan(asked.profile, ())
+            plan = as_one(await self.eagle.make_plan(asked.profile, (), reach=False))
         except EagletuiError as error:
             answer = replace(asked, error=error)
         else:
@@ -283,7 +284,7 @@ class Profiles(Mode):
             self.compared = None
             self._choose()
         else:
-            self.app.switch_mode("dashboard")
+            self.eagle.show_mode("dashboard")
 
     def action_search(self) -> None:
         """Narrow the list down by name."""

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
 
@@ -12,13 +13,16 @@ from tui.core.host.gpus import error_words
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import ALIVE, Outcome
 from tui.panel.host_view import Board, gpu_key, run_name
-from tui.panel.hosts_view import GpuUse, badge_of, gpu_use, measuring, newest
+from tui.panel.hosts_view import GpuUse, badge_of, gpu_use, measuring, member_of, newest, servers, state_of
 from tui.panel.protocol import panel_of
 from tui.panel.server_view import LONG
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.host_line import short_gpu_name
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of
 from tui.panel.widgets.server_lines import ServerLines
+
+if TYPE_CHECKING:
+    from tui.core.server.server_state import ServerState
 
 _SHAPES = ((3, 1), (2, 1), (2, 0), (1, 0))  # rows of a host, and blank ones below it
 _EVENTS = 2  # least, with a title over them, where a looser shape would take their place
@@ -108,7 +112,7 @@ class Hosts(Painted):
 
     @staticmethod
     def _counts(boards: Sequence[Board]) -> list[Run]:
-        badges = [badge_of(board) for board in boards]
+        badges = [badge_of(board) for board in servers(boards)]
         counts = Counter(badges)
         groups: list[list[Run]] = [
             [(f"{one.glyph} ", one.color), (str(counts[one]), "strong!"), (f" {one.word.lower().rstrip('?')}", "muted")]
@@ -246,7 +250,7 @@ class _Row:
         if state is None or not (board.connected or board.alive):
             figure, sentence = self._without_server()
         else:
-            name, figure, sentence = [(run_name(state.run), "strong!")], self._figure(), self._sentence()
+            name, figure, sentence = self._name(state), self._figure(), self._sentence()
         if self._rows == 1:
             self._put(canvas, x, y, [*name, *([("  ", "muted")] if name else []), *figure], end - x)
             return
@@ -258,6 +262,15 @@ class _Row:
         self._put(canvas, left, y + 1, figure, end - left)
         if self._rows > 2:
             self._put(canvas, left, y + 2, sentence, end - left)
+
+    def _name(self, state: "ServerState") -> list[Run]:
+        """The server; of a group also which member of it is here, and where the others are."""
+        member, group = member_of(self._board), self._board.group
+        if member is None or group is None:
+            return [(run_name(state.run), "strong!")]
+        others = ", ".join(host for host in group.hosts if host != member.host)
+        with_it = f" with {others}" if others else ""
+        return [(group.profile, "strong!"), (f"  {member.name}{with_it}", "muted")]
 
     def _without_server(self) -> tuple[list[Run], list[Run]]:
         board, link = self._board, self._board.link
@@ -285,8 +298,10 @@ class _Row:
         return again
 
     def _when(self) -> list[Run]:
-        state = self._board.state
+        state, whole = state_of(self._board), self._board.group_state
         assert state is not None
+        if whole is not None and whole.outcome is Outcome.STARTING and state.eta_s is None:
+            return []  # when its own part is done says nothing
         if state.outcome is Outcome.CRASHED and not self._board.stale:
             ended = [event.at for event in newest([self._board], 20) if event.glyph == "✗"]
             return [(fmt.age(time.time() - ended[0]), "text"), (" ago", "muted")] if ended else []
@@ -294,7 +309,7 @@ class _Row:
         return [*self._lines.when(state, short=True, least=True), *([] if known else [(" since launch", "muted")])]
 
     def _figure(self) -> list[Run]:
-        board, state = self._board, self._board.state
+        board, state = self._board, state_of(self._board)
         assert state is not None
         if board.stale and board.alive:
             error = board.problem or (board.link.error if board.link is not None else None)
@@ -309,6 +324,9 @@ class _Row:
                 (LONG.get(state.phase, str(state.phase)), "strong!"),
                 *([(" ", "muted"), *progress] if progress else []),
             ]
+        member, group = member_of(board), board.group
+        if state.outcome is Outcome.READY and member is not None and group is not None and member.follows:
+            return [("serves through ", "muted"), (f"{group.serving.name} on {group.serving.host}", "text")]
         if state.outcome is Outcome.READY:
             text, spec, words = self._lines.speed(state)
             facts = dict(self._lines.facts(state))
@@ -321,6 +339,9 @@ class _Row:
     def _sentence(self) -> list[Run]:
         board, state = self._board, self._board.state
         assert state is not None
+        whole = board.group_state
+        if whole is not None and whole.failed is not None:
+            return [("✗ ", "err"), (f"{whole.failed.name} on {whole.failed.host} ended first", "strong!")]
         if board.stale and board.alive:
             return [*self._next_try(), ("; the server may be running", "muted")]
         if state.outcome is Outcome.CRASHED and state.diagnosis is not None:

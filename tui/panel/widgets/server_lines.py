@@ -29,6 +29,12 @@ class ServerLines:
         if run is None:
             return []
         facts: list[list[Run]] = [[("run ", "muted"), (run.short_id, "text")]]
+        if self.board.group is not None:
+            here = [one for one in self.board.group.members if one.run_id == run.run_id]
+            facts = [
+                [(f"{here[0].name} of {len(self.board.group.members)} members ", "text"), ("m", "accent!")],
+                *facts,
+            ]
         if run.foreign:
             facts = [[("foreign, read-only", "warn")]]
             if run.container is not None:
