@@ -33,6 +33,20 @@ CASES = {
         "Capturing batches (bs=8 avail_mem=70.00 GB):  50%|#####     | 2/4 [00:10<00:10,  4.00it/s]\n",
         "cuda_graph", "engine_bug", "no kernel bar_256", "aiter",
     ),
+    "kernel_of_a_forward_pass": (
+        'File "sglang/kernels/ops/attention/foo/tile_kernel.py", line 9, in foo_attention_fwd\n'
+        'File "/opt/tilelang/tilelang/engine/phase.py", line 22, in OptimizeForTarget\n    mod = x(mod)\n'
+        "ValueError: Check failed: a.stage < b.stage (6 vs. 4) :\n  two statements cannot be reordered\n" + DEATH,
+        "warmup", "engine_bug", "Check failed", "--attention-backend",
+    ),
+    "error_beside_warnings": (
+        MARKER + SRT + 'model_executor/model_runner.py", line 9, in load_model\n    x()\n'
+        + PACKAGE + 'tvm_ffi/cpp/extension.py", line 9, in build_ninja\n    raise RuntimeError(x)\n'
+        "RuntimeError: ninja exited with status 1\nstdout:\nFAILED: [code=1] cuda_0.o\n"
+        "nvcc warning : The -std=c++20 flag is not supported with the configured host compiler.\n"
+        "/x/util.h:8:10: fatal error: span: No such file or directory\n #include <span>\ncompilation terminated.\n" + DEATH,
+        "load_weights", "jit_compile", "span: No such file", "compiler",
+    ),
     "diffusion_memory": (
         TOP + GEN + 'managers/gpu_worker.py", line 9, in init_device_and_model\n    self.pipeline = build_pipeline(args)\n'
         + GEN + 'loader/component_loaders/component_loader.py", line 9, in load\n    x.to(d)\n'

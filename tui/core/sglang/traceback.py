@@ -28,6 +28,7 @@ _TELLING = re.compile(
 _DRIVER = re.compile(
     r"ld returned \d+ exit status|build stopped|linker command failed|subcommand failed|compilation terminated"
 )
+_WARNING = re.compile(r"\b[Ww]arning ?:")  # of a compiler, beside its error
 _COMPILER = re.compile(r"\b(?:nvcc|ptxas|cicc|ninja|gcc|g\+\+|clang|cc1plus)\b|FAILED:")
 _BOILERPLATE = re.compile(
     r"^\"\"\"$|CUDA kernel errors might be asynchronously|For debugging consider passing|Compile with `TORCH_USE_CUDA_DSA`|"
@@ -105,7 +106,7 @@ class Raised:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
         telling = [item for item in said if item is not head and _TELLING.search(item.text)]
-        telling.sort(key=lambda item: _DRIVER.search(item.text) is not None)
+        telling.sort(key=lambda item: (_DRIVER.search(item.text) is not None, _WARNING.search(item.text) is not None))
         if line is not None and telling and _DRIVER.search(line.text):
             line = None
         of_text = [head, *telling[:1]]

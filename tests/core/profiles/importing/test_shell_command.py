@@ -210,6 +210,7 @@ def test_words_are_those_that_bash_hands_over(text, tmp_path):
         f"pkill -f sglang.launch_server; sleep 5; {CALL}",
         f"$ {CALL}",
         f"(sg) alice@gpu1:~$ {CALL}",
+        f"((sg-0.5.8.post1) ) [alice@gpu1 ~]$ {CALL}",
         f"```bash\n{CALL}\n```",
         'FROM img\nCMD ["python", "-m", "sglang.launch_server", "--model-path", "/m"]\n',
         f"[Service]\nExecStart={CALL}\n",

@@ -25,7 +25,7 @@ _QUOTES = str.maketrans(
     | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", "")
 )
 _PROMPT = re.compile(
-    r"^[ \t]*(?:\([\w.-]+\)[ \t]*)*(?:\[?[\w.-]+@[\w.-]+[^\n$#%]{0,80}[$#%]|(?:ba|z)?sh-[\d.]+[$#]|\$|[\u276f\u279c]"
+    r"^[ \t]*(?:\((?:[\w.-]+|\([\w.-]+\)[ \t]*)\)[ \t]*)*(?:\[?[\w.-]+@[\w.-]+[^\n$#%]{0,80}[$#%]|(?:ba|z)?sh-[\d.]+[$#]|\$|[\u276f\u279c]"
     r"(?:[ \t]+[~\w./-]{1,80}(?=[ \t]))?)[ \t]+(?=\S)"
 )
 # What other tools write on a line of its own, and the shell text that it means.
