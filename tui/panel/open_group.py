@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tui.core.groups.group_state import GroupState
     from tui.core.server.server_state import ServerState
 
+_BEHIND_S = 10.0  # nobody wonders about less
 _LEAST_MIB = 2 * fmt.MIB_PER_GIB  # loaded, before one counts as behind
 _BEHIND = 0.9  # of what the furthest has loaded
 
@@ -201,7 +202,8 @@ class OpenGroup:
             return None
         took = first.state.phase_took_s.get(Phase.LOAD_WEIGHTS) if first.state is not None else None
         pace = most / took if took else None
-        return Behind(last, first, (most - least) / pace if pace else None)
+        by_s = (most - least) / pace if pace else None
+        return Behind(last, first, by_s) if by_s is None or by_s >= _BEHIND_S else None
 
     def late(self) -> tuple[str, str] | None:
         """Who keeps the others waiting, and the rest of that sentence."""
