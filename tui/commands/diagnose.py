@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import aclosing
+from functools import partial
 from typing import BinaryIO
 
 import click
@@ -14,6 +15,7 @@ from tui.commands.output import emit, run_async, say
 from tui.core.config import LOCAL_HOST
 from tui.core.errors import HostError, Slug, UsageError
 from tui.core.groups.group_state import GroupState
+from tui.core.link.retry import until_answered
 from tui.core.logs.excerpt import CANNOT_PICK, read_excerpt
 from tui.core.logs.follow import Chunk
 from tui.core.logs.named import NamedLog
@@ -36,6 +38,7 @@ from tui.core.sglang.wrapping.engines import SGLANG
 from tui.core.sglang.wrapping.paste import PasteTracker
 from tui.core.text import one_line
 
+_EVIDENCE_S = 30.0  # so long is the kernel's log asked for where the link is lost meanwhile
 _HUGE_BYTES = 16 << 20  # a file here that is longer is read by grep first, as on any other host
 
 
@@ -171,7 +174,8 @@ async def _read_there(named: NamedLog, reports: _Reports, follow: bool) -> int:
         exit = None
         if run is not None:
             run = await log.session.find_run(run.run_id) if follow else run
-            exit = await exit_evidence(log.session.transport, run)
+            transport = log.session.transport
+            exit = await until_answered(transport, partial(exit_evidence, transport, run), _EVIDENCE_S)
         found = reports.read(run, exit)
         if found.found is not None:
             explained = await with_source(log.session.transport, found.found, run.run_id if run is not None else None)

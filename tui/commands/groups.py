@@ -12,8 +12,9 @@ from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError, HostError, TimedOut
 from tui.core.groups import planning
 from tui.core.groups.group_state import GroupState, MemberState
-from tui.core.groups.membership import match_group, member_named
+from tui.core.groups.membership import member_named
 from tui.core.groups.session import GroupSession
+from tui.core.link.retry import until_answered
 from tui.core.link.transport import Asker
 from tui.core.model.group import Group, Member, Role, group_of
 from tui.core.model.phases import Outcome, Phase
@@ -29,6 +30,7 @@ from tui.core.text import one_line
 from tui.demo.client import register
 
 _ENDS_FOLLOW_S = 30.0
+_PLAN_S = 45.0  # so long is a plan asked for again where a link is lost under it
 
 
 def group_on_record(reference: str, *, whole: bool = False) -> Group | None:
@@ -36,15 +38,13 @@ def group_on_record(reference: str, *, whole: bool = False) -> Group | None:
 
     Args:
         whole: only where it names the group, and not one member.
+
+    Raises UsageError where several runs or groups fit.
     """
-    records = launch_records.read_all()
-    known = [group for record in records if (group := group_of(_extra_of(record))) is not None]
-    group = match_group(reference, known)
+    known = {record.run_id: record for record in launch_records.read_all()}
+    run_id = launch_records.match_run(reference, known)
+    group = group_of({"group": known[run_id].group}) if run_id is not None else None
     return None if group is not None and whole and member_named(reference, group) is not None else group
-
-
-def _extra_of(record: LaunchRecord) -> Mapping[str, object]:
-    return {"group": record.group}
 
 
 @asynccontextmanager
@@ -92,7 +92,8 @@ async def launch_group(
 ) -> int:
     """Launches a profile with `[nodes]` or `[group]`; the exit code. `host` is where a member goes that names none."""
     async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
-        plan = await planning.plan(hosts, profile, host, sets)
+        link = next(iter(hosts.sessions.values())).transport
+        plan = await until_answered(link, lambda: planning.plan(hosts, profile, host, sets), _PLAN_S)
         for finding in plan.findings:
             if finding.level == "warn":
                 say(str(finding))

@@ -1,9 +1,12 @@
 """`eagletui ps`: runs on hosts, and servers that others started."""
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import click
 
+from tui import format as written
 from tui.commands.groups import membership_json, say_groups, state_of_ended
 from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
@@ -21,6 +24,11 @@ from tui.core.server.earlier_starts import times_text
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
+from tui.core.text import one_line
+
+_AT_ONCE = 4  # runs of a host
+_NAME_WIDTH = 34
+_NAME_MAX = 72
 
 
 @click.command()
@@ -36,7 +44,13 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
 
         async def rows_of(name: str) -> list[_Row]:
             async with session(name, asker) as opened:
-                return [await _row(opened, run) for run in await opened.runs()]
+                at_once = asyncio.Semaphore(_AT_ONCE)
+
+                async def row_of(run: Run) -> _Row:
+                    async with at_once:
+                        return await _row(opened, run)
+
+                return await asyncio.gather(*map(row_of, await opened.heard_runs()))
 
         return await ask_all(names, rows_of)
 
@@ -82,16 +96,16 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
     if not rows:
         say(f"no runs on {host}; eagletui launch NAME starts one")
         return
-    print(f"{'RUN':<34} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
-    for row in rows:
+    names = [_name(row) for row in rows]
+    width = max(_NAME_WIDTH, *map(len, names))
+    print(f"{'RUN':<{width}} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
+    for row, name in zip(rows, names, strict=True):
         box = row["container"] if isinstance(row["container"], dict) else {}
-        digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
-        run = f"{row['profile'] or box.get('log') or row['owner'] or '–'} {digits}"
         why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN) else None
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
-            f"{run[:34]:<34} {outcome!s:<10} {row['cause'] or why or row['phase'] or '–'!s:<20} "
+            f"{name:<{width}} {outcome!s:<10} {row['cause'] or why or row['phase'] or '–'!s:<20} "
             f"{row['pid'] or '–':>8} {row['port'] or '–':>6}  {row['started'] or '–'}"
         )
         if box.get("unasked"):
@@ -100,13 +114,21 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
             print(f"  restarted {times_text(box['restarts'])} by its engine")
 
 
+def _name(row: dict[str, object]) -> str:
+    """What a person knows a run by: its profile with what the launch changed, and its digits."""
+    box = row["container"] if isinstance(row["container"], dict) else {}
+    known = written.configured(str(row["profile"]), row["sets"]) if row["profile"] else box.get("log") or row["owner"]
+    digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
+    return f"{one_line(str(known or written.NONE), _NAME_MAX)} {digits}"
+
+
 async def _row(opened: HostSession, run: Run) -> _Row:
     """Outcome, phase and cause: of an ended run by its files and this machine's record, of a live one by a look."""
     phase: str | None = None
     cause: str | None = None
     outcome = outcome_of_files(run)
     if outcome is None:
-        latest = state = await state_of(opened, run)
+        latest = state = await state_of(opened, run, fresh=True)
         outcome, phase = latest.outcome, latest.phase if run.kind == "server" else None
         cause = latest.diagnosis.cause if latest.diagnosis else None
     else:
@@ -116,6 +138,7 @@ async def _row(opened: HostSession, run: Run) -> _Row:
     document = {
         **run_json(run, outcome, phase),
         "kind": run.kind,
+        "sets": dict(sets) if isinstance(sets := run.extra.get("sets"), Mapping) else {},
         "cause": cause,
         "why": run.why,
         "state": run.state,

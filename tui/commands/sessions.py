@@ -74,9 +74,9 @@ def raise_if_refused(opened: HostSession) -> None:
         raise status.error
 
 
-async def state_of(opened: HostSession, run: Run) -> ServerState:
-    """What a look shows. Raises EagletuiError."""
-    latest = await settled_state(opened, run, LOOK_S)
+async def state_of(opened: HostSession, run: Run, *, fresh: bool = False) -> ServerState:
+    """What a look shows; `fresh`: the run is from one just now. Raises EagletuiError."""
+    latest = await settled_state(opened, run, LOOK_S, fresh=fresh)
     if latest is None:
         raise EagletuiError(f"{run.run_id} gave no state", "try again")
     return latest

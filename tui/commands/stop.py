@@ -3,6 +3,7 @@
 import click
 
 from tui.commands.groups import group_on_record, group_session, stop_group
+from tui.commands.live_one import live_one
 from tui.commands.options import SECONDS, host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, run_json, session
@@ -34,10 +35,11 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
             return await stop_group(hosts, group, grace, as_json, asked)
 
     async def stop() -> int:
-        if (group := group_on_record(run)) is not None:
+        meant = await live_one(run, host)
+        if (group := group_on_record(meant)) is not None:
             return await stop_all_of(group)
-        async with session(host_of_run(run, host)) as opened:
-            found = await opened.find_run(run)
+        async with session(host_of_run(meant, host)) as opened:
+            found = await opened.find_run(meant, prefer_live=True)
             group = group_of(found.extra)
             if group is not None:
                 return await stop_all_of(group)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 import click
 
 from tui.commands.groups import group_on_record, group_session, wait_for_group
+from tui.commands.live_one import live_one
 from tui.commands.options import host_option, json_option, timeout_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import LOOK_S, host_of_run, raise_if_refused, session, state_json
@@ -39,10 +40,11 @@ def command(run: str, until: str, timeout: float | None, host: str | None, as_js
 
     async def find_and_wait() -> int:
         timeout_s = _PATIENCE_S if timeout is None else timeout
-        group = group_on_record(run)
+        meant = await live_one(run, host)
+        group = group_on_record(meant)
         if group is None:
-            async with session(host_of_run(run, host)) as opened:
-                found = await opened.find_run(run)
+            async with session(host_of_run(meant, host)) as opened:
+                found = await opened.find_run(meant, prefer_live=True)
                 group = group_of(found.extra)
                 if group is None:
                     return await wait(opened, found, until, timeout_s, as_json)

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tui.core.errors import Slug, UsageError
 from tui.core.model.group import Group, Member, Role, group_of
-from tui.core.model.run import Run
-from tui.core.text import one_line
+from tui.core.model.run import Run, short_id
 
 # A router sends nothing before there is somebody to send it to; the ranks of one server wait for each other.
 _STARTS = ((Role.RANK, Role.PREFILL, Role.DECODE), (Role.ROUTER,))
@@ -31,40 +29,9 @@ def groups_among(runs: Iterable[Run]) -> list[FoundGroup]:
     return list(found.values())
 
 
-def match_group(reference: str, groups: Iterable[Group]) -> Group | None:
-    """The group that its id, its six digits, a beginning of either, or an id of a member names.
-
-    Raises UsageError where several fit; None where none does.
-    """
-    by_id = {group.group_id: group for group in groups}
-    exact = [group for group in by_id.values() if _names(reference, group)]
-    fitting = exact or [
-        group
-        for group in by_id.values()
-        if reference and (group.group_id.startswith(reference) or _digits(group).startswith(reference))
-    ]
-    if len(fitting) > 1:
-        some = ", ".join(group.group_id for group in fitting[:3]) + (" …" if len(fitting) > 3 else "")
-        raise UsageError(
-            f"{one_line(reference, 60)} fits {len(fitting)} groups: {some}",
-            "type more characters of the id",
-            slug=Slug.AMBIGUOUS_RUN,
-        )
-    return fitting[0] if fitting else None
-
-
 def member_named(reference: str, group: Group) -> Member | None:
     """The member that its own id, or its short form (`7c31d0-1`), names; None where the whole group is meant."""
-    short = {f"{_digits(group)}{member.run_id.removeprefix(group.group_id)}": member for member in group.members}
-    return short.get(reference) or next((one for one in group.members if one.run_id == reference), None)
-
-
-def _digits(group: Group) -> str:
-    return group.group_id.rsplit("-", 1)[-1]
-
-
-def _names(reference: str, group: Group) -> bool:
-    return reference in (group.group_id, _digits(group)) or member_named(reference, group) is not None
+    return next((one for one in group.members if reference in (one.run_id, short_id(one.run_id))), None)
 
 
 def starts(group: Group) -> list[list[Member]]:

@@ -156,16 +156,19 @@ def _ready_members(seen: Sequence[MemberState]) -> list[Condition]:
 
 
 def _as_part(one: MemberState, serving: MemberState) -> MemberState:
-    """A node above rank 0 is as ready as rank 0: what it says itself is that its own part of the start is done."""
-    state = one.state
-    if state is None or not one.member.follows or state.outcome not in (Outcome.STARTING, Outcome.READY):
+    """A node above rank 0 is as ready as rank 0, and ends in its phase: what it says itself is that its own part of the
+    start is done."""
+    state, head = one.state, serving.state
+    if state is None or not one.member.follows:
         return one
-    ready = serving.state is not None and serving.state.outcome is Outcome.READY
-    if ready:
-        phase = state.phase if state.phase in _SERVES else Phase.READY
-        return replace(one, state=replace(state, outcome=Outcome.READY, phase=phase))
-    phase = Phase.WARMUP if state.phase in _SERVES else state.phase
-    return replace(one, state=replace(state, outcome=Outcome.STARTING, phase=phase, ready_after_s=None))
+    served = head is not None and (head.phase in _SERVES or head.outcome is Outcome.READY)
+    if state.phase is Phase.WARMUP or state.phase in _SERVES:
+        state = replace(state, phase=Phase.SERVING if served else Phase.WARMUP)
+    if state.outcome not in (Outcome.STARTING, Outcome.READY):
+        return replace(one, state=state)
+    if head is not None and head.outcome is Outcome.READY:
+        return replace(one, state=replace(state, outcome=Outcome.READY, phase=Phase.SERVING))
+    return replace(one, state=replace(state, outcome=Outcome.STARTING, ready_after_s=None))
 
 
 def _late(members: Sequence[MemberState]) -> str | None:

@@ -15,7 +15,7 @@ from tui.core.groups.membership import FoundGroup, groups_among, starts, stops
 from tui.core.groups.merge import mark_of
 from tui.core.groups.router import RouterReadiness
 from tui.core.groups.watcher import DOWN, ExtraReadiness, GroupWatcher
-from tui.core.link.retry import until
+from tui.core.link.retry import until, until_answered
 from tui.core.model.group import Group, Member, Role, group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
@@ -31,6 +31,7 @@ from tui.core.server.stop import StopProgress
 
 _ROLLBACK_S = 30.0
 _LEFT_GRACE_S = 5.0  # whoever lost a peer has nothing to drain
+_FIND_S = 15.0  # so long is a member looked for where its link is lost meanwhile
 _FOLLOW_S = 15.0  # rank 0, once stopped, tells the other ranks to end
 
 
@@ -102,7 +103,7 @@ class GroupSession:
                 session = self.of(member)
                 if (status := session.transport.status()).state in DOWN:
                     raise status.error or HostError(f"the link to {member.host} is lost")
-                return await session.run_by_id(member.run_id)
+                return await until_answered(session.transport, lambda: session.run_by_id(member.run_id), _FIND_S)
             except EagletuiError as error:
                 return error
 

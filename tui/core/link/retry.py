@@ -1,6 +1,7 @@
 """Waiting through lost links: calls that are made again, streams that are opened again, polling until something is over."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
@@ -12,6 +13,7 @@ T = TypeVar("T")
 Tell = Callable[[str], None]  # what is waited for, one sentence
 
 _AGAIN_S = 1.0
+_SOON_S = 0.3
 _SETTLE_S = 0.2  # between the link's return and the next try
 
 
@@ -32,6 +34,21 @@ async def patiently(transport: Transport, call: Callable[[], Awaitable[T]], tell
             async for status in transport.watch():
                 if status.state in (LinkState.UP, LinkState.CLOSED):
                     break
+
+
+async def until_answered(transport: Transport, ask: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """The answer to what may be asked twice, asked again after each lost link; other errors are raised at once.
+
+    Raises the last LinkLost or TimedOut after `timeout_s`, or once the transport is closed.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return await ask()
+        except (LinkLost, TimedOut):
+            if time.monotonic() + _SOON_S > deadline or transport.status().state is LinkState.CLOSED:
+                raise
+            await asyncio.sleep(_SOON_S)
 
 
 async def follow_through(

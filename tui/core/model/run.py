@@ -95,6 +95,7 @@ class Run:
     stop_by: str | None = None  # who asked for the stop, user@machine
     start_ticks: int | None = None  # with `pid` this names one process; clock ticks since the host's boot
     supervised: bool | None = None  # False: the exit code will not be known
+    answers: bool | None = None  # whether it is a foreign server that answers on its port, by the same look; None: ask
 
     @property
     def short_id(self) -> str:

@@ -4,14 +4,12 @@ The host does the work (`helper`) and holds the truth; here is what may be asked
 docs/runs.md describes the files of a run, its states, and what is guaranteed.
 """
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from tui.core.errors import EagletuiError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.hints import Action, Hint
+from tui.core.link.retry import until_answered
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run, RunState, StopState
@@ -21,11 +19,9 @@ from tui.core.runs.helper import Fields, call, knows_commands, number, runs_of, 
 from tui.core.runs.request import LaunchRequest, check, launch_arguments, launch_variables, requester
 from tui.core.text import one_line
 
-_RETRY_S = 0.3
 RESERVED_S = (
     180  # of the host's uptime: longer than a launch on all hosts of a group takes, short for who waits for a dead one
 )
-T = TypeVar("T")
 
 
 class RunBusy(EagletuiError):
@@ -57,18 +53,6 @@ class RunBusy(EagletuiError):
         self.holder = holder
 
 
-async def _until_answered(ask: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """What may be asked twice is asked until its outcome is known; the last LinkLost or TimedOut is raised."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return await ask()
-        except (LinkLost, TimedOut):
-            if time.monotonic() + _RETRY_S > deadline:
-                raise
-            await asyncio.sleep(_RETRY_S)
-
-
 async def launch(
     transport: Transport, request: LaunchRequest, *, who: str | None = None, timeout_s: float = 120.0
 ) -> Run:
@@ -95,7 +79,7 @@ async def launch(
             raise await _busy(transport, busy)
         return await runs_of(transport, answer)
 
-    found = await _until_answered(ask, timeout_s)
+    found = await until_answered(transport, ask, timeout_s)
     if not found or found[0].state is RunState.STAGED:
         raise EagletuiError(
             f"{transport.host}: {request.run_id} did not start within 10 s",
@@ -120,7 +104,7 @@ async def reserve(transport: Transport, request: LaunchRequest, *, who: str | No
         for busy in answer.named("busy"):
             raise await _busy(transport, busy)
 
-    await _until_answered(ask, RESERVED_S / 3)
+    await until_answered(transport, ask, RESERVED_S / 3)
 
 
 async def release(transport: Transport, run_ids: Sequence[str]) -> None:
@@ -232,7 +216,7 @@ async def stop(
     async def ask() -> StopState:
         return await stop_state_of(transport, await call(transport, "stop", run_id, grace, requester(who)))
 
-    return await _until_answered(ask, timeout_s)
+    return await until_answered(transport, ask, timeout_s)
 
 
 async def stop_state(transport: Transport, run_id: str) -> StopState:

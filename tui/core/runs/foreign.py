@@ -6,7 +6,7 @@ A foreign server is watched only. It is known by its command line (SGLang, vLLM)
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer, PortHolder, Run, RunState
@@ -195,23 +195,22 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             else:
                 port = min(own)
         box = facts.box_of.get(pid)
-        found.append(
-            Run(
-                run_id=f"{ID_PREFIX}{pid}",
-                kind="server",
-                profile=None,
-                host=host,
-                state=RunState.FOREIGN,
-                pid=pid,
-                port=port,
-                started_at=facts.started_at(process),
-                log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
-                container=(boxes.get(box) or InContainer(box)) if box else None,
-                argv=tuple(sanitize(word) for word in process.argv),
-                owner=one_line(process.user, 80),
-                start_ticks=process.start,
-            )
+        run = Run(
+            run_id=f"{ID_PREFIX}{pid}",
+            kind="server",
+            profile=None,
+            host=host,
+            state=RunState.FOREIGN,
+            pid=pid,
+            port=port,
+            started_at=facts.started_at(process),
+            log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
+            container=(boxes.get(box) or InContainer(box)) if box else None,
+            argv=tuple(sanitize(word) for word in process.argv),
+            owner=one_line(process.user, 80),
+            start_ticks=process.start,
         )
+        found.append(replace(run, answers=None if _in_own_network(run) else _answers(facts, run, members)))
     lived = {run.container.container_id for run in found if run.container}
     found += [_between_starts(facts, host, box, loop, boxes) for box, loop in facts.loops.items() if box not in lived]
     return tuple(sorted(found, key=lambda run: (run.started_at or "", run.pid or 0), reverse=True))
@@ -283,17 +282,24 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """
     if run.port is None:
         return False
-    if run.container is not None and run.container.own_network and run.pid is not None:
+    if _in_own_network(run):
         # Whoever listens in a network of its own is of the container; the host's tables do not show it.
         return bool((await call(transport, "netport", str(run.pid), str(run.port))).of("listen"))
     if run.foreign:
         facts = _Facts(await call(transport, "foreign"))
-        ours = next((members for pid, members in _groups(facts).items() if pid == run.pid), set())
-        facts.listening = [row for row in facts.listening if row.port == run.port]
-    else:
-        facts = _Facts(await call(transport, "port", str(run.port), run.run_id))
-        ours = {pid for pid, owner in facts.owner.items() if owner == run.run_id}
-    rows = [row for row in facts.listening if row.answers_loopback] or facts.listening
+        return _answers(facts, run, next((members for pid, members in _groups(facts).items() if pid == run.pid), set()))
+    facts = _Facts(await call(transport, "port", str(run.port), run.run_id))
+    return _answers(facts, run, {pid for pid, owner in facts.owner.items() if owner == run.run_id})
+
+
+def _in_own_network(run: Run) -> bool:
+    return run.container is not None and run.container.own_network and run.pid is not None
+
+
+def _answers(facts: _Facts, run: Run, ours: set[int]) -> bool | None:
+    """The same by what one look saw; `ours` are the processes of the run."""
+    listening = [row for row in facts.listening if row.port == run.port]
+    rows = [row for row in listening if row.answers_loopback] or listening
     if not rows:
         return False
     in_container = any(word.rsplit("/", 1)[-1] in _CONTAINERS for word in run.argv[:8])

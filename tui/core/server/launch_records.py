@@ -1,7 +1,7 @@
 """This machine's record of launches: which run is where, how long its phases took, how it ended."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -74,24 +74,34 @@ def runs_named(reference: str, run_ids: Iterable[str]) -> list[str]:
     ]
 
 
-def match_run(reference: str, run_ids: Iterable[str]) -> str | None:
+def match_run(reference: str, run_ids: Iterable[str], live: Collection[str] = ()) -> str | None:
     """The run id that `reference` names: the id, its six digits, or a unique prefix of either; of a group its first member.
+
+    Args:
+        live: which of them live: where several fit and one of them lives, that one is meant.
 
     Raises UsageError where several fit; returns None where none does.
     """
-    ids = list(run_ids)
-    fitting = [reference] if reference in ids else runs_named(reference, ids)
-    groups = {group_id_of(run_id) for run_id in fitting}
-    if len(groups) == 1 and None not in groups:
-        return min(fitting, key=lambda run_id: int(run_id.rsplit("-", 1)[-1]))
-    if len(fitting) > 1:
-        some = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
+    fitting = wholes_named(reference, run_ids)
+    alive = [whole for whole, members in fitting.items() if not set(members).isdisjoint(live)]
+    if len(fitting) > 1 and len(alive) != 1:
+        some = ", ".join(list(fitting)[:3]) + (" …" if len(fitting) > 3 else "")
         raise UsageError(
             f"{one_line(reference, 60)} fits {len(fitting)} runs: {some}",
             "type more characters of the id",
             slug=Slug.AMBIGUOUS_RUN,
         )
-    return fitting[0] if fitting else None
+    members = fitting[alive[0]] if len(fitting) > 1 else next(iter(fitting.values()), [])
+    return min(members, key=lambda run_id: (len(run_id), run_id), default=None)
+
+
+def wholes_named(reference: str, run_ids: Iterable[str]) -> dict[str, list[str]]:
+    """The run ids that `reference` fits, by the group that they are of; a run of its own by its id."""
+    ids = list(run_ids)
+    wholes: dict[str, list[str]] = {}
+    for run_id in [reference] if reference in ids else runs_named(reference, ids):
+        wholes.setdefault(group_id_of(run_id) or run_id, []).append(run_id)
+    return wholes
 
 
 def _history(values: list[float]) -> PhaseHistory | None:

@@ -41,10 +41,17 @@ class ReadinessProbe:
     _http_not_before: float = 0.0  # time.monotonic()
     _first_look: "asyncio.Task[bool | None] | None" = None
 
-    def begin(self) -> None:
-        """Asks who listens while the log is still on its way: over a far link the two then wait once."""
+    def begin(self, *, fresh: bool = False) -> None:
+        """Asks who listens while the log is still on its way: over a far link the two then wait once.
+
+        Args:
+            fresh: the run is what a look saw just now; what that look says of the port is not asked again.
+        """
         if self.run.port is not None and self.run.state in (RunState.RUNNING, RunState.FOREIGN):
-            self._first_look = asyncio.create_task(port_belongs_to(self.transport, self.run))
+            self._first_look = asyncio.create_task(self._look(self.run.answers if fresh else None))
+
+    async def _look(self, known: bool | None) -> bool | None:
+        return known if known is not None else await port_belongs_to(self.transport, self.run)
 
     async def close(self) -> None:
         """Gives up what `begin` asked."""

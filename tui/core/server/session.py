@@ -15,6 +15,7 @@ from tui.core.host import facts_cache, gpu_sampler
 from tui.core.host.elsewhere import Inside
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
+from tui.core.link.retry import until_answered
 from tui.core.link.transport import Asker, LinkStatus, Transport
 from tui.core.model.group import group_of
 from tui.core.model.run import Run
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
 
 _NOW_S = 10.0  # a sample that is older says nothing of now
+# So long is a question that changes nothing asked again where the link is lost under it.
+_FIND_S = 30.0
+_PLAN_S = 45.0
 
 
 class HostSession:
@@ -108,14 +112,22 @@ class HostSession:
         named = [dataclasses.replace(run, host=self.entry.name) for run in await look(self.transport)]
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
-    async def find_run(self, reference: str) -> Run:
+    async def heard_runs(self) -> tuple[Run, ...]:
+        """The same for whoever waits for it: asked again where the link is lost under it."""
+        return await until_answered(self.transport, self.runs, _FIND_S)
+
+    async def find_run(self, reference: str, *, prefer_live: bool = False) -> Run:
         """The run that an id, its six digits or a unique prefix, or docker:NAME names; of a group the member that serves,
-        where it is here. Raises UsageError(slug="unknown_run").
+        where it is here. A link that is lost meanwhile is waited for. Raises UsageError(slug="unknown_run").
+
+        Args:
+            prefer_live: where several fit and one of them lives, that one is meant.
         """
-        found = await self.runs()
+        found = await self.heard_runs()
         if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
             return named
-        run_id = launch_records.match_run(reference, [run.run_id for run in found])
+        live = [run.run_id for run in found if run.active] if prefer_live else []
+        run_id = launch_records.match_run(reference, [run.run_id for run in found], live)
         if run_id is None:
             raise UsageError(
                 f"no run {one_line(reference, 80) or repr('')} on {self.entry.name}",
@@ -129,7 +141,10 @@ class HostSession:
         return next((one for one in found if one.run_id == group.serving.run_id), run)
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
-        """The exact command and the pre-flight findings. Raises UsageError for a server over several hosts."""
+        """The exact command and the pre-flight findings; a link that is lost meanwhile is waited for.
+
+        Raises UsageError for a server over several hosts.
+        """
         if profile.several:
             several = (
                 f"one server over {', '.join(profile.nodes.hosts)}" if profile.nodes else "a group of several servers"
@@ -137,6 +152,9 @@ class HostSession:
             raise UsageError(
                 f"{profile.name} is {several}", f"eagletui launch {profile.name} launches it on all of them"
             )
+        return await until_answered(self.transport, partial(self._plan, profile, sets), _PLAN_S)
+
+    async def _plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None) -> LaunchPlan:
         # All at once: over a far link each of them waits for the other side.
         unlearnt = self._command(profile, None, None, None)
         facts, sample, runs, seen = await asyncio.gather(
@@ -163,9 +181,13 @@ class HostSession:
         return dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
 
     async def check(self, plan: LaunchPlan) -> LaunchPlan:
-        """The plan with the findings of now."""
-        look = preflight.look(self.transport, plan.profile, plan.command)
-        return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs(), look))
+        """The plan with the findings of now; a link that is lost meanwhile is waited for."""
+
+        async def ask() -> LaunchPlan:
+            look = preflight.look(self.transport, plan.profile, plan.command)
+            return await self._checked(plan, *await asyncio.gather(self.sample(), self.runs(), look))
+
+        return await until_answered(self.transport, ask, _PLAN_S)
 
     async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...], seen: Seen) -> LaunchPlan:
         profile, command = plan.profile, plan.command
@@ -215,11 +237,12 @@ class HostSession:
 
     async def with_log(self, run: Run) -> Run:
         """The run with the path of its log: the output of a foreign container is copied on the host to be read there."""
-        return dataclasses.replace(run, log_path=await path_of_log(self.transport, run))
+        path = await until_answered(self.transport, partial(path_of_log, self.transport, run), _FIND_S)
+        return dataclasses.replace(run, log_path=path)
 
-    def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
-        """Log and state of a run to its end; survives the link."""
-        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample).updates()
+    def watch(self, run: Run, *, fresh: bool = False) -> AsyncGenerator[RunUpdate, None]:
+        """Log and state of a run to its end; survives the link. `fresh`: a look saw the run just now."""
+        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh).updates()
 
     def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
@@ -229,11 +252,16 @@ class HostSession:
         return stopping.stop(self.transport, run, self.sample, grace_s, who)
 
 
-async def settled_state(session: HostSession, run: Run, patience_s: float) -> ServerState | None:
-    """The state of a run once its log has been read to the present end, or after `patience_s`; None: nothing was seen."""
+async def settled_state(
+    session: HostSession, run: Run, patience_s: float, *, fresh: bool = False
+) -> ServerState | None:
+    """The state of a run once its log has been read to the present end, or after `patience_s`; None: nothing was seen.
+
+    `fresh`: a look saw the run just now.
+    """
     latest: ServerState | None = None
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience_s), contextlib.aclosing(session.watch(run)) as updates:
+        async with asyncio.timeout(patience_s), contextlib.aclosing(session.watch(run, fresh=fresh)) as updates:
             async for update in updates:
                 latest = update.state
                 if update.settled and not latest.run.over:

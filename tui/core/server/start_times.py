@@ -59,6 +59,7 @@ def start_times(
     startup: StartupState,
     clock: HostClock | None,
     *,
+    follows: bool,
     phase: Phase,
     outcome: Outcome,
     ready: bool,
@@ -67,6 +68,7 @@ def start_times(
     """What the stamps of a log, the files of its run and the host's clock say together.
 
     Args:
+        follows: it is a node above rank 0: nothing in its log ends its warm-up, which is that of rank 0.
         ready: readiness was seen.
         ready_after_s: what is known already; it stays.
     """
@@ -80,8 +82,9 @@ def start_times(
     # Stamps have whole seconds, so the first one may seem to lie before the launch.
     offset = max(0.0, first - started_s) if first is not None else 0.0
     took: dict[Phase, float] = {}
+    untimed = (Phase.WARMUP, Phase.READY, Phase.SERVING) if follows else (Phase.READY, Phase.SERVING)
     for span in startup.spans:
-        if span.began_s is None or span.phase in (Phase.READY, Phase.SERVING):
+        if span.began_s is None or span.phase in untimed:
             continue
         began = 0.0 if span.phase is Phase.LAUNCH else offset + span.began_s
         if span.ended_s is not None:

@@ -62,15 +62,18 @@ class RunWatcher:
         *,
         latest: Callable[[], GpuSample | None] | None = None,
         sample: Callable[[], Awaitable[GpuSample]] | None = None,
+        fresh: bool = False,
     ) -> None:
         """Takes a run of any state.
 
         Args:
             latest: the newest sample of the GPUs that somebody else took; None where there is none of now.
             sample: takes one; asked only while something looks odd.
+            fresh: the run is what a look at the host saw just now: its state is asked for later.
         """
         self._transport = transport
         self._run = run
+        self._fresh = fresh
         self._latest, self._sample = latest, sample
         # What the tasks leave.
         self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
@@ -183,6 +186,9 @@ class RunWatcher:
             self._startup_changed.set()
         if self._clock is None:
             self._clock = await host_clock(self._transport)
+        if self._fresh:
+            self._fresh = False
+            return
         found = await control.refresh(self._transport, self._run)
         self._known_at = time.monotonic()
         if found is None:
@@ -218,7 +224,7 @@ class RunWatcher:
             self._wake.set()
 
     async def _probe_ready(self) -> None:
-        self._probe.begin()
+        self._probe.begin(fresh=self._fresh)
         while not self._run_over():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HTTP_PROBE_PERIOD_S):
@@ -343,6 +349,7 @@ class RunWatcher:
             self._run,
             startup,
             self._clock,
+            follows=self._probe.follows,
             phase=phase,
             outcome=outcome,
             ready=self._probe.ready,
