@@ -33,7 +33,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(fakes.run(), None)
 
 
-@pytest.mark.parametrize("reference", [GROUP.group_id, "7c31d0", RANK1.run_id, "7c31d0-1"])
+@pytest.mark.parametrize("reference", [GROUP.group_id, "7c31d0", "7c31", "big-2026", RANK1.run_id, "7c31d0-1"])
 @pytest.mark.usefixtures("records")
 def test_a_group_is_meant_by_its_own_names_and_its_members(reference: str) -> None:
     assert groups.group_on_record(reference) == GROUP
@@ -49,7 +49,7 @@ def test_other_runs_mean_no_group_and_a_group_is_its_first_run_to_who_knows_none
     assert launch_records.match_run("7c31d0", ids) == RANK0.run_id
     assert launch_records.match_run("7c31d0-1", ids) == RANK1.run_id
     assert launch_records.match_run(RANK1.run_id, ids) == RANK1.run_id
-    with pytest.raises(UsageError, match="fits 4 runs"):
+    with pytest.raises(UsageError, match="fits 3 runs: big-20261130T120000Z-7c31d0, big-"):
         launch_records.match_run("b", [*ids, "big-20261130T120000Z-ffffff", "bug-20261130T120000Z-eeeeee"])
 
 
@@ -117,7 +117,7 @@ def test_ps_has_a_line_a_group(capsys: pytest.CaptureFixture[str]) -> None:
                        merge(GROUP, [MemberState(RANK0), state(RANK1)])])  # fmt: skip
     head, whole, part = capsys.readouterr().out.splitlines()
     assert head.split() == ["GROUP", "OUTCOME", "PHASE", "MEMBERS"]
-    assert whole.split(maxsplit=4) == ["big", "7c31d0", "ready", "ready", "rank 0 gpu3 ready, rank 1 gpu4 ready"]
+    assert whole.split(maxsplit=4) == ["big", "7c31d0", "ready", "serving", "rank 0 gpu3 ready, rank 1 gpu4 ready"]
     assert part.split(maxsplit=4) == ["big", "7c31d0", "–", "–", "rank 0 gpu3 not asked, rank 1 gpu4 starting"]
     groups.say_groups([])
     assert capsys.readouterr().out == ""

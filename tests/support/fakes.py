@@ -394,7 +394,10 @@ class FakeSession:
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    async def find_run(self, reference: str) -> Run:
+    async def heard_runs(self) -> tuple[Run, ...]:
+        return self.known_runs
+
+    async def find_run(self, reference: str, *, prefer_live: bool = False) -> Run:
         return next(run for run in self.known_runs if reference in (run.run_id, run.short_id))
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
@@ -441,7 +444,7 @@ class FakeSession:
     async def with_log(self, run: Run) -> Run:
         return run
 
-    async def watch(self, run: Run) -> AsyncGenerator[RunUpdate, None]:
+    async def watch(self, run: Run, *, fresh: bool = False) -> AsyncGenerator[RunUpdate, None]:
         for update in self.script.beside.get(run.run_id, ()):
             yield replace(update, log=update.log or LogStep(update.records))
         if run.run_id in self.script.beside:

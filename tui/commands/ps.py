@@ -1,7 +1,7 @@
 """`eagletui ps`: runs on hosts, and servers that others started."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import click
@@ -44,13 +44,7 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
 
         async def rows_of(name: str) -> list[_Row]:
             async with session(name, asker) as opened:
-                at_once = asyncio.Semaphore(_AT_ONCE)
-
-                async def row_of(run: Run) -> _Row:
-                    async with at_once:
-                        return await _row(opened, run)
-
-                return await asyncio.gather(*map(row_of, await opened.heard_runs()))
+                return await _rows(opened, await opened.heard_runs())
 
         return await ask_all(names, rows_of)
 
@@ -120,6 +114,20 @@ def _name(row: dict[str, object]) -> str:
     known = written.configured(str(row["profile"]), row["sets"]) if row["profile"] else box.get("log") or row["owner"]
     digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
     return f"{one_line(str(known or written.NONE), _NAME_MAX)} {digits}"
+
+
+async def _rows(opened: HostSession, runs: Sequence[Run]) -> list[_Row]:
+    """A few are asked about at once; where the host has too few sessions for that, one after the other."""
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def row_of(run: Run) -> _Row:
+        async with at_once:
+            return await _row(opened, run)
+
+    rows = await asyncio.gather(*map(row_of, runs), return_exceptions=True)
+    return [
+        await _row(opened, run) if isinstance(row, BaseException) else row for run, row in zip(runs, rows, strict=True)
+    ]
 
 
 async def _row(opened: HostSession, run: Run) -> _Row:

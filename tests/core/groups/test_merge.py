@@ -7,7 +7,7 @@ import pytest
 from tests.support import fakes
 from tests.support.groups import GROUP, ID, LOST_PEER, OUT_OF_MEMORY, RANK0, RANK1, dead, run_of, state
 from tui.core.groups.group_state import Condition, GroupState, MemberState
-from tui.core.groups.membership import group_of, groups_among, match_group, member_named, starts, stops
+from tui.core.groups.membership import group_of, groups_among, member_named, starts, stops
 from tui.core.groups.merge import AFTER, mark_of, merge, stopped_for
 from tui.core.model.group import Group, Member, Role, group_id_of
 from tui.core.model.phases import Outcome, Phase
@@ -32,7 +32,7 @@ def test_ready_by_rank_0_alone() -> None:
     merged = merge(GROUP, [state(RANK0, fakes.ready), state(RANK1)])
     assert merged.outcome is Outcome.READY
     assert [one.state.outcome for one in merged.members if one.state] == [Outcome.READY] * 2
-    assert merged.members[1].state.phase is Phase.READY
+    assert merged.members[1].state.phase is Phase.SERVING
     assert merged.ready_after_s == merged.members[0].state.ready_after_s
 
 
@@ -124,6 +124,18 @@ def test_where_all_lost_their_peers_the_first_counts() -> None:
     assert merge(GROUP, [dead(RANK0, LOST_PEER, 60), dead(RANK1, LOST_PEER, 59)]).failed == RANK1
 
 
+@pytest.mark.parametrize("phase", [Phase.WARMUP, Phase.READY])
+def test_a_follower_ends_in_the_phase_of_rank_0(phase: Phase) -> None:
+    """What its own log says last is that its part of the start is done."""
+    killed = at(dead(RANK1, [], 90), phase)
+    for head, ended_in in ((Phase.READY, Phase.SERVING), (Phase.SERVING, Phase.SERVING), (Phase.WARMUP, Phase.WARMUP)):
+        merged = merge(GROUP, [at(dead(RANK0, LOST_PEER, 95), head), killed])
+        assert (merged.failed, merged.phase) == (RANK1, ended_in)
+    assert merge(GROUP, [MemberState(RANK0, link_lost=True), killed]).phase is Phase.WARMUP
+    early = at(dead(RANK1, [], 90), Phase.LOAD_WEIGHTS)
+    assert merge(GROUP, [at(dead(RANK0, LOST_PEER, 95), Phase.LOAD_WEIGHTS), early]).phase is Phase.LOAD_WEIGHTS
+
+
 # ---- stops
 
 
@@ -205,20 +217,10 @@ def test_a_run_that_claims_a_group_without_it_is_none_of_it() -> None:
     assert groups_among([replace(fakes.run(), extra={"group": GROUP.extra()})]) == []
 
 
-@pytest.mark.parametrize("name", [ID, "7c31d0", "7c31", f"{ID}-1", "7c31d0-1", "big-2026"])
-def test_names_of_a_group(name: str) -> None:
-    other = replace(GROUP, group_id="small-20261130T120000Z-aaaaaa", members=())
-    assert match_group(name, [GROUP, other]) == GROUP
-
-
-def test_names_that_fit_no_group_or_two() -> None:
-    assert match_group("", [GROUP]) is None
-    assert match_group("ffffff", [GROUP]) is None
-    assert member_named("7c31d0-1", GROUP) == RANK1
+def test_names_of_a_member() -> None:
+    assert member_named("7c31d0-1", GROUP) == member_named(f"{ID}-1", GROUP) == RANK1
     assert member_named("7c31d0", GROUP) is None
-    twin = replace(GROUP, group_id=f"{ID[:-1]}1")
-    with pytest.raises(Exception, match="fits 2 groups"):
-        match_group("big", [GROUP, twin])
+    assert member_named(ID, GROUP) is None
 
 
 def test_ids() -> None:
