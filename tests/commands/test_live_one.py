@@ -31,6 +31,7 @@ class Link:
     host: str
     live: frozenset[str]
     down: bool = False
+    lost: bool = False  # under each question
 
     def status(self) -> LinkStatus:
         return LinkStatus(self.host, LinkState.WAITING if self.down else LinkState.UP, 0.0)
@@ -41,29 +42,31 @@ Lab = Callable[..., list[str]]
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """lab(*ids, down=()): these runs live, these hosts do not answer; the hosts that are asked are added to the list."""
+    """lab(*ids, down=()): these runs live, these hosts do not answer. The hosts that are asked are added to the list."""
     for group in (GROUP, TWIN):
         for member in group.members:
             launch_records.write(LaunchRecord(member.run_id, member.host, "server", "big", "2026-11-30T12:00:00Z", group=group.extra()))  # fmt: skip
     launch_records.write(LaunchRecord(SINGLE, "gpu3", "server", "bigger", "2026-11-28T12:00:00Z"))
 
-    def make(*live: str, down: Iterable[str] = ()) -> list[str]:
+    def make(*live: str, down: Iterable[str] = (), lost: Iterable[str] = ()) -> list[str]:
         asked: list[str] = []
 
         @asynccontextmanager
         async def hosts(names: Iterable[str]) -> AsyncIterator[object]:
             asked.extend(names)
             yield SimpleNamespace(sessions={
-                name: SimpleNamespace(transport=Link(name, frozenset(live), name in down)) for name in names
+                name: SimpleNamespace(transport=Link(name, frozenset(live), name in down, name in lost)) for name in names
             })  # fmt: skip
 
         async def status(transport: Link, ids: Iterable[str]) -> tuple[Run, ...]:
-            if transport.down:
+            assert not transport.down  # nobody waits for it
+            if transport.lost:
                 raise LinkLost("lost")
             states = {True: RunState.RUNNING, False: RunState.EXITED}
             return tuple(fakes.run(run_id=one, state=states[one in transport.live], orphans=()) for one in ids)
 
         monkeypatch.setattr(module, "group_session", hosts)
+        monkeypatch.setattr(module, "_FIND_S", 0.0)
         monkeypatch.setattr(module.control, "status", status)
         return asked
 
@@ -90,11 +93,12 @@ async def test_where_several_live_or_none_does_more_is_asked_for(lab: Lab) -> No
             await live_one("big", None)
 
 
-async def test_a_host_that_does_not_answer_may_have_the_one_that_is_meant(lab: Lab) -> None:
-    lab(SINGLE, down=["gpu5"])
+@pytest.mark.parametrize("how", ["down", "lost"])
+async def test_a_host_that_does_not_answer_may_have_the_one_that_is_meant(lab: Lab, how: str) -> None:
+    lab(SINGLE, **{how: ["gpu5"]})
     with pytest.raises(UsageError, match="fits 3 runs"):
         await live_one("big", None)
-    lab(f"{TWIN_ID}-0", down=["gpu5"])
+    lab(f"{TWIN_ID}-0", **{how: ["gpu5"]})
     assert await live_one("big-", None) == TWIN_ID  # the rest of what lives is no other one
 
 

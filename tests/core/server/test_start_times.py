@@ -28,10 +28,9 @@ def times(outcome: Outcome, *, follows: bool = True, ready_after_s: float | None
     over = outcome is Outcome.STOPPED
     ended = datetime.fromtimestamp(time.time(), UTC).isoformat() if over else None
     return start_times(
-        fakes.run(started_at=LAUNCHED.isoformat(), ended_at=ended),
+        fakes.run(started_at=LAUNCHED.isoformat(), ended_at=ended, argv=("x", "--node-rank", "1" if follows else "0")),
         tracker.state(),
         HostClock(0.0, timedelta()),
-        follows=follows,
         phase=Phase.WARMUP,
         outcome=outcome,
         ready=outcome is Outcome.READY,

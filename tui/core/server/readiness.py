@@ -9,7 +9,6 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tui.core.errors import EagletuiError
 from tui.core.link.http import request
@@ -17,6 +16,7 @@ from tui.core.link.transport import Transport
 from tui.core.model.group import Role, member_of
 from tui.core.model.run import Run, RunState
 from tui.core.runs.foreign import port_belongs_to
+from tui.core.server.start_times import follows
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.state import StartupState
 
@@ -71,12 +71,6 @@ class ReadinessProbe:
         self.ready, self.listener_is_ours = False, None
 
     @property
-    def follows(self) -> bool:
-        """Whether it is a node above rank 0, which answers every /health with 200."""
-        words = self.run.argv
-        return any(name == "--node-rank" and rank.strip("0") for name, rank in pairwise(words))
-
-    @property
     def routes(self) -> bool:
         """Whether it is a router, whose log says nothing of SGLang's start; its /health is 200 from the first second on."""
         member = member_of(self.run.run_id, self.run.extra)
@@ -93,7 +87,7 @@ class ReadinessProbe:
         """Whether the server is ready now; once true, it stays true until the process ends."""
         if self.ready or self.run.port is None or self.run.state not in (RunState.RUNNING, RunState.FOREIGN):
             return self.ready
-        if self.follows:
+        if follows(self.run):
             self.ready = startup.follower_up
             return self.ready
         by_log = startup.fired_up

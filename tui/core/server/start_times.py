@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome, Phase
@@ -54,12 +55,16 @@ class StartTimes:
     phase_took_s: Mapping[Phase, float]  # ended phases, and the present one so far
 
 
+def follows(run: Run) -> bool:
+    """Whether it is a node above rank 0, which answers every /health with 200."""
+    return any(name == "--node-rank" and rank.strip("0") for name, rank in pairwise(run.argv))
+
+
 def start_times(
     run: Run,
     startup: StartupState,
     clock: HostClock | None,
     *,
-    follows: bool,
     phase: Phase,
     outcome: Outcome,
     ready: bool,
@@ -68,7 +73,6 @@ def start_times(
     """What the stamps of a log, the files of its run and the host's clock say together.
 
     Args:
-        follows: it is a node above rank 0: nothing in its log ends its warm-up, which is that of rank 0.
         ready: readiness was seen.
         ready_after_s: what is known already; it stays.
     """
@@ -82,7 +86,8 @@ def start_times(
     # Stamps have whole seconds, so the first one may seem to lie before the launch.
     offset = max(0.0, first - started_s) if first is not None else 0.0
     took: dict[Phase, float] = {}
-    untimed = (Phase.WARMUP, Phase.READY, Phase.SERVING) if follows else (Phase.READY, Phase.SERVING)
+    # Nothing in the log of a follower ends its warm-up, which is that of rank 0.
+    untimed = (Phase.WARMUP, Phase.READY, Phase.SERVING) if follows(run) else (Phase.READY, Phase.SERVING)
     for span in startup.spans:
         if span.began_s is None or span.phase in untimed:
             continue

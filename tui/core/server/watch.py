@@ -73,8 +73,7 @@ class RunWatcher:
         """
         self._transport = transport
         self._run = run
-        self._fresh = fresh
-        self._latest, self._sample = latest, sample
+        self._latest, self._sample, self._fresh = latest, sample, fresh
         # What the tasks leave.
         self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
         self._wake = asyncio.Event()
@@ -186,10 +185,8 @@ class RunWatcher:
             self._startup_changed.set()
         if self._clock is None:
             self._clock = await host_clock(self._transport)
-        if self._fresh:
-            self._fresh = False
-            return
-        found = await control.refresh(self._transport, self._run)
+        fresh, self._fresh = self._fresh, False
+        found = self._run if fresh else await control.refresh(self._transport, self._run)
         self._known_at = time.monotonic()
         if found is None:
             found = replace(self._run, state=RunState.LOST, why="its files are gone")
@@ -210,8 +207,7 @@ class RunWatcher:
 
     async def _log_size(self) -> int:
         try:
-            path = self._run.log_path
-            log = await read_block(self._transport, path, 0, 0) if path else None
+            log = await read_block(self._transport, self._run.log_path, 0, 0) if self._run.log_path else None
         except UsageError:
             return 0
         return log.size if log else 0
@@ -349,7 +345,6 @@ class RunWatcher:
             self._run,
             startup,
             self._clock,
-            follows=self._probe.follows,
             phase=phase,
             outcome=outcome,
             ready=self._probe.ready,
@@ -395,9 +390,7 @@ class RunWatcher:
         unexplained = self._run.state is RunState.EXITED and ended is Outcome.LOST
         if startup.outcome is Outcome.CRASHED and (ended is None or unexplained):
             return Outcome.CRASHED
-        if ended is not None:
-            return ended
-        return Outcome.READY if self._probe.ready else Outcome.STARTING
+        return ended or (Outcome.READY if self._probe.ready else Outcome.STARTING)
 
     def _phase(self, startup: StartupState, outcome: Outcome) -> Phase:
         """The phase by the log; of a silent one by GPU memory and the port."""
