@@ -31,7 +31,7 @@ class Host:
         monkeypatch.setattr(stopping.control, "stop_state", self._state)
         monkeypatch.setattr(stopping, "_SAMPLE_LIMIT_S", 0.01)
 
-    async def _stop(self, *_: object) -> None:
+    async def _stop(self, *_: object, **__: object) -> None:
         self.asked_to_stop.set()
 
     async def _state(self, *_: object) -> StopState:
