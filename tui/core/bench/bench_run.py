@@ -38,7 +38,7 @@ from tui.core.model.result import MeasuredMember, MeasuredServer, Result
 from tui.core.model.run import Run, RunState
 from tui.core.results import store
 from tui.core.runs import control
-from tui.core.runs.request import new_run_id
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.asking import KEY_VARIABLE
 from tui.core.server.launch_records import LaunchRecord
@@ -108,16 +108,22 @@ async def start(
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    others = others or {}
-    sampled = await sample_others(session, order, others, request.run_id) if driver.needs_python else ()
+    begun = await _launch(session, request, asked, order, (others or {}) if driver.needs_python else None)
+    return replace(begun, host=session.entry.name)
+
+
+async def _launch(
+    session: HostSession, request: LaunchRequest, asked: Asked, order: Order, others: Sessions | None
+) -> Run:
+    """Starts the samplers of other hosts, unless `others` is None, and then the program."""
+    sampled = await sample_others(session, order, others, request.run_id) if others is not None else ()
     request = replace(request, extra=replace(asked, others=sampled).to_extra())
     try:
-        begun = await control.launch(session.transport, request)
+        return await control.launch(session.transport, request)
     except EagletuiError as error:
         if not isinstance(error, LinkLost | TimedOut):  # after those it may run all the same
-            await end_sampling(sampled, others)
+            await end_sampling(sampled, others or {})
         raise
-    return replace(begun, host=session.entry.name)
 
 
 def _no_python(session: HostSession, facts: HostFacts) -> HostError:
