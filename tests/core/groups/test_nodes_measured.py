@@ -1,6 +1,7 @@
 """A server over two hosts is measured: the GPUs of both are in the result, and a stranger on either voids it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ class TwoNodes:
             started = await control.launch(
                 self.sessions[member.host].transport, request(sh("exec sleep 600"), gpus=(0, 1))
             )
-            run = bench_run.replace(started, host=member.host)
+            run = replace(started, host=member.host)
             self.pids_of(member.host).write_text(str(run.pid))
             runs.append(run)
         rank0, rank1 = runs
