@@ -2,38 +2,16 @@
 
 from dataclasses import replace
 
-from tests.support import fakes
+from tests.support.split_group import GROUP, target_on
 from tui.core.bench.collect import Asked, server_of
 from tui.core.bench.driver import Order
 from tui.core.bench.loadgen_driver import gpus_of, plan
-from tui.core.bench.target import Part, Seen, Target
+from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import dataset_of
-from tui.core.model.group import Group, Member, Role
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredMember, MeasuredServer
 
 BENCH = BenchProfile("quick", (LoadPoint(concurrency=2),))
-GROUP = Group(
-    "split-20261130T120000Z-7c31d0",
-    "split",
-    tuple(
-        Member(role, 0, host, f"split-20261130T120000Z-7c31d0-{at}")
-        for at, (role, host) in enumerate([(Role.PREFILL, "gpu1"), (Role.DECODE, "gpu2"), (Role.ROUTER, "gpu1")])
-    ),
-)
-
-
-def target_on(*gpus: tuple[int, ...], decode_host: str) -> Target:
-    """Of the group: GPUs of its prefill and its decode."""
-    hosts = ("gpu1", decode_host, "gpu1")
-    runs = [
-        fakes.run(run_id=member.run_id, host=host, gpus=each, pid=100 + at, log_path=f"/log/{at}")
-        for at, (member, host, each) in enumerate(zip(GROUP.members, hosts, (*gpus, ()), strict=True))
-    ]
-    parts = tuple(
-        Part(member, f"http://{run.host}:1", run) for member, run in zip(GROUP.members[:2], runs[:2], strict=True)
-    )
-    return Target("http://127.0.0.1:30000", runs[2], runs[2].pid, group=GROUP, parts=parts)
 
 
 def server_plan(target: Target) -> dict[str, object]:

@@ -6,9 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support import fakes
 from tests.support import stored as stored_result
+from tests.support.split_group import target_on
 from tui.core.bench.collect import Asked, SampledHost
-from tui.core.bench.other_hosts import NO_LINK, OtherHosts, Told, longest_s
+from tui.core.bench.driver import Order
+from tui.core.bench.other_hosts import NO_LINK, OtherHosts, Told, longest_s, sample_others
+from tui.core.bench.target import Seen
+from tui.core.bench.workload import dataset_of
+from tui.core.config import HostEntry
+from tui.core.errors import EagletuiError, LinkLost
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import GpuUse, HostGpuUse, MeasuredMember, MeasuredServer
 
@@ -107,6 +114,56 @@ async def test_a_run_is_found_in_samples_by_how_far_the_clocks_are_apart(monkeyp
     assert [(sample[0], sample[2]) for sample in merged["gpu"]["hosts"]["gpu4"]["samples"]] == [
         (n - 0.5, 100.0 + n) for n in range(1, 11)
     ]
+
+
+class Host:
+    """A host that tells its uptime, and starts what it is given or fails to."""
+
+    def __init__(self, name: str, uptime: bytes, **facts: object) -> None:
+        self.entry, self.transport, self.uptime = HostEntry(name, name), self, uptime
+        self.host, self.told = name, replace(fakes.FACTS, **{"python_error": None} | facts)
+
+    async def facts(self):
+        return self.told
+
+    async def run(self, script: str):
+        return SimpleNamespace(stdout=self.uptime)
+
+
+@pytest.mark.parametrize(
+    ("gpu2", "failure", "said"),
+    [
+        (Host("gpu2", b"5000.0 1"), None, None),
+        (Host("gpu2", b"5000.0 1"), LinkLost("lost"), None),  # it may run
+        (Host("gpu2", b"5000.0 1"), EagletuiError("the disk is full"), "the disk is full"),
+        (Host("gpu2", b"5000.0 1", python_error="no python3"), None, "a sampler needs Python: no python3"),
+        (Host("gpu2", b""), None, "gpu2: /proc/uptime cannot be read"),
+        (None, None, NO_LINK),
+    ],
+)
+async def test_a_sampler_on_the_other_host_or_why_there_is_none(monkeypatch, gpu2, failure, said):
+    started = []
+
+    async def launch(transport, request):
+        if failure is not None:
+            raise failure
+        started.append(request)
+
+    monkeypatch.setattr("tui.core.bench.other_hosts.control.launch", launch)
+    order = Order(BENCH, dataset_of(BENCH), target_on((0, 1), (2, 3), decode_host="gpu2"), Seen("generate"), 1, "", {})
+    run_id = "quick-20261130T120000Z-7c31d0"
+    found = await sample_others(Host("gpu1", b"1000.0 1"), order, {"gpu2": gpu2} if gpu2 else {}, run_id)
+    (other,) = found
+    assert (other.host, other.missing) == ("gpu2", said)
+    if said is None:
+        assert other.ahead_s == pytest.approx(4000, abs=5)
+        assert other.run_id.startswith("quick-20261130T120000Z-")
+        assert other == replace(
+            (await sample_others(Host("gpu1", b"1000.0 1"), order, {"gpu2": gpu2}, run_id))[0], ahead_s=other.ahead_s
+        )  # asked twice, started once
+    for request in started:
+        plan = json.loads(request.files["bench.json"])
+        assert (plan["gpus"], plan["pids"], request.extra) == ([2, 3], [101], {"samples_for": run_id})
 
 
 async def test_a_router_s_host_has_no_gpus_to_be_missing():

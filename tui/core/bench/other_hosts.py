@@ -20,7 +20,7 @@ from tui.core.bench.collect import Asked, SampledHost
 from tui.core.bench.driver import Order, host_python, launch_request
 from tui.core.bench.loadgen_driver import LoadgenDriver, gpus_of, python_program
 from tui.core.bench.metrics import Meta
-from tui.core.errors import EagletuiError, HostError
+from tui.core.errors import EagletuiError, HostError, LinkLost, TimedOut
 from tui.core.link.retry import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
@@ -67,8 +67,9 @@ async def sample_others(session: HostSession, order: Order, others: Sessions, ru
 
 
 async def _begin(host: str, session: HostSession | None, order: Order, run_id: str, here_s: float) -> SampledHost:
+    found = SampledHost(host, missing=NO_LINK)
     if session is None:
-        return SampledHost(host, missing=NO_LINK)
+        return found
     target = order.target
     pids = [part.run.pid for part in target.parts if part.run.host == host and part.run.pid is not None]
     document = {"gpus": gpus_of(target, host), "pids": pids, "most_s": longest_s(order.profile)}
@@ -81,12 +82,13 @@ async def _begin(host: str, session: HostSession | None, order: Order, run_id: s
             ahead_s = await _clock(session.transport) - here_s
             program = python_program(host_python(session.entry, facts), "group_gpus.py", document)
             request = launch_request(f"{run_id.rpartition('-')[0]}-{digits}", f"{order.profile.name} gpus", program)
-            run = await control.launch(session.transport, replace(request, extra={"samples_for": run_id}))
-    except TimeoutError:
-        return SampledHost(host, missing=NO_LINK)
+            found = SampledHost(host, request.run_id, ahead_s)  # from here on it may run, whatever is heard of it
+            await control.launch(session.transport, replace(request, extra={"samples_for": run_id}))
+    except (TimeoutError, LinkLost, TimedOut):
+        return found
     except EagletuiError as error:
         return SampledHost(host, missing=one_line(error.message, 200))
-    return SampledHost(host, run.run_id, ahead_s)
+    return found
 
 
 def longest_s(bench: BenchProfile) -> float:
