@@ -564,7 +564,8 @@ async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
 async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
     asked: list[str] = []
 
-    async def followed(session, run) -> AsyncIterator[ExperimentState]:
+    async def followed(session, run, others) -> AsyncIterator[ExperimentState]:
+        assert list(others) == ["gpu1"]  # of a group on several hosts, the figures of all that are open
         asked.append(run.run_id)
         yield bench_states.one_arm(experiment_id=run.run_id)
         await asyncio.Event().wait()

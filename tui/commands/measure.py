@@ -16,6 +16,7 @@ from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
 from tui.core.bench import allreduce, bench_run, target
 from tui.core.bench.drivers import VERIFY
+from tui.core.bench.other_hosts import Sessions
 from tui.core.bench.target import Target
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
@@ -89,20 +90,21 @@ def measure(
     where = host_of_run(run, host) if run is not None else host or default_host()
     begun: list[Run] = []
 
-    async def measure_on(opened: HostSession, server: Target) -> None:
-        begun.append(await bench_run.start(opened, profile, server, driver=VERIFY if verify else None))
+    async def measure_on(opened: HostSession, server: Target, others: Sessions) -> None:
+        driver = VERIFY if verify else None
+        begun.append(await bench_run.start(opened, profile, server, driver=driver, others=others))
         if tell:
             how = "with both, alternately" if verify else written.runs_words(profile)
             tell(f"{begun[0].run_id} measures {server} on {opened.entry.name}: {how}")
-        await _follow(opened, begun[0], profile, found, tell)
+        await _follow(opened, begun[0], profile, found, tell, others)
 
     async def start_and_follow() -> None:
         if (group := group_on_record(run) if run is not None else None) is not None:
             async with group_session(group.hosts) as hosts:
-                await measure_on(hosts.of(group.serving), await target.of_group(hosts, group))
+                await measure_on(hosts.of(group.serving), await target.of_group(hosts, group), hosts.sessions)
             return
         async with session(where) as opened:
-            await measure_on(opened, await _find_target(opened, run, url))
+            await measure_on(opened, await _find_target(opened, run, url), {})
 
     try:
         run_async(start_and_follow())
@@ -136,12 +138,17 @@ async def _find_target(opened: HostSession, run: str | None, url: str | None) ->
 
 
 async def _follow(
-    opened: HostSession, run: Run, profile: BenchProfile, found: list[Result], tell: Callable[[str], None] | None
+    opened: HostSession,
+    run: Run,
+    profile: BenchProfile,
+    found: list[Result],
+    tell: Callable[[str], None] | None,
+    others: Sessions,
 ) -> None:
     """Collects the results as they come. Raises EagletuiError where it does not come to its end."""
     line = _LiveLine(profile, sys.stderr.isatty()) if tell else None
     try:
-        async with aclosing(bench_run.follow_run(opened, run)) as following:
+        async with aclosing(bench_run.follow_run(opened, run, others)) as following:
             async for news in following:
                 raise_if_refused(opened)
                 if isinstance(news, Result):
@@ -315,7 +322,7 @@ def summary(results: Sequence[Result], profile: BenchProfile) -> str:
     lines += [f"measured beside {one_line(place, 100)}, in a container of its image and network" for place in places]
     guards = [guard for result in results for guard in result.guards]
     unchecked = dict.fromkeys(guard.text for guard in guards if guard.status is GuardStatus.NOT_APPLICABLE)
-    lines += [f"not checked: {text}" for text in unchecked]
+    lines += [text if text.startswith("not checked ") else f"not checked: {text}" for text in unchecked]
     return "\n".join(lines)
 
 

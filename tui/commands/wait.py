@@ -3,8 +3,8 @@
 import asyncio
 import shlex
 import time
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import click
 
@@ -110,6 +110,19 @@ async def _watch(
     return seen[-1]
 
 
+@asynccontextmanager
+async def _others(hosts: Sequence[str]) -> AsyncIterator[Mapping[str, HostSession]]:
+    """Sessions with these hosts, none where none of them is reached: it is said then, and no reason to fail."""
+    async with AsyncExitStack() as stack:
+        found: Mapping[str, HostSession] = {}
+        if hosts:
+            try:
+                found = (await stack.enter_async_context(group_session(hosts))).sessions
+            except EagletuiError as error:
+                say(error.message)
+        yield found
+
+
 async def _measured(opened: HostSession, run: Run) -> dict[str, object]:
     """What a measurement has left on the host, stored here: nobody may have looked while it ran."""
     if run.kind != "bench" or not run.over:
@@ -117,7 +130,8 @@ async def _measured(opened: HostSession, run: Run) -> dict[str, object]:
     from tui.core.bench import bench_run
 
     try:
-        found = await bench_run.collect(opened, run)
+        async with _others(bench_run.other_hosts(run)) as others:
+            found = await bench_run.collect(opened, run, others)
     except EagletuiError as error:
         say(error.message)
         return {"results": []}

@@ -138,7 +138,8 @@ class Measuring:
         except HostError:
             self._seen.discard(run.run_id)  # with the next link
             return
-        await self._follow(under_way(session, run))
+        others = {one.entry.name: one for one in self._host.app.sessions()}  # of a group on several
+        await self._follow(under_way(session, run, others))
 
     async def _follow(self, states: "AsyncGenerator[ExperimentState, None]") -> None:
         """Shows every state; a change of arms at once, figures with the next repaint."""

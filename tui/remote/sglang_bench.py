@@ -28,7 +28,7 @@ from tui.remote.loadgen.http import Client
 from tui.remote.loadgen.measure import measure
 from tui.remote.loadgen.plan import Plan
 from tui.remote.loadgen.prompts import Workload
-from tui.remote.loadgen.protocol import Stop, clock, label_of, say, short, write_whole
+from tui.remote.loadgen.protocol import Stop, clock, label_of, say, short, uptime, write_whole
 from tui.remote.loadgen.warmup import warm_up
 
 MODULES = (("benchmark", "serving"), ("bench_serving",))
@@ -262,6 +262,7 @@ class Referee:
             "run": run,
             "seed": plan.seed,
             "started_at": round(started_at, 3),
+            "uptime_s": round(uptime(zero), 3),
             "end_s": round(ended - zero, 3),
             "requests": requests,
             "flush": {"ok": flushed and "--flush-cache" in self.tool.flags, "hit_rate": None},

@@ -2,38 +2,16 @@
 
 from dataclasses import replace
 
-from tests.support import fakes
+from tests.support.split_group import GROUP, target_on
 from tui.core.bench.collect import Asked, server_of
 from tui.core.bench.driver import Order
-from tui.core.bench.loadgen_driver import plan
-from tui.core.bench.target import Part, Seen, Target
+from tui.core.bench.loadgen_driver import gpus_of, plan
+from tui.core.bench.target import Seen, Target
 from tui.core.bench.workload import dataset_of
-from tui.core.model.group import Group, Member, Role
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredMember, MeasuredServer
 
 BENCH = BenchProfile("quick", (LoadPoint(concurrency=2),))
-GROUP = Group(
-    "split-20261130T120000Z-7c31d0",
-    "split",
-    tuple(
-        Member(role, 0, host, f"split-20261130T120000Z-7c31d0-{at}")
-        for at, (role, host) in enumerate([(Role.PREFILL, "gpu1"), (Role.DECODE, "gpu2"), (Role.ROUTER, "gpu1")])
-    ),
-)
-
-
-def target_on(*gpus: tuple[int, ...], decode_host: str) -> Target:
-    """Of the group: GPUs of its prefill and its decode."""
-    hosts = ("gpu1", decode_host, "gpu1")
-    runs = [
-        fakes.run(run_id=member.run_id, host=host, gpus=each, pid=100 + at, log_path=f"/log/{at}")
-        for at, (member, host, each) in enumerate(zip(GROUP.members, hosts, (*gpus, ()), strict=True))
-    ]
-    parts = tuple(
-        Part(member, f"http://{run.host}:1", run) for member, run in zip(GROUP.members[:2], runs[:2], strict=True)
-    )
-    return Target("http://127.0.0.1:30000", runs[2], runs[2].pid, group=GROUP, parts=parts)
 
 
 def server_plan(target: Target) -> dict[str, object]:
@@ -56,15 +34,21 @@ def test_what_is_on_another_host_is_counted_but_not_seen():
     target = target_on((0, 1), (0, 1, 2), decode_host="gpu2")
     assert (target.gpus, target.gpu_count) == ((0, 1), 5)
     found = server_plan(target)
-    assert (found["log"], found["gpus"]) == (
-        None,
-        [],
-    )  # no graphs are looked for in the wrong log, no cards of one side alone
+    assert (found["log"], found["gpus"]) == (None, [0, 1])  # no graphs are looked for in the wrong log
+    assert gpus_of(target, "gpu2") == [0, 1, 2]
     assert [part["pid"] for part in found["members"]] == [100, None]
 
 
 def test_gpus_that_are_not_declared_are_not_counted():
     assert target_on((0, 1), (), decode_host="gpu1").gpu_count is None
+    assert gpus_of(target_on((0, 1), (), decode_host="gpu2"), "gpu2") is None  # all are sampled
+
+
+def test_on_a_host_that_has_the_router_alone_nothing_is_sampled():
+    target = target_on((0, 1), (2, 3), decode_host="gpu2")
+    there = tuple(replace(part, run=replace(part.run, host="gpu2")) for part in target.parts)
+    assert gpus_of(replace(target, parts=there)) == []
+    assert gpus_of(replace(target, parts=there), "gpu2") == [0, 1, 2, 3]
 
 
 def members(*argv: tuple[str, ...]) -> MeasuredServer:

@@ -194,6 +194,51 @@ def test_each_fault_fails_its_own_condition_alone(name, rows, told, words):
     assert words in guard_of(found, name).text
 
 
+def on_hosts(**gpu4):
+    """A run of a group on gpu3, of which nothing bad can be said, and gpu4."""
+    told = {"samples": [[1.0, 0, 300.0, 90.0, 7e4, 2e3, 0]], "foreign_pids": []}
+    return judged(told=steady_meta(gpu={"hosts": {"gpu3": told, "gpu4": gpu4 if "missing" in gpu4 else told | gpu4}}))
+
+
+def test_all_hosts_of_a_group_are_looked_at():
+    found = on_hosts()
+    assert guard_of(found, "foreign").text == "nobody else was on the GPUs of gpu3, gpu4"
+    assert [guard_of(found, name).status for name in ("foreign", "clocks")] == [OK, OK]
+
+
+def test_a_stranger_on_any_host_of_a_group_voids_and_the_host_is_named():
+    found = on_hosts(foreign_pids=[4711, 4712])
+    assert only_failed(found) == ["foreign"]
+    assert guard_of(found, "foreign").text == "2 processes of others on the GPUs: PID 4711, 4712 of gpu4 (limit 0)"
+
+
+def test_a_host_of_a_group_that_is_slowed_down_is_named():
+    found = on_hosts(samples=[[1.0, 0, 300.0, 90.0, 7e4, 2e3, 0x40]])
+    assert only_failed(found) == ["clocks"]
+    assert guard_of(found, "clocks").text == "the GPUs of gpu4 were slowed down: thermal, by hardware"
+
+
+def test_a_host_without_figures_is_not_silently_fine():
+    found = on_hosts(missing="it could not\x1b[2J be reached")
+    for name in ("foreign", "clocks"):
+        guard = guard_of(found, name)
+        assert guard.status is NOT_APPLICABLE
+        assert guard.text.startswith("not checked on gpu4: it could not")
+        assert "\x1b" not in guard.text
+    unknown = guard_of(on_hosts(foreign_pids=None), "foreign")
+    assert (unknown.status, unknown.text) == (
+        NOT_APPLICABLE,
+        "not checked on gpu4: whose processes are on the GPUs is not known",
+    )
+
+
+def test_a_stranger_voids_also_where_another_host_was_not_looked_at():
+    gpu = {"hosts": {"gpu3": {"missing": "no GPU figures"}, "gpu4": {"samples": [], "foreign_pids": [7]}}}
+    found = judged(told=steady_meta(gpu=gpu))
+    assert only_failed(found) == ["foreign"]
+    assert "PID 7 of gpu4" in guard_of(found, "foreign").text
+
+
 @pytest.mark.parametrize(
     ("count", "chunks", "counts"), [(1, 498, False), (1, 499, True), (6, 80, False), (7, 80, True)]
 )

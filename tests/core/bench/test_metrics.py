@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import counters, failed, meta, row
 from tui.core.bench.metrics import counter, distribution, figures
+from tui.core.model.result import GpuUse, HostGpuUse
 
 # -- a rate of one user, and of all ---------------------------------------------------------------------------------------
 
@@ -255,6 +256,44 @@ def test_gpus_during_the_window():
     assert found.throttle == ("power cap",)
     assert found.sm_mhz == 1700
     assert figures([row()], meta(gpu=None)).gpu is None
+
+
+def test_gpus_of_a_group_are_those_of_all_its_hosts():
+    """GPU 0 of one host is another one than GPU 0 of the next."""
+    hosts = {
+        "gpu3": {"samples": [[1.5, 0, 300.0, 90.0, 70000.0, 2000.0, 0x4]], "foreign_pids": []},
+        "gpu4": {
+            "samples": [[1.5, 0, 200.0, 70.0, 71000.0, 1400.0, 0], [2.5, 0, 100.0, 50.0, 1.0, 1400.0, 0x40]],
+            "foreign_pids": None,
+        },
+    }
+    rows = [row(send=1.0, first=1.0, gaps_ms=[100] * 10)]
+    found = figures(rows, meta((1.0, 3.0), gpu={"hosts": hosts})).gpu
+    assert (found.power_w, found.energy_j) == (450, 900)
+    assert found.joules_per_token == pytest.approx(900 / 11)
+    assert (found.utilization_pct, found.memory_peak_mib, found.sm_mhz) == (75, 71000, 1700)
+    assert found.throttle == ("power cap", "thermal, by hardware")
+    assert found.hosts == (
+        HostGpuUse("gpu3", 300, 90, 70000, ("power cap",), 2000),
+        HostGpuUse("gpu4", 150, 60, 71000, ("thermal, by hardware",), 1400),
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu4", "why"),
+    [
+        ({"missing": "it could not be reached"}, "it could not be reached"),
+        ({"samples": [[0.5, 0, 200.0, 70.0, 71000.0, 1400.0, 0]]}, "there is no sample in the window"),
+    ],
+)
+def test_a_part_of_a_group_s_gpus_is_no_figure(gpu4, why):
+    gpu3 = {"samples": [[1.5, 0, 300.0, 90.0, 70000.0, 2000.0, 0x4]], "foreign_pids": []}
+    rows = [row(send=1.0, first=1.0, gaps_ms=[100] * 10)]
+    found = figures(rows, meta((1.0, 3.0), gpu={"hosts": {"gpu3": gpu3, "gpu4": gpu4}})).gpu
+    assert found == GpuUse(
+        throttle=("power cap",),
+        hosts=(HostGpuUse("gpu3", 300, 90, 70000, ("power cap",), 2000), HostGpuUse("gpu4", missing=why)),
+    )
 
 
 def test_the_client_s_own_load():

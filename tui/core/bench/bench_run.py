@@ -6,6 +6,7 @@ run's cmd.json, so any later eagletui can collect what finished while nobody loo
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -21,9 +22,10 @@ from tui.core.bench.collect import Asked, Place, point_of, result_id
 from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
 from tui.core.bench.drivers import DRIVERS
 from tui.core.bench.loadgen_driver import LoadgenDriver
+from tui.core.bench.other_hosts import OtherHosts, Sessions, end_sampling, sample_others
 from tui.core.bench.progress import Progress
 from tui.core.bench.target import Seen, Target
-from tui.core.errors import EagletuiError, HostError, Slug, UsageError
+from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.host.gpus import HostFacts
 from tui.core.link.retry import follow_through, patiently, until
@@ -36,7 +38,7 @@ from tui.core.model.result import MeasuredMember, MeasuredServer, Result
 from tui.core.model.run import Run, RunState
 from tui.core.results import store
 from tui.core.runs import control
-from tui.core.runs.request import new_run_id
+from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.asking import KEY_VARIABLE
 from tui.core.server.launch_records import LaunchRecord
@@ -58,6 +60,7 @@ async def start(
     seed: int = DEFAULT_SEED,
     place: Place | None = None,
     driver: Driver | None = None,
+    others: Sessions | None = None,
 ) -> Run:
     """Starts the measurement on the host, once however often it is asked for with one `run_id`.
 
@@ -65,6 +68,7 @@ async def start(
         seed: decides prompts and their order, together with the number of a run: the same for all arms.
         place: in an experiment; kept in the results.
         driver: another one than the profile's.
+        others: with the other hosts of a group, whose GPUs are sampled meanwhile.
 
     Raises:
         UsageError: the profile cannot be measured on this server.
@@ -104,8 +108,22 @@ async def start(
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    begun = await control.launch(session.transport, replace(request, extra=asked.to_extra()))
+    begun = await _launch(session, request, asked, order, (others or {}) if driver.needs_python else None)
     return replace(begun, host=session.entry.name)
+
+
+async def _launch(
+    session: HostSession, request: LaunchRequest, asked: Asked, order: Order, others: Sessions | None
+) -> Run:
+    """Starts the samplers of other hosts, unless `others` is None, and then the program."""
+    sampled = await sample_others(session, order, others, request.run_id) if others is not None else ()
+    request = replace(request, extra=replace(asked, others=sampled).to_extra())
+    try:
+        return await control.launch(session.transport, request)
+    except EagletuiError as error:
+        if not isinstance(error, LinkLost | TimedOut):  # after those it may run all the same
+            await end_sampling(sampled, others or {})
+        raise
 
 
 def _no_python(session: HostSession, facts: HostFacts) -> HostError:
@@ -209,10 +227,15 @@ def _asked(order: Order, server: MeasuredServer, place: Place) -> Asked:
 # -- following --------------------------------------------------------------------------------------------------------
 
 
-async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun | Result, None]:
+async def follow_run(
+    session: HostSession, run: Run, others: Sessions | None = None
+) -> AsyncGenerator[LiveRun | Result, None]:
     """The states of a measurement and each result as its run ends, to the end; survives the link, also of one long over.
 
     Results are stored before they are given. Closing it leaves the measurement going on.
+
+    Args:
+        others: with the other hosts of a group; what samples the GPUs there is ended with the measurement.
 
     Raises:
         EagletuiError: it ended without having measured everything: by an error of its own (with its slug), stopped,
@@ -220,6 +243,7 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
         HostError: the host cannot be used, or the session was closed.
     """
     asked = Asked.of(run.run_id, run.extra)
+    elsewhere = OtherHosts(asked, others or {})
     seen = _RunWatch(session, run)
     watching = asyncio.create_task(seen.watch())
     progress = Progress()
@@ -231,13 +255,14 @@ async def follow_run(session: HostSession, run: Run) -> AsyncGenerator[LiveRun |
                     raise failed
                 progress.feed(chunk.data)
                 for event in progress.ended:
-                    for result in await _results(session, run, asked, event, progress.sha):
+                    for result in await _results(session, run, asked, event, progress.sha, elsewhere):
                         yield result
                 progress.ended.clear()
                 if progress.live is not shown and progress.live is not None and chunk.caught_up:
                     shown = progress.live
                     yield shown
         await watching
+        await end_sampling(asked.others, others or {})
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -263,15 +288,24 @@ def _how_it_ended(run: Run, progress: Progress) -> EagletuiError | None:
     )
 
 
-async def collect(session: HostSession, run: Run) -> tuple[Result, ...]:
-    """Every result that a measurement has left on the host so far, stored; calling it again changes nothing.
+def other_hosts(run: Run) -> tuple[str, ...]:
+    """The hosts on which the GPUs are sampled for a measurement, beside its own. Raises as `collect`."""
+    return tuple(other.host for other in Asked.of(run.run_id, run.extra).others if other.run_id is not None)
+
+
+async def collect(session: HostSession, run: Run, others: Sessions | None = None) -> tuple[Result, ...]:
+    """Every result that a measurement has left on the host so far, stored; calling it again changes nothing, but adds
+    figures of hosts that could not be reached before.
 
     Raises EagletuiError where the run is not a measurement, or a file of it is damaged; HostError, LinkLost.
     """
     asked = Asked.of(run.run_id, run.extra)
     progress = Progress()
     progress.feed(await _read(session, run, _log_path(run)) or b"")
-    found = [await _results(session, run, asked, event, progress.sha) for event in progress.ended]
+    elsewhere = OtherHosts(asked, others or {})
+    found = [await _results(session, run, asked, event, progress.sha, elsewhere) for event in progress.ended]
+    if run.over:
+        await end_sampling(asked.others, others or {})
     return tuple(result for results in found for result in results)
 
 
@@ -319,7 +353,7 @@ async def _chunks(transport: Transport, path: str, ended: Callable[[], bool]) ->
 
 
 async def _results(
-    session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None
+    session: HostSession, run: Run, asked: Asked, event: Mapping[str, Any], sha: str | None, elsewhere: OtherHosts
 ) -> tuple[Result, ...]:
     """What a run or a search that has ended gives: as it is stored, else from the files on the host, and stored then."""
     if event["event"] == "search":
@@ -331,9 +365,14 @@ async def _results(
     except (KeyError, TypeError, ValueError):
         raise _damaged(run, "a line of its log") from None
     stored = await asyncio.to_thread(store.read, named) if named is not None else None
-    if stored is not None:
+    if stored is not None and not elsewhere.adds_to(stored):
         return (stored,)
     data = {name: await _fetch(session, run, *place) for name, place in files.items()}
+    if asked.others and "meta" in data:
+        try:
+            data["meta"] = json.dumps(await elsewhere.merged(json.loads(data["meta"]))).encode()
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise _damaged(run, files["meta"][0]) from None
 
     def make() -> tuple[Result, ...]:
         try:

@@ -31,6 +31,16 @@ class Place:
 
 
 @dataclass(frozen=True)
+class SampledHost:
+    """A host beside the one that measures, with a part of the measured group on its GPUs (`other_hosts`)."""
+
+    host: str
+    run_id: str | None = None  # of what samples there
+    ahead_s: float = 0.0  # of its /proc/uptime, to that of the host that measures
+    missing: str | None = None  # why nothing samples there
+
+
+@dataclass(frozen=True)
 class Asked:
     """What a bench run was started with; kept in its cmd.json, so that any eagletui can collect it."""
 
@@ -46,6 +56,7 @@ class Asked:
     version_meant: str | None = None
     container: str | None = None  # docker:NAME, the server's, beside which it was measured; None = by the host's Python
     from_profile: bool = False  # whether `server.argv` says what it should be
+    others: tuple[SampledHost, ...] = ()
     experiment: str | None = None
     arm: str | None = None
     launch_number: int | None = None

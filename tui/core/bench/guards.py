@@ -6,6 +6,7 @@ is `not_applicable`, never a failure. `suspicious` is what a reader should know 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tui.core.bench.metrics import Figures, Meta, Row, counter
 from tui.core.bench.server_args_check import Difference
@@ -33,6 +34,7 @@ EAGER_SHARE = 0.01
 _THROTTLED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
 _TOLD = ("power cap",)
 _ADJUSTED = "SGLang made it so: "
+_WHOSE = "whose processes are on the GPUs is not known"
 
 
 @dataclass(frozen=True)
@@ -268,15 +270,39 @@ def _overload(meta: Meta, found: Figures) -> Guard:
 
 
 def _foreign(meta: Meta) -> Guard:
-    pids = (meta.get("gpu") or {}).get("foreign_pids")
+    gpu = meta.get("gpu") or {}
+    hosts = gpu.get("hosts")
+    if hosts is not None:
+        return _foreign_on(hosts)
+    pids = gpu.get("foreign_pids")
     if pids is None:
-        why = "no GPU figures" if not meta.get("gpu") else "whose processes are on the GPUs is not known"
-        return _missing("foreign", why)
+        return _missing("foreign", _WHOSE if gpu else "no GPU figures")
     text = "nobody else was on the GPUs"
     if pids:
-        listed = ", ".join(map(str, pids[:5])) + (" …" if len(pids) > 5 else "")
-        text = f"{_count(len(pids), 'process', 'processes')} of others on the GPUs: PID {listed} (limit 0)"
+        text = f"{_count(len(pids), 'process', 'processes')} of others on the GPUs: PID {_listed(pids)} (limit 0)"
     return _guard("foreign", bool(pids), text, len(pids), 0)
+
+
+def _foreign_on(hosts: Mapping[str, Mapping[str, Any]]) -> Guard:
+    """Of a group: a stranger on any of its hosts counts, also where another of them was not looked at."""
+    found = {host: told["foreign_pids"] for host, told in hosts.items() if told.get("foreign_pids")}
+    if found:
+        number = sum(map(len, found.values()))
+        where = "; ".join(f"PID {_listed(pids)} of {one_line(host, 60)}" for host, pids in found.items())
+        text = f"{_count(number, 'process', 'processes')} of others on the GPUs: {where} (limit 0)"
+        return _guard("foreign", True, text, number, 0)
+    unknown = {host: told.get("missing", _WHOSE) for host, told in hosts.items() if told.get("foreign_pids") is None}
+    if unknown:
+        return _missing("foreign", _not_checked(unknown))
+    return _guard("foreign", False, f"nobody else was on the GPUs of {', '.join(one_line(h, 60) for h in hosts)}", 0, 0)
+
+
+def _listed(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids[:5])) + (" …" if len(pids) > 5 else "")
+
+
+def _not_checked(why: Mapping[str, str]) -> str:
+    return "; ".join(f"not checked on {one_line(host, 60)}: {one_line(text, 120)}" for host, text in why.items())
 
 
 def _clocks(found: Figures) -> Guard:
@@ -284,8 +310,13 @@ def _clocks(found: Figures) -> Guard:
     if gpu is None:
         return _missing("clocks", "no GPU figures")
     slow = [reason for reason in gpu.throttle if reason in _THROTTLED]
-    text = f"the GPUs were slowed down: {', '.join(slow)}" if slow else "no thermal or power throttling"
-    return _guard("clocks", bool(slow), text, ", ".join(slow) or None)
+    if slow:
+        where = [one_line(one.host, 60) for one in gpu.hosts if set(one.throttle) & set(slow)]
+        text = f"the GPUs{' of ' if where else ''}{', '.join(where)} were slowed down: {', '.join(slow)}"
+        return _guard("clocks", True, text, ", ".join(slow))
+    if unknown := {one.host: one.missing for one in gpu.hosts if one.missing}:
+        return _missing("clocks", _not_checked(unknown))
+    return _guard("clocks", False, "no thermal or power throttling")
 
 
 def _server(meta: Meta, server: ServerChecks) -> Guard:

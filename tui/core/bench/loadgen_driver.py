@@ -57,7 +57,7 @@ def plan(order: Order) -> dict[str, Any]:
         "ignore_eos": order.random_ids,
         "temperature": 0.0,
         "warmup_s": profile.warmup_s,
-        "server": {"log": _log(target), "pid": target.pid, "gpus": _gpus(target)} | _members(target),
+        "server": {"log": _log(target), "pid": target.pid, "gpus": gpus_of(target)} | _members(target),
     } | _search(profile)
 
 
@@ -69,9 +69,14 @@ def _log(target: Target) -> str | None:
     return part.run.log_path if part.run.host == target.run.host else None
 
 
-def _gpus(target: Target) -> list[int] | None:
-    """[]: none are sampled, for what one host's cards used is not what a group on several used."""
-    return list(target.gpus) or None if target.one_host else []
+def gpus_of(target: Target, host: str | None = None) -> list[int] | None:
+    """The GPUs to sample on a host of the target, by default that which measures: None for all, [] for none."""
+    if target.group is None or target.run is None:
+        return list(target.gpus) or None
+    place = host or target.run.host
+    servers = ([] if target.speaks else [target.run]) + [part.run for part in target.parts]  # a router takes none
+    there = [run for run in servers if run.host == place]
+    return [gpu for run in there for gpu in run.gpus] or (None if there else [])
 
 
 def _members(target: Target) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def _search(profile: BenchProfile) -> dict[str, Any]:
     }
 
 
-def python_program(order: Order, script: str, document: Mapping[str, Any]) -> Program:
+def python_program(python: str, script: str, document: Mapping[str, Any]) -> Program:
     """A script of `tui/remote/` with the load generator's packages beside it, and its plan.
 
     They lie in a directory of their own: what else runs in the run's directory must not take them for eagletui.
@@ -124,7 +129,7 @@ def python_program(order: Order, script: str, document: Mapping[str, Any]) -> Pr
     packages = {f"program/{name}": data for name, data in package_files().items()}
     plan_json = json.dumps(document, ensure_ascii=False).encode()
     files = {start.name: program(script).encode(), **packages, PLAN.name: plan_json}
-    return Program((order.python, "-B", start, PLAN), files)
+    return Program((python, "-B", start, PLAN), files)
 
 
 class LoadgenDriver:
@@ -140,7 +145,7 @@ class LoadgenDriver:
         return seen
 
     def program(self, order: Order) -> Program:
-        return python_program(order, "loadgen/__main__.py", plan(order))
+        return python_program(order.python, "loadgen/__main__.py", plan(order))
 
     def result_id(self, run_id: str, label: str, number: int) -> str:
         return result_id(run_id, label, number)

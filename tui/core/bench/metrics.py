@@ -6,7 +6,7 @@ Times of rows are seconds since the run began; the formats of rows and meta are 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
 
@@ -19,6 +19,7 @@ from tui.core.model.result import (
     Distribution,
     GpuUse,
     Held,
+    HostGpuUse,
     Latencies,
     Speculation,
     Throughput,
@@ -343,23 +344,44 @@ def _gpu_use(meta: Meta, window: Window | None, tokens: float) -> GpuUse | None:
     gpu = meta.get("gpu")
     if not gpu or window is None:
         return None
-    samples = [s for s in gpu["samples"] if window.begin_s <= s[0] <= window.end_s]
+    if "hosts" not in gpu:
+        return _use_of({"": gpu["samples"]}, window, tokens)
+    sampled = {host: told["samples"] for host, told in gpu["hosts"].items() if "missing" not in told}
+    whole = _use_of(sampled, window, tokens) or GpuUse()
+    hosts = tuple(_use_of_host(host, told, window) for host, told in gpu["hosts"].items())
+    if any(one.missing for one in hosts):  # a part of a sum is no sum
+        whole = GpuUse(throttle=whole.throttle)
+    return replace(whole, hosts=hosts)
+
+
+def _use_of_host(host: str, told: Mapping[str, Any], window: Window) -> HostGpuUse:
+    if "missing" in told:
+        return HostGpuUse(host, missing=told["missing"])
+    use = _use_of({host: told["samples"]}, window, 0)
+    if use is None:
+        return HostGpuUse(host, missing="there is no sample in the window")
+    return HostGpuUse(host, use.power_w, use.utilization_pct, use.memory_peak_mib, use.throttle, use.sm_mhz)
+
+
+def _use_of(sampled: Mapping[str, Sequence[Sequence[Any]]], window: Window, tokens: float) -> GpuUse | None:
+    """Of the samples of all hosts; None where there are none in the window."""
+    samples = [(host, s) for host, told in sampled.items() for s in told if window.begin_s <= s[0] <= window.end_s]
     if not samples:
         return None
 
     def means(column: int) -> list[float]:
         """Of each GPU that reports the column."""
-        found: dict[int, list[float]] = {}
-        for sample in samples:
+        found: dict[tuple[str, int], list[float]] = {}
+        for host, sample in samples:
             if sample[column] is not None:
-                found.setdefault(sample[1], []).append(sample[column])
+                found.setdefault((host, sample[1]), []).append(sample[column])
         return [sum(values) / len(values) for values in found.values()]
 
     power, utilization, clocks = means(2), means(3), means(5)
-    memory = [sample[4] for sample in samples if sample[4] is not None]
+    memory = [sample[4] for _, sample in samples if sample[4] is not None]
     energy = sum(power) * window.duration_s if power else None
     mask = 0
-    for sample in samples:
+    for _, sample in samples:
         mask |= sample[6] or 0
     return GpuUse(
         power_w=sum(power) if power else None,

@@ -60,7 +60,7 @@ class SglangDriver:
         return through(seen, data, str(target), facts.sglang if self._verify else None)
 
     def program(self, order: Order) -> Program:
-        return python_program(order, "sglang_bench.py", plan(order) | {"verify": self._verify})
+        return python_program(order.python, "sglang_bench.py", plan(order) | {"verify": self._verify})
 
     def result_id(self, run_id: str, label: str, number: int) -> str:
         return result_id(run_id, label, number)

@@ -72,11 +72,6 @@ class Target:
         return sum(len(run.gpus) for run in runs) if runs and all(run.gpus for run in runs) else None
 
     @property
-    def one_host(self) -> bool:
-        """Whether all of it is on the host that measures."""
-        return self.run is None or all(part.run.host == self.run.host for part in self.parts)
-
-    @property
     def address(self) -> tuple[str, int, str]:
         """Host, port and path in front of everything."""
         return address(self.url)

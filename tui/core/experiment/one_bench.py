@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tui.core.bench import bench_run, target
 from tui.core.bench.collect import Asked
+from tui.core.bench.other_hosts import Sessions
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile
 from tui.core.model.result import Result
@@ -39,10 +40,13 @@ async def measure_running(
             yield state
 
 
-async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[ExperimentState, None]:
+async def under_way(
+    session: HostSession, generator: Run, others: Sessions | None = None
+) -> AsyncGenerator[ExperimentState, None]:
     """States of a measurement that was started here or by another eagletui, from its beginning to its end.
 
-    Raises as `bench_run.follow_run`, and EagletuiError where the run is not a measurement.
+    `others` are sessions with further hosts, by name. Raises as `bench_run.follow_run`, and EagletuiError where the run is
+    not a measurement.
     """
     asked = Asked.of(generator.run_id, generator.extra)
     server = asked.server
@@ -58,7 +62,7 @@ async def under_way(session: HostSession, generator: Run) -> AsyncGenerator[Expe
         started_at=generator.started_at,
     )
     yield state
-    async with aclosing(bench_run.follow_run(session, generator)) as events:
+    async with aclosing(bench_run.follow_run(session, generator, others)) as events:
         async for event in events:
             if isinstance(event, Result):
                 arm = replace(arm, results=(*arm.results, event), live=None)

@@ -236,8 +236,21 @@ class Speculation:
 
 
 @dataclass(frozen=True)
+class HostGpuUse:
+    """Of the GPUs of one host during the window, where a group has several."""
+
+    host: str
+    power_w: float | None = None
+    utilization_pct: float | None = None
+    memory_peak_mib: float | None = None
+    throttle: tuple[str, ...] = ()
+    sm_mhz: float | None = None
+    missing: str | None = None  # why there are no figures
+
+
+@dataclass(frozen=True)
 class GpuUse:
-    """Of the server's GPUs during the window."""
+    """Of the server's GPUs during the window; where one of its hosts was not sampled, there is nothing but `throttle`."""
 
     power_w: float | None = None  # sum over GPUs, mean over time
     energy_j: float | None = None
@@ -246,6 +259,7 @@ class GpuUse:
     memory_peak_mib: float | None = None  # of the fullest GPU
     throttle: tuple[str, ...] = ()
     sm_mhz: float | None = None  # SM clock, mean over GPUs and time
+    hosts: tuple[HostGpuUse, ...] = ()  # of a group on several
 
 
 @dataclass(frozen=True)

@@ -17,5 +17,5 @@ class Bench:
         self.loop, self.plan = loop, plan
         self.client = Client(loop, plan)
         self.server = Server(self.client, plan)
-        self.gpus = Gpus(loop, plan)
+        self.gpus = Gpus(loop, plan.gpus, plan.pids)
         self.left_s = 0.0  # of the runs that have not begun

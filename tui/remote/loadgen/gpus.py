@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from tui.remote.loadgen.plan import Plan
 from tui.remote.loadgen.processes import family
 from tui.remote.loadgen.protocol import clock
 
@@ -64,14 +63,15 @@ class Child:
 class Gpus:
     """Samples of the GPUs by nvidia-smi, once a second; the processes on them, every five."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, plan: Plan) -> None:
-        self.loop, self.plan = loop, plan
+    def __init__(self, loop: asyncio.AbstractEventLoop, gpus: list[int] | None, pids: list[int]) -> None:
+        """`gpus`: None samples all, [] none; `pids`: whose processes are the server's."""
+        self.loop, self.chosen, self.ours = loop, gpus, pids
         self.samples: list[list[Any]] = []  # [clock, index, W, %, MiB, MHz, mask]
         self.pids: list[tuple[float, int]] = []
         self.children: list[Child] = []
         self.program = shutil.which("nvidia-smi")
         self.reasons = ["clocks_throttle_reasons.active", "clocks_event_reasons.active"]  # an old name and a new one
-        if self.program is not None and plan.gpus != []:
+        if self.program is not None and gpus != []:
             self._ask_for_samples()
             self._start("--query-compute-apps=pid", 5, self._process)
 
@@ -80,7 +80,7 @@ class Gpus:
         self._start(f"--query-gpu={fields}", 1, self._sample)
 
     def _start(self, query: str, period_s: int, line: Callable[[str], None]) -> None:
-        chosen = ["-i", ",".join(map(str, self.plan.gpus))] if self.plan.gpus else []
+        chosen = ["-i", ",".join(map(str, self.chosen))] if self.chosen else []
         argv = [str(self.program), query, "--format=csv,noheader,nounits", *chosen, "-l", str(period_s)]
         self.children.append(Child(self.loop, argv, line))
 
@@ -121,8 +121,8 @@ class Gpus:
         # From shortly before: the list comes every five seconds only.
         seen = {pid for at, pid in self.pids if begin - 6 <= at <= end}
         foreign = None
-        if self.plan.pids:
-            ours = set().union(*map(family, self.plan.pids))
+        if self.ours:
+            ours = set().union(*map(family, self.ours))
             if seen & ours:  # else the server is in another process namespace, or not on these GPUs
                 foreign = sorted(seen - ours)
         return {"samples": samples, "foreign_pids": foreign}

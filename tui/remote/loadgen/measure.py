@@ -10,7 +10,7 @@ from tui.remote.loadgen.bench import Bench
 from tui.remote.loadgen.counters import counted_by_then, hit_rate
 from tui.remote.loadgen.load import Load
 from tui.remote.loadgen.prompts import Workload
-from tui.remote.loadgen.protocol import Stop, label_of, say, write_whole
+from tui.remote.loadgen.protocol import Stop, label_of, say, uptime, write_whole
 from tui.remote.loadgen.search import Search
 from tui.remote.loadgen.warmup import judge, warm_up
 
@@ -38,6 +38,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> Load:
         "run": run,
         "seed": plan.seed,
         "started_at": round(load.started_at, 3),
+        "uptime_s": round(uptime(zero), 3),
         "window": [round(moment - zero, 6) for moment in load.window] if load.window else None,
         "end_s": round(load.seconds(), 6),
         "requests": len(load.all),

@@ -19,6 +19,12 @@ VERSION = 1
 clock = time.perf_counter
 
 
+def uptime(at: float | None = None) -> float:
+    """Seconds since this host booted, as /proc/uptime has them, at a moment of `clock`; by default now."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return now if at is None else now - (clock() - at)
+
+
 def optional(name: str) -> Any:
     """A module that may be missing here: None then."""
     try:
