@@ -472,6 +472,7 @@ er_reserve() { # seconds, then as for er_launch: its locks and its looks, and no
 er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_ENGINE ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
   N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6 N_FOR=${N_FOR-}
   if er_find "$N_ID" && [ -d "$D/claim" ]; then
+    er_begun 20
     er_state "$D" "$N_ID"
     er_command "$D" "$N_ID"
     return
@@ -506,7 +507,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
     if [ -n "$C_LINE" ]; then :; elif [ -n "$N_FOR" ]; then er_hold; else er_start; fi
   fi
   _text=$C_LINE
-  [ -n "$_text" ] || _text=$(er_state "$D" "$N_ID")
+  [ -n "$_text" ] || _text=$(er_begun 20; er_state "$D" "$N_ID")
   # Refused, or not written: nothing of it stays.
   [ -z "$C_LINE" ] || [ -z "$_held" ] || [ -d "$D/claim" ] || rm -rf "$D"
   IFS=$ER_NL
@@ -528,15 +529,19 @@ er_start() { # writes the files and starts the supervisor; C_LINE where it could
     { [ -z "$ER_SECRET" ] || er_put "$D/secret" "$ER_SECRET"; } &&
     { [ -z "$ER_ARGS" ] || er_put "$D/secret.yaml" "$ER_ARGS"; } && er_files && ( : >> "$D/log" ) 2>/dev/null; then
     er_detach sup "$D" "$N_ID"
-    _i=0
-    while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ ! -f "$D/exit" ] && [ $_i -lt 50 ]; do
-      er_nap
-      _i=$((_i + 1))
-    done
+    er_begun 50
     [ -f "$D/failed" ] || return 0
   fi
   rm -f "$D/secret" "$D/secret.yaml"
   C_LINE="error${ER_TAB}write-failed${ER_TAB}$D"
+}
+
+er_begun() { # naps : waits until it is known what came of the start of $D, for whoever asks for the same one too
+  _i=0
+  while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ ! -f "$D/exit" ] && [ ! -f "$D/reserved" ] && [ $_i -lt "$1" ]; do
+    er_nap
+    _i=$((_i + 1))
+  done
 }
 
 er_files() { # ER_FILES: paths; ER_FILE_1, ER_FILE_2, ...: their bytes, which are written as they are
