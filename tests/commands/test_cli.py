@@ -29,7 +29,7 @@ STATE_KEYS = [
 ]
 ROW_KEYS = [
     *("run", "kind", "profile", "host", "outcome", "phase", "cause", "pid", "port", "started", "ended"),
-    *("exit_code", "state", "owner", "container", "orphans"),
+    *("exit_code", "state", "owner", "container", "orphans", "why", "group", "sets"),
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
@@ -42,6 +42,7 @@ REPORT_KEYS = [
         "wrapping",
         "container",
         "other_containers",
+        "note",
         "unread_lines",
     ),
 ]
@@ -544,7 +545,7 @@ def test_a_server_from_launch_to_stop(demo: Shell, port: str) -> None:
     stopped = demo("stop", run)
     assert stopped.code == 0
     assert stopped.err.splitlines()[-1] == "stopped, the GPU memory is back"
-    assert following.communicate(timeout=60)[0].rstrip().endswith(b"]")
+    assert b"kill_process_tree called" in following.communicate(timeout=60)[0].splitlines()[-1]
     assert following.returncode == 0
     assert json.loads(waiting.communicate(timeout=60)[0])["outcome"] == "stopped"
     assert waiting.returncode == 0

@@ -197,10 +197,11 @@ def make_eagletui(home: Path) -> Eagletui:
 def processes_with(mark: str) -> list[int]:
     """Every live process, whatever it calls itself, whose environment holds `mark`."""
     found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
+    for entry in os.listdir("/proc"):
+        environ = Path("/proc", entry, "environ")
         try:
-            if mark.encode() in environ.read_bytes():
-                found.append(int(environ.parent.name))
+            if entry.isdigit() and mark.encode() in environ.read_bytes():
+                found.append(int(entry))
         except OSError:  # gone, or not ours
             continue
     return found

@@ -157,14 +157,14 @@ er_scan() { # ER_SNAP: every live process " pid:start:ppid:pgrp:sid"; ER_MARK: t
 }
 
 er_naming() { # pattern files... -> _named: those of them that hold it; their strings end with NULs
-  _x=$1
+  _naming=$1
   shift
   if printf 'a\0b=\0' | grep -qzF b= 2>/dev/null; then
-    _named=$(grep -lzE "$_x" "$@" 2>/dev/null)
+    _named=$(grep -lzE "$_naming" "$@" 2>/dev/null)
     return 0
   fi
   _named= # this grep stops at a NUL, so each file is looked at
-  for _f; do tr '\0' '\n' < "$_f" 2>/dev/null | grep -qE "$_x" && _named="$_named $_f"; done 2>/dev/null
+  for _nf; do tr '\0' '\n' < "$_nf" 2>/dev/null | grep -qE "$_naming" && _named="$_named $_nf"; done 2>/dev/null
   return 0
 }
 

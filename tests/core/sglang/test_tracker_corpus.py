@@ -83,6 +83,7 @@ def test_report_has_exactly_the_documented_keys() -> None:
             "wrapping",
             "container",
             "other_containers",
+            "note",
         ]
     )
     json.dumps(found)
