@@ -59,8 +59,14 @@ class Kind:
         found = {
             name: value for found in (place, match) if found is not None for name, value in found.groupdict().items()
         }
-        said = {"message": message or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
+        said = {"message": _quoted(message) or source or "", "flags": ", ".join(f"--{flag}" for flag in flags), **found}
         return {name: value for name, value in said.items() if value}
+
+
+def _quoted(message: str) -> str:
+    """What advice repeats of a message: its first line, with the next two where it announces them."""
+    first, *rest = message.split("\n")
+    return "\n".join([first, *rest[:2]]) if first.rstrip().endswith(":") else first
 
 
 def _innermost_own(frames: Iterable[Frame]) -> str:
