@@ -1,8 +1,12 @@
 """Reports of kinds that no line of a start goes with: elided frames, other packages, drivers, the server of images."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.log_reports import report
+
+DATA = Path(__file__).parents[2] / "data"
 
 MARKER = "[2026-10-06 20:01:06 TP1] Scheduler hit an exception: Traceback (most recent call last):\n"
 SRT = '  File "/opt/venv/lib/python3.12/site-packages/sglang/srt/'
@@ -156,3 +160,11 @@ def test_frames_of_other_packages_do_not_outvote_the_logs_own_lines() -> None:
     begun = "[2026-10-06 20:01:05 TP1] Load weight begin. avail mem=31.46 GB\n"
     text = begun + MARKER + PACKAGE + 'aiter/ops/shuffle.py", line 3, in shuffle\n    x()\nValueError: x\n' + DEATH
     assert report(text.encode())["phase"] == "load_weights"
+
+
+@pytest.mark.parametrize("name", ["scheduler_1.0", "killed_1.0", "killed_0.1", "starting_1.0"])
+def test_what_is_left_behind_by_another_node_says_so(name: str) -> None:
+    """Recorded: the real SGLang over two nodes, one of which was killed. A feature that is off is no cause."""
+    found = report((DATA / "demo" / "nodes" / f"{name}.log").read_bytes())
+    assert (found["outcome"], found["cause"]) == ("crashed", "nccl")
+    assert "by peer" in found["evidence"]["text"]

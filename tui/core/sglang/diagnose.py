@@ -93,6 +93,8 @@ def _cause(state: StartupState, exit: ExitEvidence | None) -> Diagnosis:
         # A shell's "Killed" and nothing else: signal 9 came from outside.
         title, advice = patterns().words_for("host_oom")
         return Diagnosis("host_oom", title, state.phase, None, evidence_of(clue), advice)
+    if clue.level in ("marker", "end"):  # says that it died; the loss of another rank says why
+        clue = next((item for item in state.clues if item.id == "gloo"), clue)
     return explain(clue, state)
 
 
