@@ -71,7 +71,8 @@ class PanelHost(OpenHost):
             if board.group is not None:
                 where = f"on {', '.join(board.group.hosts)} (group {board.group.group_id.rsplit('-', 1)[-1]})"
             if board.group is None or run.run_id == board.group.serving.run_id:  # which says it for all
-                parts.append(f"{run.profile or run.run_id} keeps running {where}. eagletui{name} shows it again.")
+                does = "is being stopped, which the host does by itself," if board.stopping else "keeps running"
+                parts.append(f"{run.profile or run.run_id} {does} {where}. eagletui{name} shows it again.")
         if measured := self.measure.farewell():
             parts.append(measured)
         return " ".join(parts) or None

@@ -507,7 +507,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
     if [ -n "$C_LINE" ]; then :; elif [ -n "$N_FOR" ]; then er_hold; else er_start; fi
   fi
   _text=$C_LINE
-  [ -n "$_text" ] || _text=$(er_begun 20; er_state "$D" "$N_ID")
+  [ -n "$_text" ] || _text=$([ ! -d "$D/claim" ] || er_begun 20; er_state "$D" "$N_ID")
   # Refused, or not written: nothing of it stays.
   [ -z "$C_LINE" ] || [ -z "$_held" ] || [ -d "$D/claim" ] || rm -rf "$D"
   IFS=$ER_NL
@@ -538,7 +538,7 @@ er_start() { # writes the files and starts the supervisor; C_LINE where it could
 
 er_begun() { # naps : waits until it is known what came of the start of $D, for whoever asks for the same one too
   _i=0
-  while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ ! -f "$D/exit" ] && [ ! -f "$D/reserved" ] && [ $_i -lt "$1" ]; do
+  while [ ! -s "$D/pid" ] && [ ! -f "$D/failed" ] && [ ! -f "$D/exit" ] && [ $_i -lt "$1" ]; do
     er_nap
     _i=$((_i + 1))
   done

@@ -345,8 +345,10 @@ async def _drained(
     tasks: Sequence["asyncio.Task[None]"], progress: "asyncio.Queue[GroupProgress | None]"
 ) -> AsyncGenerator[GroupProgress, None]:
     """What the tasks tell, to the end of all of them. Raises what one raised."""
-    whole = asyncio.gather(*tasks)
+    whole = asyncio.gather(*tasks, return_exceptions=True)  # of one that is given up, nobody asks for its exception
     whole.add_done_callback(lambda _: progress.put_nowait(None))
     while (told := await progress.get()) is not None:
         yield told
-    await whole
+    for ended in await whole:
+        if isinstance(ended, BaseException):
+            raise ended
