@@ -56,3 +56,17 @@ def test_what_stands_in_the_way_is_named_before_anything_is_started(shell: Shell
         refused.json
     )
     assert shell("ps", "--json").json == [] or all(run["profile"] != "split" for run in shell("ps", "--json").json)
+
+
+def test_the_command_of_each_node_is_shown(shell: Shell) -> None:
+    said = shell("profiles", "show", "two-nodes-demo")
+    assert [line for line in said.out.decode().splitlines() if line.startswith("#")] == [
+        "# rank 0 on demo",
+        "# rank 1 on demo2",
+    ]
+    assert "--node-rank 1" in said.out.decode()
+    assert "note: addresses of demo, demo2 are found at the launch" in said.err
+    shown = shell("profiles", "show", "two-nodes-demo", "--json").json
+    assert [member["host"] for member in shown["members"]] == ["demo", "demo2"]
+    assert "--node-rank" in shown["argv"]
+    assert shown["notes"] == ["addresses of demo, demo2 are found at the launch"]

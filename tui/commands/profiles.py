@@ -11,7 +11,7 @@ import click
 
 from tui.commands.options import host_option, json_option, set_option
 from tui.commands.output import emit, say
-from tui.core.config import config_dir, default_host, load_settings, profile_dirs
+from tui.core.config import HostEntry, config_dir, default_host, load_settings, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.host import facts_cache
 from tui.core.profiles.command import build_command, render_command
@@ -82,8 +82,8 @@ def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | N
         return _show_table(name, kind, dirs, sets, as_json)
     profile = load_launch(name, dirs, sets)
     where = host or profile.host or default_host()
-    if profile.group:
-        return _show_group(profile, where, as_json)
+    if profile.several:
+        return _show_several(profile, where, as_json)
     entry = load_settings().host(where)
     facts = facts_cache.remembered(entry)
     command = build_command(profile, entry, facts.sglang if facts else None, None)
@@ -96,31 +96,58 @@ def show(directory: Path | None, name: str, sets: tuple[str, ...], host: str | N
     return 0
 
 
-def _show_group(profile: LaunchProfile, where: str, as_json: bool) -> int:
+def _show_several(profile: LaunchProfile, where: str, as_json: bool) -> int:
     """The commands of all members; what stands for the address of a host is its name."""
+    parts = _nodes(profile) if profile.nodes is not None else _roles(profile, where)
+    members = []
+    for name, entry, one in parts:
+        facts = facts_cache.remembered(entry)
+        command = build_command(one, entry, facts.sglang if facts else None, None)
+        members.append(
+            {
+                **{"name": name, "env": dict(command.env), "argv": list(command.argv), "host": entry.name},
+                "notes": list(command.notes),
+            }
+        )
+        if not as_json:
+            print(f"# {name} on {entry.name}\n{render_command(command)}")
+            for note in command.notes:
+                say(f"note: {name}: {note}")
+    hosts = dict.fromkeys(entry.name for _, entry, _ in parts)
+    found = [f"addresses of {', '.join(hosts)} are found at the launch"] if len(hosts) > 1 else []
+    if as_json:
+        serving = members[0 if profile.nodes is not None else -1]
+        emit({**{key: serving[key] for key in ("env", "argv", "host")}, "notes": found, "members": members})
+    for note in () if as_json else found:
+        say(f"note: {note}")
+    return 0
+
+
+_Part = tuple[str, HostEntry, LaunchProfile]  # a member's name, its host, and what it runs
+
+
+def _nodes(profile: LaunchProfile) -> list[_Part]:
+    from tui.core.groups.nodes import Meeting, rank_profile
+
+    assert profile.nodes is not None
+    settings, hosts = load_settings(), profile.nodes.hosts
+    meeting = Meeting(hosts[0], profile.nodes.dist_port)
+    entries = [settings.host(host) for host in hosts]
+    return [(f"rank {rank}", entry, rank_profile(profile, rank, meeting, entry)) for rank, entry in enumerate(entries)]
+
+
+def _roles(profile: LaunchProfile, where: str) -> list[_Part]:
     settings = load_settings()
     *workers, router = profile.group
-    apart = len(hosts := dict.fromkeys(table.host or profile.host or where for table in profile.group)) > 1
+    apart = len({table.host or profile.host or where for table in profile.group}) > 1
     urls = [
         (one, f"http://{one.address or (one.host or where if apart else '127.0.0.1')}:{one.port}") for one in workers
     ]
     profiles = [member_profile(profile, one, apart=apart) for one in workers]
     profiles.append(router_profile(profile, router, settings.host(router.host or where).python, urls))
-    members = []
-    for table, one in zip(profile.group, profiles, strict=True):
-        entry = settings.host(one.host or where)
-        facts = facts_cache.remembered(entry)
-        command = build_command(one, entry, facts.sglang if facts else None, None)
-        members.append({"name": table.name, "env": dict(command.env), "argv": list(command.argv), "host": entry.name})
-        if not as_json:
-            print(f"# {table.name} on {entry.name}\n{render_command(command)}")
-            for note in command.notes:
-                say(f"note: {table.name}: {note}")
-    if as_json:
-        emit({**{key: members[-1][key] for key in ("env", "argv", "host")}, "notes": [], "members": members})
-    elif apart:
-        say(f"note: addresses of {', '.join(hosts)} are found at the launch")
-    return 0
+    return [
+        (table.name, settings.host(one.host or where), one) for table, one in zip(profile.group, profiles, strict=True)
+    ]
 
 
 def _show_table(name: str, kind: str, dirs: Sequence[Path], sets: tuple[str, ...], as_json: bool) -> int:
