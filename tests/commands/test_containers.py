@@ -90,7 +90,8 @@ def test_a_restart_loop_by_the_commands(shell, dockerd):
         IMAGE, "/usr/bin/python3", "-m", "sglang.launch_server", "--port", "1",
     )  # fmt: skip
     try:
-        while int(dockerd.engine("inspect", "-f", "{{.RestartCount}}", "loop")) < 3:
+        # Each pause is twice the one before: from here on it is longer than what is asked takes.
+        while int(dockerd.engine("inspect", "-f", "{{.RestartCount}}", "loop")) < 7:
             pass
         shell.env["DOCKER_HOST"] = f"unix://{dockerd.socket}"
         (row,) = [row for row in shell("ps", "local", "--json").json if (row["container"] or {}).get("name") == "loop"]

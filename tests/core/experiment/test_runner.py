@@ -24,7 +24,7 @@ from tui.core.experiment.record import FINISHED, ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.experiment.so_far import stored_state
 from tui.core.link.ssh import SshTransport
-from tui.core.link.transport import SilentAsker
+from tui.core.link.transport import LinkState, SilentAsker
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.run import Run, RunState
@@ -290,10 +290,11 @@ async def test_a_lost_link_is_waited_for(demo: HostSession, lab: Lab, make_tcp_p
     async for state in runner.states():
         arms = [(arm.letter, arm.phase, arm.live and arm.live.phase) for arm in state.arms]
         now = next((arm for arm in arms if arm[1] or arm[2]), None)
-        if now not in cuts and len(cuts) < 8:  # at each step of the first launches
+        # At each step of the first launches; a link that is not up yet cannot be cut.
+        if now not in cuts and len(cuts) < 8 and transport.status().state is LinkState.UP:
             cuts.add(now)
             proxy.reset()
-    assert proxy.accepted > len(cuts)
+    assert proxy.accepted > len(cuts) >= 3
     assert (state.at, state.message) == (2, "done")
     assert len(await servers(demo)) == 2  # none was launched twice
     await session.close()
@@ -324,7 +325,7 @@ async def test_a_running_server_is_measured_as_one_arm(demo: HostSession, lab: L
 class Command:
     """`eagletui experiment x` as a process that can be killed."""
 
-    def __init__(self, home: Path, port: int, duration_s: float = 3.0) -> None:
+    def __init__(self, home: Path, port: int, duration_s: float = 8.0) -> None:
         profiles = home / "profiles"
         profiles.mkdir()
         (profiles / "blink.toml").write_text(
