@@ -385,7 +385,7 @@ async def test_a_log_that_the_engine_rotates_has_lost_its_beginning(make_host, d
         assert state.startup.lost_head
         assert state.outcome is Outcome.READY
         path = Path(await path_of_log(host, run))
-        assert path.read_bytes() == engine.output("theirs")
+        await until(lambda: path.read_bytes() == engine.output("theirs"), "its copy")
         whole = LogTracker(records=False)
         whole.feed(DIES.splitlines()[0].encode() + b"\n" + path.read_bytes())
         assert not whole.state().lost_head
