@@ -172,22 +172,26 @@ async def look_at(hosts: GroupSession, group: Group, *, end_others: bool = False
 def _say_progress(state: GroupState, shown: object) -> object:
     """Reports how far a start is where that is news; what was reported is the next call's `shown`."""
     words = [_progress_of(one) for one in state.members]
+    steps = [_progress_of(one, tenths=True) for one in state.members]
     suspicions = {one.member.name: one.state.suspicion for one in state.members if one.state and one.state.suspicion}
     waits = state.late or (f"waits for {state.waits_for}" if state.waits_for else None)
-    key = (state.outcome, words, list(suspicions), waits)
+    key = (state.outcome, steps, list(suspicions), waits)
     if key != shown and state.outcome in (Outcome.STARTING, Outcome.UNKNOWN):
         hangs = "".join(f"; {name} may hang: {why}" for name, why in suspicions.items())
         say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{hangs}{f'; {waits}' if waits else ''}")
     return key
 
 
-def _progress_of(one: MemberState) -> str:
+def _progress_of(one: MemberState, *, tenths: bool = False) -> str:
+    """How far a member is; in `tenths`, so that not each shard is news."""
     if one.state is None:
         return (
             f"{one.member.name} unknown: no answer from {one.member.host}" if one.link_lost else f"{one.member.name} –"
         )
     progress = one.state.startup.progress
-    done = f" {progress.what} {progress.done * 10 // max(1, progress.total)}/10" if progress else ""
+    done = f" {progress.what} {progress.done}/{progress.total}" if progress else ""
+    if progress and tenths:
+        done = f" {progress.what} {progress.done * 10 // max(1, progress.total)}"
     lost = " (link lost)" if one.link_lost else ""
     return f"{one.member.name} {one.state.phase.replace('_', ' ')}{done}{lost}"
 

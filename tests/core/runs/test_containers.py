@@ -421,7 +421,8 @@ async def test_a_stop_after_a_reboot_removes_the_container(make_host, engine):
     engine("stop", f"eagletui-{run.run_id}")
     words = record(run)
     write_record(run, [*words[:2], "11111111-2222-3333-4444-555555555555", *words[3:]])
-    ended = await stopped(host, run)
+    await stopped(host, run)
+    ended = await exited(host, run)  # its engine is being asked for the exit code
     assert (ended.state, ended.exit_code) == (RunState.EXITED, 0)
     await until(lambda: engine.names() == [], "the container's removal")
 

@@ -40,6 +40,7 @@ from tui.core.text import one_line
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
 
+_SAMPLE_S = 15.0  # a healthy nvidia-smi without persistence mode takes up to ten for eight GPUs
 _NOW_S = 10.0  # a sample that is older says nothing of now
 # So long is a question that changes nothing asked again where the link is lost under it.
 _FIND_S = 30.0
@@ -95,8 +96,10 @@ class HostSession:
         return self._newest[1]
 
     async def sample(self) -> GpuSample:
-        """The GPUs now."""
-        return await gpu_sampler.one_sample(self.transport, self.entry.python, elsewhere=self._elsewhere)
+        """The GPUs now; no launch and no stop waits long for a driver that hangs."""
+        return await gpu_sampler.one_sample(
+            self.transport, self.entry.python, timeout_s=_SAMPLE_S, elsewhere=self._elsewhere
+        )
 
     async def _elsewhere(self) -> Inside | None:
         """The container of a server that runs here, which has a Python; None where there is none that lets us in."""

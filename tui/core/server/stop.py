@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from tui.core.errors import EagletuiError, LinkLost, Slug, TimedOut, UsageError
+from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, error_words
-from tui.core.link.transport import LinkState, Transport
+from tui.core.link.retry import patiently
+from tui.core.link.transport import Transport
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
 
@@ -80,13 +81,8 @@ async def _ended(transport: Transport, run: Run, grace_s: float, who: str | None
     yield StopProgress("requested", f"asked {run.short_id} to stop")
     step = "requested"
     while True:
-        try:
-            now = await control.stop_state(transport, run.run_id)
-        except (LinkLost, TimedOut):
-            if transport.status().state is LinkState.CLOSED:
-                raise
-            await asyncio.sleep(_POLL_S)
-            continue  # the stop continues there; the next call waits for the link
+        # The stop continues there, whatever happens to the link.
+        now = await patiently(transport, lambda: control.stop_state(transport, run.run_id))
         if now.step and now.step != step:
             step = now.step
             yield StopProgress(step, _TEXTS.get(step, step))

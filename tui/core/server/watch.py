@@ -10,9 +10,11 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from tui.core.errors import EagletuiError, LinkLost, TimedOut, UsageError
 from tui.core.host.gpus import GpuSample
+from tui.core.link.retry import patiently
 from tui.core.link.transport import LinkState, Transport
 from tui.core.logs.blocks import read_block
 from tui.core.logs.excerpt import Passage
@@ -79,6 +81,7 @@ class RunWatcher:
         self._wake = asyncio.Event()
         self._startup_changed = asyncio.Event()
         self._over = asyncio.Event()
+        self._log_found = asyncio.Event()  # or known to be nowhere
         self._clock: HostClock | None = None
         self._kernel = KernelWords()
         self._known_at = time.monotonic()
@@ -144,9 +147,7 @@ class RunWatcher:
                 with contextlib.suppress(LinkLost, TimedOut):
                     self._clock = await host_clock(self._transport)
                     self._kernel = await kernel_words_of(self._transport, self._run)
-            if self._run.container is not None and self._run.log_path is None:
-                path = await path_of_log(self._transport, self._run)
-                self._run = self._probe.run = replace(self._run, log_path=path)
+            await self._find_log()
             if self._run.log_path:
                 pieces = read_log(self._transport, self._run.log_path, self._run_over, self._wake.set)
                 async with contextlib.aclosing(pieces):
@@ -158,11 +159,19 @@ class RunWatcher:
         except UsageError as error:  # another user's log: process and port still show how the server is
             await self._pieces.put(error)
             await self._until_over()
-        except BaseException:
+        finally:
             self._wake.set()
-            raise
         await self._pieces.put(None)
         self._wake.set()
+
+    async def _find_log(self) -> None:
+        """The output of a foreign container is copied first, to be read."""
+        try:
+            if self._run.container is not None and self._run.log_path is None:
+                path = await patiently(self._transport, partial(path_of_log, self._transport, self._run))
+                self._run = self._probe.run = replace(self._run, log_path=path)
+        finally:
+            self._log_found.set()
 
     async def _until_over(self) -> None:
         if not self._run_over():
@@ -181,15 +190,15 @@ class RunWatcher:
     async def _ask_status(self) -> None:
         if self._goal is None:
             await self._hear_container(self._run)
-            self._goal = await self._log_size()
+            await self._log_found.wait()  # else a log that is not there yet would count as read to its end
+            self._goal = await _size_of(self._transport, self._run.log_path)
             self._startup_changed.set()
         if self._clock is None:
             self._clock = await host_clock(self._transport)
         fresh, self._fresh = self._fresh, False
         found = self._run if fresh else await control.refresh(self._transport, self._run)
         self._known_at = time.monotonic()
-        if found is None:
-            found = replace(self._run, state=RunState.LOST, why="its files are gone")
+        found = found or replace(self._run, state=RunState.LOST, why="its files are gone")
         if found != self._run:
             await self._hear_container(found)
             self._run = self._probe.run = found
@@ -204,13 +213,6 @@ class RunWatcher:
             self._probe.start_over()
         if found.loops:
             await self._death.hear(found)
-
-    async def _log_size(self) -> int:
-        try:
-            log = await read_block(self._transport, self._run.log_path, 0, 0) if self._run.log_path else None
-        except UsageError:
-            return 0
-        return log.size if log else 0
 
     def _caught_up(self) -> bool:
         return self._goal is not None and self._read_to >= self._goal
@@ -409,10 +411,11 @@ class RunWatcher:
         key = (startup.lines, self._run.state, self._run.exit_code, self._kernel, final)
         if self._diagnosed is None or self._diagnosed[0] != key:
             # The exit counts only when the whole log is read: a reason that is still unread must not look like silence.
-            over = self._run_over() and final
-            exit = evidence(self._run, self._kernel) if over else ExitEvidence(alive=True)
+            exit = evidence(self._run, self._kernel) if final and self._run_over() else ExitEvidence(alive=True)
             found, observations = diagnose(self._tracker.state(), exit=exit)
-            if found is not None:
+            if found is not None and self._run.kind != "server" and found.cause == "unknown":
+                found = None  # its words are about a server
+            elif found is not None:
                 history = self._history
                 found = forecast.prefer_worked(found, startup, self._run.host, history.args, history.earlier)
             self._diagnosed = (key, found, observations)
@@ -451,3 +454,12 @@ class RunWatcher:
         if key != self._recorded and state.outcome is not Outcome.STARTING:
             self._recorded = key
             record_start(state)
+
+
+async def _size_of(transport: Transport, path: str | None) -> int:
+    """Bytes of a log; 0 where there is none that we may read."""
+    try:
+        log = await read_block(transport, path, 0, 0) if path else None
+    except UsageError:
+        return 0
+    return log.size if log else 0

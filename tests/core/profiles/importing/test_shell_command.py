@@ -724,6 +724,13 @@ def test_no_secret_of_a_line_that_does_not_parse_is_shown() -> None:
     assert "geheimnis" not in caught.value.message
 
 
+def test_shared_memory_of_a_size_of_its_own_keeps_the_hosts_ipc():
+    text = LINE.replace("--network host", "--network host --ipc=host")
+    assert "--ipc=host" in tomli.loads(import_command(text, HOME).profile)["container"]["options"]
+    plain = tomli.loads(import_command(text.replace("--shm-size 32g", ""), HOME).profile)["container"]
+    assert "--ipc=host" not in plain.get("options", [])  # that container gets it anyway
+
+
 KUBE = """
 kind: Deployment
 spec:

@@ -202,10 +202,10 @@ def container_table(box: Container) -> dict[str, object]:
         table["engine"] = box.program if len(box.engine) == 1 else list(box.engine)
     if mounts := box.values("volume"):
         table["mounts"] = list(mounts)
+    # A container with a --shm-size of its own gets no --ipc by itself.
+    usual = _USUAL - {("ipc", "host")} if any(option.name == "shm-size" for option in kept.options) else _USUAL
     own = [
-        option
-        for option in kept.options
-        if option.name not in _IN_PROFILE and (option.name, option.value) not in _USUAL
+        option for option in kept.options if option.name not in _IN_PROFILE and (option.name, option.value) not in usual
     ]
     if own:
         table["options"] = [word for option in own for word in option.words]
