@@ -42,7 +42,7 @@ async def test_a_panel_of_one_host_opens_the_other_and_shows_them_as_one_server(
     async with panel(scenes.scripts(scenes.NODES, *STARTING)).run_test(size=size) as pilot:
         await shows(pilot, "◐ STARTING", "kimi-k2.5-tp16", "gpu1 TP0–7", "▲gpu2 TP8–15", "26.0", "21.3")
         await shows(pilot, "gpu2 is late: 0:59 behind gpu1; all 16 ranks wait for it", "✓ every member is alive")
-        await shows(pilot, "· rank 0 is ready", "Log ──", "S stop all 2", "m member")
+        await shows(pilot, "◌ rank 0 is ready", "Log ──", "S stop all 2", "m member")
         assert [one.host for one in pilot.app.open_session.sessions] == ["gpu1", "gpu2"]
 
 
@@ -65,7 +65,7 @@ async def test_the_phase_table_has_a_column_a_member():
 async def test_ready_is_the_groups_and_not_a_members(size):
     states = (STARTING[0], scenes.ready(scenes.NODES, 1))
     async with panel(scenes.scripts(scenes.NODES, *states)).run_test(size=size) as pilot:
-        await shows(pilot, "STARTING", "· rank 0 is ready", "✓ every member is alive")
+        await shows(pilot, "STARTING", "◌ rank 0 is ready", "✓ every member is alive")
         await until(pilot, lambda: "READY" not in screen_text(pilot.app))
         session_of(pilot, "gpu1").update_queue.put_nowait(RunUpdate(READY[0], settled=True))
         await shows(pilot, "● READY", "✓ rank 0 is ready")

@@ -21,6 +21,16 @@ cuda-graph-max-bs = 512
 json-model-override-args = { rope = { factor = 2.0 } }
 trust-remote-code = true
 """
+SPLIT = """
+kind = "launch"
+[args]
+model-path = "/m"
+tp = 2
+[group.prefill]
+gpus = [0, 1]
+[group.decode]
+gpus = [2, 3]
+"""
 
 
 def errors_of(directory: Path, name: str = "x") -> dict[str | None, tuple[str, str | None]]:

@@ -102,7 +102,7 @@ class GroupControl:
         note = f"Order: {order}; what is left after 20 s is killed. Nothing else is touched."
         dialog = Confirm(
             ("■ STOP", "warn!"),
-            f"Stop all {count} on {hosts_text(opened.hosts)}?",
+            f"Stop all {count} on {hosts_text(opened.group.hosts)}?",
             [*facts_of(facts), [], [(note, "muted")]],
             "No, let it run",
             "Yes, stop all",

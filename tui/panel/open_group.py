@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.model.group import Group, Member, Role
 from tui.core.model.phases import Outcome, Phase
+from tui.core.model.run import short_id
 from tui.panel.host_view import Board
 from tui.panel.server_view import Badge, badge, left_s, phase_rows
 
@@ -75,12 +76,7 @@ class OpenGroup:
     @property
     def short_id(self) -> str:
         """The six digits that screens show."""
-        return self.group.group_id.rsplit("-", 1)[-1]
-
-    @property
-    def hosts(self) -> list[str]:
-        """Each host once, in the order of the members."""
-        return list(dict.fromkeys(member.host for member in self.group.members))
+        return short_id(self.group.group_id)
 
     @property
     def roles(self) -> bool:

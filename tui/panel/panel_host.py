@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
+from tui.core.model.run import short_id
 from tui.panel.bench_control import Measuring
 from tui.panel.connection import Connection
 from tui.panel.displayed_run import DisplayedRun
@@ -69,7 +70,7 @@ class PanelHost(OpenHost):
             name = "" if board.local else f" {board.host}"
             where = f"on {board.host} (run {run.short_id}{pid})"
             if board.group is not None:
-                where = f"on {', '.join(board.group.hosts)} (group {board.group.group_id.rsplit('-', 1)[-1]})"
+                where = f"on {', '.join(board.group.hosts)} (group {short_id(board.group.group_id)})"
             if board.group is None or run.run_id == board.group.serving.run_id:  # which says it for all
                 does = "is being stopped, which the host does by itself," if board.stopping else "keeps running"
                 parts.append(f"{run.profile or run.run_id} {does} {where}. eagletui{name} shows it again.")

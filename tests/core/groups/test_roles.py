@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support import fakes
+from tests.support.profiles import SPLIT
 from tests.support.role_lab import RoleLab
 from tui.core.config import HostEntry
 from tui.core.groups.roles import Part, between, places
@@ -20,17 +21,7 @@ from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, in_the_way
 from tui.core.server.launch_records import LaunchRecord
 
-ONE = """
-kind = "launch"
-[args]
-model-path = "/m"
-tp = 2
-[group.prefill]
-gpus = [0, 1]
-[group.decode]
-gpus = [2, 3]
-"""
-TWO = ONE.replace("[group.prefill]", '[group.prefill]\nhost = "gpu1"').replace(
+TWO = SPLIT.replace("[group.prefill]", '[group.prefill]\nhost = "gpu1"').replace(
     "[group.decode]", '[group.decode]\nhost = "gpu2"'
 )
 
@@ -62,34 +53,34 @@ def said(tmp_path, text: str, **options) -> list[str]:
 
 
 def test_a_group_without_a_fault_says_where_each_listens(tmp_path):
-    assert said(tmp_path, ONE) == ["ok: prefill 0 on gpu1:30001, decode 0 on gpu1:30002, router on gpu1:30000"]
+    assert said(tmp_path, SPLIT) == ["ok: prefill 0 on gpu1:30001, decode 0 on gpu1:30002, router on gpu1:30000"]
     assert said(tmp_path, TWO) == ["ok: prefill 0 on gpu1:30001, decode 0 on gpu2:30002, router on gpu1:30000"]
 
 
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (ONE.replace("gpus = [2, 3]", "gpus = [1, 2]"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [1, 2]"),
          "block: prefill 0 and decode 0 both take GPU 1 of gpu1: name gpus of each"),
-        (ONE.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 30000"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 30000"),
          "block: port 30000 of gpu1 is taken by decode 0 as its port and by router as its port"),
-        (ONE.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 8998"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 8998"),
          "block: port 8998 of gpu1 is taken by prefill 0 as its bootstrap port and by decode 0 as its port"),
-        (ONE.replace("gpus = [0, 1]", "gpus = [0, 1]\nbootstrap_port = 29000"),
+        (SPLIT.replace("gpus = [0, 1]", "gpus = [0, 1]\nbootstrap_port = 29000"),
          "block: port 29000 of gpu1 is taken by prefill 0 as its bootstrap port and by router as its prometheus-port"),
         (TWO.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { host = "127.0.0.1" }'),
          "block: decode 0 listens on 127.0.0.1 of gpu2, where no other host reaches it: leave out host, or write 0.0.0.0"),
         (TWO.replace("gpus = [2, 3]", 'gpus = [2, 3]\naddress = "127.0.0.1"'),
          "block: address 127.0.0.1 of decode 0 is another machine on each host: write the address of gpu2"),
-        (ONE.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { model-path = "/other" }'),
+        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { model-path = "/other" }'),
          "block: prefill 0 has model-path /m, decode 0 /other: both sides need the same"),
-        (ONE.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { disaggregation-transfer-backend = "nixl" }'),
+        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { disaggregation-transfer-backend = "nixl" }'),
          "block: prefill 0 has disaggregation-transfer-backend of SGLang's own choice, decode 0 nixl: both sides need the same"),
-        (ONE.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { page-size = 64 }"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { page-size = 64 }"),
          "block: prefill 0 has page-size of SGLang's own choice, decode 0 64: both sides need the same"),
-        (ONE + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "10m" }\n',
+        (SPLIT + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "10m" }\n',
          "block: SGLANG_DISAGGREGATION_WAITING_TIMEOUT of decode 0 is '10m': write whole seconds"),
-        (ONE + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "3600" }\n',
+        (SPLIT + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "3600" }\n',
          "warn: SGLANG_DISAGGREGATION_WAITING_TIMEOUT of decode 0 is 3600 s, the router gives up after 1800 s: "
          "raise request-timeout-secs of the router"),
     ],
@@ -100,7 +91,7 @@ def test_each_fault_is_one_line(tmp_path, text, finding):
 
 def test_a_longer_patience_of_the_router_is_heard(tmp_path):
     waits = (
-        ONE
+        SPLIT
         + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "3600" }\n[group.router]\nargs = { request-timeout-secs = 4000 }\n'
     )
     assert said(tmp_path, waits)[0].startswith("ok: ")
@@ -117,7 +108,7 @@ def test_other_versions_and_other_files_of_the_model(tmp_path):
 
 
 def test_a_router_that_waits_less_than_starts_took_is_told(tmp_path):
-    text = ONE + "[group.router]\nargs = { worker-startup-timeout-secs = 300 }\n"
+    text = SPLIT + "[group.router]\nargs = { worker-startup-timeout-secs = 300 }\n"
     parts = parts_of(tmp_path, text)
     for part, took in zip(parts, (280.0, 100.0, 2.0), strict=True):
         group = new_group("split", [(one.member.role, one.member.number, "gpu1") for one in parts])
@@ -132,13 +123,13 @@ def test_a_router_that_waits_less_than_starts_took_is_told(tmp_path):
 
 
 def test_a_router_takes_no_gpus_from_anybody(tmp_path):
-    *_, router = parts_of(tmp_path, ONE)
+    *_, router = parts_of(tmp_path, SPLIT)
     anywhere = fakes.run(run_id="x-20261130T120000Z-7c31d0", gpus=(), port=1)  # on all GPUs, as far as anybody knows
     assert in_the_way(router.profile, router.plan.command, [anywhere]) == ()
     assert in_the_way(router.profile, router.plan.command, [replace(anywhere, port=30000)]) != ()
     group = new_group("split", places(router.profile, "gpu1") or [(Role.ROUTER, 0, "gpu1")])
     of_group = replace(anywhere, run_id=group.members[-1].run_id, extra={"group": group.extra()})
-    prefill = parts_of(tmp_path, ONE)[0]
+    prefill = parts_of(tmp_path, SPLIT)[0]
     assert in_the_way(prefill.profile, prefill.plan.command, [anywhere]) == (anywhere,)
     assert in_the_way(prefill.profile, prefill.plan.command, [of_group]) == ()
 

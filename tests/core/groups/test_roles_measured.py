@@ -12,7 +12,7 @@ from tui.core.bench import bench_run, target
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.experiment.grouped import on
 from tui.core.experiment.runner import ExperimentRunner, begin
-from tui.core.model.experiment import ArmStatus
+from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.phases import Outcome
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import GuardStatus, Result
@@ -80,30 +80,8 @@ def unsplit(lab: RoleLab) -> LaunchProfile:
     return load_launch("whole", [lab.directory])
 
 
-async def test_split_against_unsplit_is_an_experiment(lab: RoleLab):
-    launches = {"A": unsplit(lab), "B": lab.profile()}
-    arms = (ExperimentArm("A", "whole"), ExperimentArm("B", "split", against="A"))
-    profile = ExperimentProfile("does-splitting-pay", QUICK.name, arms, pairs=1)
-    session = lab.groups.sessions["gpu1"]
-    runner = ExperimentRunner(session, begin(profile, QUICK, launches, "gpu1", seed=1), profile, launches)
-    async with aclosing(runner.states()) as states:
-        async for state in states:
-            last = state
-    assert last.finished
-    assert [arm.status for arm in last.arms] == [ArmStatus.MEASURED] * 2, [arm.reason for arm in last.arms]
-    whole, split = (arm.results[0].server for arm in last.arms)
-    assert (whole.members, len(split.members)) == ((), 3)
-    assert [cell.ready_after_s is not None for cell in runner.record.cells] == [True, True]
-    (verdict,) = last.verdicts  # of runs that are too short to count
-    assert {verdict.a.ref, verdict.b.ref} == {"A", "B"}, verdict
-    assert [run for run in await session.runs() if run.active and not run.foreign] == []
-
-
-async def test_an_arm_that_dies_says_which_member_and_why(lab: RoleLab):
-    full = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"
-    )
-    split = lab.profile(decode=f'args = {{ ready-file = "{lab.decode_ready}", dies-of = "{full}" }}')
+async def compared(lab: RoleLab, split: LaunchProfile) -> tuple[ExperimentRunner, ExperimentState]:
+    """An experiment of the unsplit server against the split one, to its end."""
     launches = {"A": unsplit(lab), "B": split}
     arms = (ExperimentArm("A", "whole"), ExperimentArm("B", "split", against="A"))
     profile = ExperimentProfile("does-splitting-pay", QUICK.name, arms, pairs=1)
@@ -112,11 +90,32 @@ async def test_an_arm_that_dies_says_which_member_and_why(lab: RoleLab):
     async with aclosing(runner.states()) as states:
         async for state in states:
             last = state
+    return runner, last
+
+
+async def test_split_against_unsplit_is_an_experiment(lab: RoleLab):
+    runner, last = await compared(lab, lab.profile())
+    assert last.finished
+    assert [arm.status for arm in last.arms] == [ArmStatus.MEASURED] * 2, [arm.reason for arm in last.arms]
+    whole, split = (arm.results[0].server for arm in last.arms)
+    assert (whole.members, len(split.members)) == ((), 3)
+    assert [cell.ready_after_s is not None for cell in runner.record.cells] == [True, True]
+    (verdict,) = last.verdicts  # of runs that are too short to count
+    assert {verdict.a.ref, verdict.b.ref} == {"A", "B"}, verdict
+    assert [run for run in await lab.groups.sessions["gpu1"].runs() if run.active and not run.foreign] == []
+
+
+async def test_an_arm_that_dies_says_which_member_and_why(lab: RoleLab):
+    full = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"
+    )
+    split = lab.profile(decode=f'args = {{ ready-file = "{lab.decode_ready}", dies-of = "{full}" }}')
+    _, last = await compared(lab, split)
     failed = last.arms[1]
     assert failed.status is ArmStatus.FAILED
     assert failed.cause == "oom_serving"
     assert str(failed.reason).startswith("decode 0: ")
-    assert [run for run in await session.runs() if run.active and not run.foreign] == []
+    assert [run for run in await lab.groups.sessions["gpu1"].runs() if run.active and not run.foreign] == []
 
 
 def test_a_group_on_other_hosts_is_no_arm(lab: RoleLab):

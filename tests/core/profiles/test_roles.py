@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.profiles import SPLIT
 from tui.core.config import HostEntry
 from tui.core.profiles.command import build_command
 from tui.core.profiles.difference import profile_difference
@@ -10,16 +11,6 @@ from tui.core.profiles.load import discover, load_launch
 from tui.core.profiles.roles import member_profile, router_profile
 from tui.core.profiles.secrets import MASK, public_sets
 
-BASE = """
-kind = "launch"
-[args]
-model-path = "/m"
-tp = 2
-[group.prefill]
-gpus = [0, 1]
-[group.decode]
-gpus = [2, 3]
-"""
 SEVERAL = """
 kind = "launch"
 env = { NCCL_DEBUG = "WARN", HF_HOME = "/hf" }
@@ -67,7 +58,7 @@ def commands(profile) -> list[tuple[str, ...]]:
 
 
 def test_the_least_that_a_group_says(folder):
-    profile = load_launch("x", [folder(x=BASE)])
+    profile = load_launch("x", [folder(x=SPLIT)])
     assert [(one.name, one.port, one.bootstrap_port) for one in profile.group] == [
         ("prefill 0", 30001, 8998), ("decode 0", 30002, None), ("router", 30000, None),
     ]  # fmt: skip
@@ -113,7 +104,7 @@ def test_several_members_count_ports_up_and_take_what_their_table_says(folder):
 
 
 def test_in_a_container_the_router_is_the_images_and_gets_no_gpu(folder):
-    profile = load_launch("x", [folder(x=BASE + '[container]\nimage = "lmsysorg/sglang:v0.5.23"\n')])
+    profile = load_launch("x", [folder(x=SPLIT + '[container]\nimage = "lmsysorg/sglang:v0.5.23"\n')])
     router = argv(router_profile(profile, profile.group[-1], "/opt/py", []))
     assert router[router.index("lmsysorg/sglang:v0.5.23") + 1 :][:3] == ("python3", "-m", "sglang_router.launch_router")
     assert "--gpus" not in router
@@ -160,8 +151,8 @@ def test_a_member_of_several_is_named_by_its_place(folder):
 def test_what_a_base_says_is_held_against_the_group_too(folder):
     base = 'kind = "launch"\n[args]\nmodel-path = "/m"\ndisaggregation-bootstrap-port = 9\n'
     with pytest.raises(ProfileBroken, match="disaggregation-bootstrap-port: is set by the group"):
-        load_launch("x", [folder(base=base, x=BASE.replace("[args]", 'extends = "base"\n[args]'))])
-    nodes = BASE.replace("[args]", '[nodes]\nhosts = ["a", "b"]\n[args]')
+        load_launch("x", [folder(base=base, x=SPLIT.replace("[args]", 'extends = "base"\n[args]'))])
+    nodes = SPLIT.replace("[args]", '[nodes]\nhosts = ["a", "b"]\n[args]')
     assert errors_of(folder, nodes) == ["group: and nodes exclude each other"]
 
 
@@ -173,7 +164,7 @@ def test_a_group_needs_both_sides(folder):
 
 def test_extends_merges_tables_of_members_and_replaces_lists(folder):
     more = 'kind = "launch"\nextends = "x"\n[group.decode]\nargs = { tensor-parallel-size = 8 }\ngpus = [4]\n'
-    tp = BASE.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { tp = 4 }")
+    tp = SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { tp = 4 }")
     other = 'kind = "launch"\nextends = "x"\n[[group.decode]]\n[[group.decode]]\nport = 5\n'
     dirs = [folder(x=tp, more=more, other=other)]
     decode = load_launch("more", dirs).group[1]
@@ -184,7 +175,7 @@ def test_extends_merges_tables_of_members_and_replaces_lists(folder):
 
 
 def test_set_reaches_all_members_of_a_role_or_one(folder):
-    dirs = [folder(x=BASE, several=SEVERAL)]
+    dirs = [folder(x=SPLIT, several=SEVERAL)]
     sets = [
         "group.decode.args.tp=8",
         "group.decode.gpus=4,5",
@@ -214,7 +205,7 @@ def test_set_reaches_all_members_of_a_role_or_one(folder):
     ],
 )
 def test_a_wrong_set_is_named(folder, key, wrong):
-    assert errors_of(folder, BASE, [key]) == [wrong]
+    assert errors_of(folder, SPLIT, [key]) == [wrong]
 
 
 def test_secrets_of_members_are_masked():

@@ -13,7 +13,7 @@ from tui.panel.widgets.paint import Canvas, Run, cells, clip_runs, join, width_o
 if TYPE_CHECKING:
     from tui.core.groups.group_state import Condition
 
-_HOLDS = {True: ("✓ ", "ok"), False: ("✗ ", "err"), None: ("· ", "muted")}
+_HOLDS = {True: ("✓ ", "ok"), False: ("✗ ", "err"), None: ("◌ ", "muted")}
 
 
 def ready_means(opened: OpenGroup) -> str:

@@ -21,7 +21,7 @@ class GroupHeader(Header):
 
     def _link(self, *, short: bool, rtt: bool) -> list[Run]:
         opened = panel_of(self).group
-        if opened is None or len(opened.hosts) < 2:
+        if opened is None or len(opened.group.hosts) < 2:
             return super()._link(short=short, rtt=rtt)
         boards = {one.member.host: one.board for one in opened.seen()}
         up = [board for board in boards.values() if board.connected]
