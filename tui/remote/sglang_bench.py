@@ -242,7 +242,7 @@ class Referee:
         warmup = await warm_up(bench, point, run)
         flushed = await bench.server.flush()
         info_ms = await server_info_ms(bench.client)
-        before, idle_before = await bench.server.at_rest()
+        before, idle_before = await bench.server.at_rest(warmup.least)
         started_at, zero = time.time(), clock()
 
         with contextlib.suppress(FileNotFoundError):
@@ -268,7 +268,7 @@ class Referee:
             "flush": {"ok": flushed and "--flush-cache" in self.tool.flags, "hit_rate": None},
             "counters": {"before": before, "after": after, "idle": idle_before and idle_after},
             "gpu": bench.gpus.during(zero, ended),
-            "warmup": warmup,
+            "warmup": warmup.meta,
             "command": argv,
             "module": self.tool.module,
             "version": self.tool.version,
@@ -323,7 +323,7 @@ async def requests_of(bench: Bench, point: dict[str, Any]) -> int:
         return plan.max_requests
     if "rate" in point:
         return int(max(2, math.ceil(point["rate"] * plan.duration_s)))
-    warm = await warm_up(bench, point, 1)
+    warm = (await warm_up(bench, point, 1)).meta
     rate = warm["requests"] / warm["seconds"] if warm["seconds"] else 0.0
     return int(max(2 * point["concurrency"], math.ceil(rate * plan.duration_s)))
 

@@ -21,7 +21,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> Load:
     label = label_of(point)
     warmup = await warm_up(bench, point, run)
     flushed = await server.flush()
-    before, idle_before = await server.at_rest()
+    before, idle_before = await server.at_rest(warmup.least)  # or what lags of it counts as the window's
     workload = Workload(plan, label, str(run), fresh=flushed is True)
     load = Load(bench, point, run, workload, "window")
     bench.left_s -= plan.duration_s
@@ -48,7 +48,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> Load:
         "graph": load.log.graph(),
         "client": load.client(),
         "server": {"first": server.first_identity, "after": identity},
-        "warmup": warmup,
+        "warmup": warmup.meta,
         "errors": load.errors(),
         "accept_length": accept_length if load.verify else None,
         "options": {"continuous_usage": server.continuous_usage, "spec_details": server.spec_details},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.remote.loadgen.bench import Bench
+from tui.remote.loadgen.counters import counted_by_then
 from tui.remote.loadgen.load import GONE, Load
 from tui.remote.loadgen.prompts import Workload
 from tui.remote.loadgen.protocol import Stop, clock, label_of
@@ -59,9 +60,17 @@ class Warmth:
         return found
 
 
-async def warm_up(bench: Bench, point: dict[str, Any], run: int) -> dict[str, Any]:
+class Warmup(NamedTuple):
+    """What a warm-up did (`meta`, as a run's file has it), and what the server's counters read once they hold all of it."""
+
+    meta: dict[str, Any]
+    least: dict[str, float] | None
+
+
+async def warm_up(bench: Bench, point: dict[str, Any], run: int) -> Warmup:
     """Long before the first run of a point, short before the others. Raises Stop where nothing works."""
     plan = bench.plan
+    settled, _ = await bench.server.at_rest()
     label = label_of(point)
     users = point.get("concurrency") or 4
     if run == 1:
@@ -74,7 +83,11 @@ async def warm_up(bench: Bench, point: dict[str, Any], run: int) -> dict[str, An
         await load.go(users, lambda load: clock() - load.zero >= plan.warmup_s)
         stable = True
     judge(load)
-    return {"seconds": round(load.seconds(), 3), "stable": stable, "requests": len(load.all)}
+    tokens = sum(x.output or 0 for x in load.all)
+    return Warmup(
+        {"seconds": round(load.seconds(), 3), "stable": stable, "requests": len(load.all)},
+        None if load.failed else counted_by_then(settled, tokens),
+    )
 
 
 def judge(load: Load) -> None:
