@@ -47,8 +47,6 @@ class PanelHost(OpenHost):
     def _session_opened(self) -> None:
         self.displayed.forget()
         self._stored_due = True
-        if self.app.displays(self.board):
-            self.look()
 
     def look(self) -> None:
         """Its own panel is on the screen from now on: reads what nobody needs before."""
@@ -58,6 +56,8 @@ class PanelHost(OpenHost):
             self.measure.read_stored()
 
     def _runs_read(self) -> None:
+        if self.app.displays(self.board):
+            self.look()
         self.displayed.choose()
         self.measure.resume_following()
 

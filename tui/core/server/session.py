@@ -1,5 +1,7 @@
 """One host: everything the panel, the command line, benches and experiments do with it goes through a `HostSession`."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import dataclasses
@@ -19,26 +21,21 @@ from tui.core.link.retry import until_answered
 from tui.core.link.transport import Asker, LinkStatus, Transport
 from tui.core.model.group import group_of
 from tui.core.model.run import Run
-from tui.core.profiles.command import LaunchCommand, build_command, container_of
-from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
-from tui.core.runs.request import LaunchRequest
-from tui.core.server import forecast, launch_records, preflight
-from tui.core.server import launch as launching
-from tui.core.server import stop as stopping
-from tui.core.server.finding import ordered
-from tui.core.server.image import sglang_of_image
-from tui.core.server.launch import LaunchPlan, LaunchProgress
-from tui.core.server.preflight import Seen
-from tui.core.server.server_state import RunUpdate, ServerState
-from tui.core.server.stop import StopProgress
-from tui.core.server.watch import RunWatcher
-from tui.core.sglang import flags as sglang
+from tui.core.server import launch_records
 from tui.core.text import one_line
 
+# Planning, launching and watching are imported by who does it: a panel's first frame and `gpus` need none of their modules.
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
+    from tui.core.profiles.command import LaunchCommand
+    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.runs.request import LaunchRequest
+    from tui.core.server.launch import LaunchPlan, LaunchProgress
+    from tui.core.server.preflight import Seen
+    from tui.core.server.server_state import RunUpdate, ServerState
+    from tui.core.server.stop import StopProgress
 
 _SAMPLE_S = 15.0  # a healthy nvidia-smi without persistence mode takes up to ten for eight GPUs
 _NOW_S = 10.0  # a sample that is older says nothing of now
@@ -158,6 +155,12 @@ class HostSession:
         return await until_answered(self.transport, partial(self._plan, profile, sets), _PLAN_S)
 
     async def _plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None) -> LaunchPlan:
+        from tui.core.profiles.command import container_of
+        from tui.core.server import preflight
+        from tui.core.server.image import sglang_of_image
+        from tui.core.server.launch import LaunchPlan
+        from tui.core.sglang.flags import flags_of, learn_flags
+
         # All at once: over a far link each of them waits for the other side.
         unlearnt = self._command(profile, None, None, None)
         facts, sample, runs, seen = await asyncio.gather(
@@ -168,23 +171,27 @@ class HostSession:
             facts = dataclasses.replace(
                 facts, python=container.image, python_error=None, sglang=version, torch=None, container=None
             )
-            flags = sglang.flags_of(facts.sglang)
+            flags = flags_of(facts.sglang)
         else:
             if facts.container is not None:  # a process of the host has nothing of what is in there
                 own = facts.python if facts.python_error is None else None
                 facts = dataclasses.replace(facts, python=own, sglang=None, torch=None, container=None)
-            flags = await sglang.learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
+            flags = await learn_flags(self.transport, self.entry, facts.sglang) if facts.sglang else None
         command = self._command(profile, facts.sglang, flags, facts.home)
         return await self._checked(LaunchPlan(profile, command, (), facts, sets, flags=flags), sample, runs, seen)
 
     def _command(
         self, profile: LaunchProfile, version: str | None, flags: frozenset[str] | None, home: str | None
     ) -> LaunchCommand:
+        from tui.core.profiles.command import build_command
+
         command = build_command(profile, self.entry, version, flags, home=home)
         return dataclasses.replace(command, env={**launch_env(self.entry), **command.env})
 
     async def check(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan with the findings of now; a link that is lost meanwhile is waited for."""
+
+        from tui.core.server import preflight
 
         async def ask() -> LaunchPlan:
             look = preflight.look(self.transport, plan.profile, plan.command)
@@ -193,6 +200,10 @@ class HostSession:
         return await until_answered(self.transport, ask, _PLAN_S)
 
     async def _checked(self, plan: LaunchPlan, sample: GpuSample, found: tuple[Run, ...], seen: Seen) -> LaunchPlan:
+        from tui.core.server import forecast, preflight
+        from tui.core.server.finding import ordered
+        from tui.core.server.launch import in_the_way
+
         profile, command = plan.profile, plan.command
         findings = await preflight.preflight(
             self.transport,
@@ -207,7 +218,7 @@ class HostSession:
         if not profile.command:
             earlier = await asyncio.to_thread(launch_records.read_all)
             findings = ordered([*findings, *forecast.findings(self.entry.name, profile.args, earlier)])
-        replaces = launching.in_the_way(profile, command, found)
+        replaces = in_the_way(profile, command, found)
         return dataclasses.replace(plan, findings=findings, replaces=replaces, checked_at=time.monotonic())
 
     def launch(
@@ -217,11 +228,15 @@ class HostSession:
 
         `run_id` is from `new_run_id`, for a caller that must know it before the answer is there.
         """
+        from tui.core.server.launch import steps
+
         start = partial(self._start, run_id=run_id)
-        return launching.steps(plan, replace=replace, check=self.check, stop=self.stop, start=start)
+        return steps(plan, replace=replace, check=self.check, stop=self.stop, start=start)
 
     async def _start(self, plan: LaunchPlan, run_id: str | None) -> Run:
-        return await self.start(launching.prepare(plan, self.entry.name, run_id))
+        from tui.core.server.launch import prepare
+
+        return await self.start(prepare(plan, self.entry.name, run_id))
 
     async def start(self, request: LaunchRequest) -> Run:
         """Starts what was prepared, at most once."""
@@ -232,7 +247,7 @@ class HostSession:
         found = await control.status(self.transport, [run_id])
         return dataclasses.replace(found[0], host=self.entry.name) if found else None
 
-    def open_log(self, run: Run) -> "LogFile | None":
+    def open_log(self, run: Run) -> LogFile | None:
         """The log of a run, of any size; None where its output goes nowhere that can be read."""
         from tui.core.logs.log_file import LogFile
 
@@ -245,6 +260,8 @@ class HostSession:
 
     def watch(self, run: Run, *, fresh: bool = False) -> AsyncGenerator[RunUpdate, None]:
         """Log and state of a run to its end; survives the link. `fresh`: a look saw the run just now."""
+        from tui.core.server.watch import RunWatcher
+
         return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh).updates()
 
     def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
@@ -252,7 +269,9 @@ class HostSession:
 
         `who` asks for it, as it is kept with the run: by default the user of this process.
         """
-        return stopping.stop(self.transport, run, self.sample, grace_s, who)
+        from tui.core.server.stop import stop
+
+        return stop(self.transport, run, self.sample, grace_s, who)
 
 
 async def settled_state(
