@@ -199,6 +199,14 @@ def test_table_says_state_in_words_and_missing_as_a_dash():
     assert head.index("name") == row.index("A")
 
 
+@pytest.mark.parametrize(
+    ("head", "cell", "state"), [("", "", "–"), (", clocks_event_reasons.active", ", 0x0000000000000000", "ok")]
+)
+def test_a_state_that_nothing_tells_is_no_ok(head, cell, state):
+    sample, _ = parse_smi(f"index, name, memory.used [MiB]{head}\n0, H100, 1000 MiB{cell}\n", None)
+    assert gpu_table(sample).splitlines()[1].split()[-1] == state
+
+
 def test_no_two_figures_share_a_key_or_a_field_of_nvidia_smi():
     for names in (
         [figure.key for figure in FIGURES],

@@ -364,4 +364,5 @@ def _state(gpu: Gpu) -> str:
         words.append("MIG on")
     if gpu.unified_memory:
         words.append("unified memory: the host's")
-    return ", ".join([*words, *(gpu.throttle_reasons or ())]) or "ok"
+    known = bool(gpu.health) or gpu.throttle_reasons is not None
+    return ", ".join([*words, *(gpu.throttle_reasons or ())]) or ("ok" if known else "–")
