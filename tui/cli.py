@@ -39,6 +39,7 @@ _COMMANDS = {
     "breakeven": "Whether speculation pays.",
     "doctor": "What works, what is missing, and how to fix it.",
     "paths": "Where files are.",
+    "agents": "One page for agents: the loop, JSON, exit codes.",
 }
 
 

@@ -89,7 +89,7 @@ def test_the_document_has_flat_figures_and_every_run(shell):
     flat_keys = set(
         flat(Result("x", "b", "2026-11-29T00:00:00Z", Tool("t"), MeasuredServer("h"), Load("closed", 1, None, "d")))
     )
-    assert set(said) == flat_keys | {"results", "error"}
+    assert set(said) == flat_keys | {"results", "error", "failed_if"}
     assert said["error"] is None
     assert said["valid"] is False
     assert said["guards"]["window"] == "failed"
@@ -209,6 +209,7 @@ def test_a_server_of_ours_is_measured_as_its_model_says(demo):
     assert said["median_tpot_ms"] == pytest.approx(9.6 * (1 + 3 * 0.035), rel=0.06)
     assert said["per_user_tok_s"] == pytest.approx(1000 / said["mean_tpot_ms"], rel=0.03)
     assert said["accept_length"] is None
+    assert said["failed_if"] == []
     record = said["results"][0]["record"]
     assert len(record["server"]["gpus"]) == 1
     assert record["server"]["args"]["port"] == record["server"]["sets"]["port"] or record["server"]["args"]["port"]

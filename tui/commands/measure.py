@@ -30,6 +30,7 @@ from tui.core.results.flat import flat
 from tui.core.server.session import HostSession
 from tui.core.text import aligned, one_line
 from tui.core.verdicts.sentences import answer_words, limits_words
+from tui.core.verdicts.thresholds import breaches, threshold
 
 _NOT_OVER_RUNS = frozenset(["run_index"])  # what the medians of several runs have not
 _WORST = (GuardStatus.FAILED, GuardStatus.OK, GuardStatus.NOT_APPLICABLE)
@@ -37,6 +38,9 @@ _WORST = (GuardStatus.FAILED, GuardStatus.OK, GuardStatus.NOT_APPLICABLE)
 
 @click.command()
 @measured_server("")
+@click.option(
+    "--fail-if", "conditions", multiple=True, metavar="COND", help='Exit code 1 where it holds: "per_user_tok_s < 85".'
+)
 @click.pass_obj
 def command(
     directory: Path | None,
@@ -45,14 +49,16 @@ def command(
     url: str | None,
     host: str | None,
     sets: tuple[str, ...],
+    conditions: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Measure a running server; each run is stored, with the conditions that it failed."""
+    """Measure a running server; each run is stored, with the guards that it failed."""
     profile = load_bench(name, profile_dirs(directory), sets)
+    thresholds = [threshold(text) for text in conditions]
     if allreduce.is_one(profile):
-        if run is not None or url is not None:
+        if run is not None or url is not None or thresholds:
             raise UsageError(
-                f"{name} measures the host, not a server", "leave --run and --url out", slug=Slug.BAD_VALUE
+                f"{name} measures the host, not a server", "leave --run, --url and --fail-if out", slug=Slug.BAD_VALUE
             )
         return measure_allreduce(profile, host, as_json)
     found: list[Result] = []
@@ -63,15 +69,17 @@ def command(
         if not found or isinstance(error, Interrupted):
             raise
         failure = error
+    counting = [[result for result in group if result.valid] for group in _points(_deciding(found))]
+    failed = breaches(thresholds, counting)
     if as_json:
-        emit(document(found, failure))
+        emit(document(found, failure) | {"failed_if": [str(one) for one in failed]})
     else:
-        print(summary(found, profile))
+        print("\n".join([summary(found, profile), *(f"✗ {one}" for one in failed)]))
         if failure is not None:
             say(f"not everything was measured: {failure.message}")
     if failure is not None:
         return failure.exit_code
-    return 0 if all(result.valid for result in _deciding(found)) else 1
+    return 0 if not failed and all(result.valid for result in _deciding(found)) else 1
 
 
 def measure(
