@@ -25,15 +25,18 @@ from tui.core.text import sanitize
 @click.argument("what", metavar="RUN|[HOST:]FILE|docker:NAME")
 @click.argument("beside", metavar="[RUN|[HOST:]FILE]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows; the view on a terminal always does.")
+@click.option("-n", "--tail", type=click.IntRange(1), metavar="N", help="The last N lines, and what follows.")
 @host_option
 @json_option
-def command(what: str, beside: str | None, follow: bool, host: str | None, as_json: bool) -> int:
+def command(what: str, beside: str | None, follow: bool, tail: int | None, host: str | None, as_json: bool) -> int:
     """The log of a run, or any log file, here or on a host.
 
     On a terminal it opens in a view, two logs side by side; its bytes are printed where the output goes elsewhere.
     """
     group = group_on_record(what, whole=True) if beside is None and not os.path.exists(what) else None
-    view = not as_json and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    view = (
+        not as_json and tail is None and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    )
     if view:
         from tui.panel.log_app import run_log_view
 
@@ -42,13 +45,13 @@ def command(what: str, beside: str | None, follow: bool, host: str | None, as_js
             return run_log_view(*(NamedLog(one.host, run=one.run_id) for one in order[: 2 if len(order) == 2 else 1]))
         return run_log_view(*(named_log(word, host) for word in (what, beside) if word is not None))
     if beside is not None:
-        raise UsageError("two logs side by side need a terminal", "name one of them, or leave out --json")
+        raise UsageError("two logs side by side need a terminal", "name one of them, without --json and --tail")
     if group is not None:
-        return run_async(_copy_all(group, follow, as_json))
-    return run_async(_copy(named_log(what, host), follow, as_json))
+        return run_async(_copy_all(group, follow, tail, as_json))
+    return run_async(_copy(named_log(what, host), follow, tail, as_json))
 
 
-async def _copy_all(group: Group, follow: bool, as_json: bool) -> int:
+async def _copy_all(group: Group, follow: bool, tail: int | None, as_json: bool) -> int:
     """The logs of all members: one after the other, each under a line with its name; with `follow` line by line as they
     come, each behind its name."""
     if not follow:
@@ -56,38 +59,42 @@ async def _copy_all(group: Group, follow: bool, as_json: bool) -> int:
         for member in group.members:
             if not as_json:
                 print(f"==> {member.name} on {member.host} <==", flush=True)
-            codes.append(await _copied(member, False, as_json))
+            codes.append(await _copied(member, False, tail, as_json))
         return max(codes)
-    return max(await asyncio.gather(*(_copied(member, True, as_json) for member in group.members)))
+    return max(await asyncio.gather(*(_copied(member, True, tail, as_json) for member in group.members)))
 
 
-async def _copied(member: Member, follow: bool, as_json: bool) -> int:
+async def _copied(member: Member, follow: bool, tail: int | None, as_json: bool) -> int:
     """One member's; a host that does not answer is said, and the others go on."""
     try:
-        return await _copy(NamedLog(member.host, run=member.run_id), follow, as_json, member)
+        return await _copy(NamedLog(member.host, run=member.run_id), follow, tail, as_json, member)
     except EagletuiError as error:
         say(error_line(error, f"{member.name} on {member.host}"))
         return error.exit_code
 
 
-async def _copy(named: NamedLog, follow: bool, as_json: bool, member: Member | None = None) -> int:
+async def _copy(named: NamedLog, follow: bool, tail: int | None, as_json: bool, member: Member | None = None) -> int:
     """The bytes as they are where stdout is not a terminal, except that secrets are masked; or records as JSON.
 
     Args:
         member: whose log it is, of a group whose logs are read together.
     """
-    reader = LogReader(LogTracker())
     out = _Printer(f"[{member.name}] ".encode() if member is not None and follow else b"")
-    whose = {"member": member.name} if member is not None else {}
-    async with opened_log(named) as log, aclosing(log.chunks(follow=follow)) as chunks:
-        async for chunk in chunks:
-            if chunk.event and chunk.event != "ended":
-                say(f"[{chunk.event.replace('_', ' ')}]")
-            if as_json:
-                for record in reader.take(chunk).records:
-                    emit({**_record_json(record), **whose})
-            elif chunk.data:
-                out.write(chunk.data)
+    whose: dict[str, object] = {"member": member.name} if member is not None else {}
+    async with opened_log(named) as log:
+        begin = await log.before_last(tail) if tail is not None else None
+        reader = LogReader(LogTracker(offset=begin.offset if begin is not None else 0))
+        if begin is not None and begin.offset:
+            whose["line"] = None  # nobody has counted the lines before
+        async with aclosing(log.chunks(follow=follow, after=begin)) as chunks:
+            async for chunk in chunks:
+                if chunk.event and chunk.event != "ended":
+                    say(f"[{chunk.event.replace('_', ' ')}]")
+                if as_json:
+                    for record in reader.take(chunk).records:
+                        emit({**_record_json(record), **whose})
+                elif chunk.data:
+                    out.write(chunk.data)
         if not as_json:
             out.flush()
     return 0

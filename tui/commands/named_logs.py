@@ -5,11 +5,13 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tui.commands.sessions import host_of_run, session
 from tui.core.config import LOCAL_HOST, default_host
 from tui.core.errors import Slug, UsageError
-from tui.core.logs.follow import Chunk, read_log
+from tui.core.link.retry import until_answered
+from tui.core.logs.follow import Chunk, before_last_lines, read_log
 from tui.core.logs.named import NamedLog
 from tui.core.model.run import Run
 from tui.core.runs.adopted import log_of_container
@@ -18,6 +20,7 @@ from tui.core.server.run_end import no_log, until_over
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
 
+_FIND_S = 30.0
 # user@name, user@[address], [address]; a port; the path
 _SSH_FILE = re.compile(r"((?:[^/:]*@)?(?:\[[^\]/]*\]|(?<=@)[^/:]+)(?::\d+(?=:))?):(.*)", re.DOTALL)
 
@@ -69,6 +72,11 @@ class OpenedLog:
         async with aclosing(read_log(transport, self.path, after=after, grows=follow, end=end)) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    async def before_last(self, lines: int) -> Chunk | None:
+        """Where the last lines begin, as `chunks` takes it; None where there is no such file yet."""
+        transport = self.session.transport
+        return await until_answered(transport, partial(before_last_lines, transport, self.path, lines), _FIND_S)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from tui.core.errors import HostError, UsageError
 from tui.core.logs import follow as follow_module
 from tui.core.logs.blocks import read_block
-from tui.core.logs.follow import Chunk, follow
+from tui.core.logs.follow import Chunk, before_last_lines, follow
 
 
 @pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
@@ -74,6 +74,32 @@ async def test_a_file_to_its_end(host, tmp_path):
     for chunk in watch.chunks:
         assert chunk.offset == at
         at += len(chunk.data)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+@pytest.mark.parametrize("count", [1, 2, 40, 3_000, 100_000])
+async def test_where_the_last_lines_begin(make_shell_host, tmp_path, count, end):
+    log = tmp_path / "log"
+    lines = [b"%d " % at + b"x" * (at % 190) for at in range(30_000)]
+    data = b"\n".join(lines) + end
+    log.write_bytes(data)
+    host = make_shell_host("dash")
+    begin = await before_last_lines(host, str(log), count)
+    assert data[begin.offset :] == b"".join(data.splitlines(keepends=True)[-count:])
+    watch = Watch(host, log, ended=lambda: True, after=begin)
+    await asyncio.wait_for(watch.task, 60)
+    assert watch.data() == data[begin.offset :]
+
+
+async def test_the_last_lines_of_what_has_few_or_none(make_shell_host, tmp_path):
+    log, host = tmp_path / "log", make_shell_host("dash")
+    assert await before_last_lines(host, str(log), 3) is None
+    log.write_bytes(b"")
+    assert (await before_last_lines(host, str(log), 3)).offset == 0
+    log.write_bytes(b"a" * 5_000_000 + b"\n" + b"b" * 4_300_000 + b"\nc\n")
+    assert (
+        await before_last_lines(host, str(log), 2)
+    ).offset == 9_300_002  # the line before is longer than what is looked at
 
 
 async def test_bytes_as_they_are_written(host, tmp_path):

@@ -18,7 +18,7 @@ from tui.core.errors import HostError, LinkLost, Slug
 from tui.core.link.programs import shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
-from tui.core.logs.blocks import read_block, refused
+from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block, refused
 from tui.core.text import one_line
 
 LIFE_S = 300  # a sender ends by itself after this; what a dead link leaves behind is bounded
@@ -247,6 +247,25 @@ async def follow(
                 ) from None
             if not frames:
                 await asyncio.sleep(_RETRY_S)
+
+
+async def before_last_lines(transport: Transport, path: str, lines: int) -> Chunk | None:
+    """Where the last lines of a file begin, to be read on from there; None where there is no such file.
+
+    At most the last 4 MiB are looked at. Raises UsageError, HostError, LinkLost.
+    """
+    length = 65_536
+    while (block := await read_block(transport, path, -length, length)) is not None:
+        at = len(block.data.removesuffix(b"\n"))
+        for _ in range(lines):
+            at = block.data.rfind(b"\n", 0, at)
+            if at < 0:
+                break
+        if at >= 0 or block.offset == 0 or length >= MAX_BLOCK_BYTES:
+            begin = at + 1 if at >= 0 or block.offset == 0 else block.data.find(b"\n") + 1
+            return Chunk(b"", block.offset + begin, 0, block.size, None, f"{block.file}:0:0")
+        length *= 8
+    return None
 
 
 async def read_log(
