@@ -234,3 +234,11 @@ def test_after_ctrl_c_it_goes_on_and_wait_stores_what_it_finds(demo):
     assert {row["result"] for row in shell.json("results", "list")} >= set(said["results"])
     (row,) = [row for row in shell.json("ps") if row["run"] == measuring]
     assert (row["kind"], row["outcome"], row["exit_code"]) == ("bench", "finished", 0)
+
+
+def test_detached_it_goes_on_too(demo):
+    shell, _, run = demo
+    said = shell.json("bench", "quick", "--run", run, "--set", "runs=1", "--detach")
+    assert (said["host"], said["bench"], said["error"]) == ("demo", "quick", None)
+    assert shell.json("wait", said["run"][-6:], "--for", "exit")["results"] == [f"{said['run']}-c2-1"]
+    assert "exclude each other" in shell("bench", "quick", "--detach", "--fail-if", "req_per_s < 1").stderr

@@ -41,6 +41,7 @@ _WORST = (GuardStatus.FAILED, GuardStatus.OK, GuardStatus.NOT_APPLICABLE)
 @click.option(
     "--fail-if", "conditions", multiple=True, metavar="COND", help='Exit code 1 where it holds: "per_user_tok_s < 85".'
 )
+@click.option("--detach", is_flag=True, help="Start it and say its id; `wait ID --for exit` stores what it finds.")
 @click.pass_obj
 def command(
     directory: Path | None,
@@ -50,6 +51,7 @@ def command(
     host: str | None,
     sets: tuple[str, ...],
     conditions: tuple[str, ...],
+    detach: bool,
     as_json: bool,
 ) -> int:
     """Measure a running server; each run is stored, with the guards that it failed."""
@@ -60,7 +62,18 @@ def command(
             raise UsageError(
                 f"{name} measures the host, not a server", "leave --run, --url and --fail-if out", slug=Slug.BAD_VALUE
             )
+        if detach:
+            raise UsageError(f"{name} takes seconds", "leave --detach out", slug=Slug.BAD_VALUE)
         return measure_allreduce(profile, host, as_json)
+    if detach:
+        if thresholds:
+            raise UsageError("--detach and --fail-if exclude each other", "leave one out", slug=Slug.BAD_VALUE)
+        begun = measure(profile, run, url, host, [], None, detach=True)
+        if as_json:
+            emit({"run": begun.run_id, "host": begun.host, "bench": profile.name, "error": None})
+        else:
+            print(begun.run_id)
+        return 0
     found: list[Result] = []
     failure: EagletuiError | None = None
     try:
@@ -91,8 +104,12 @@ def measure(
     tell: Callable[[str], None] | None,
     *,
     verify: bool = False,
-) -> None:
-    """Measures the server that is meant; results are in `found` as they come. Raises Interrupted once it has begun."""
+    detach: bool = False,
+) -> Run:
+    """Measures the server that is meant; results are in `found` as they come. Raises Interrupted once it has begun.
+
+    Returns the measurement as it was started; with `detach` it goes on by itself.
+    """
     if run is not None and url is not None:
         raise UsageError("--run and --url exclude each other", "give one of the two", slug=Slug.BAD_VALUE)
     where = host_of_run(run, host) if run is not None else host or default_host()
@@ -104,7 +121,8 @@ def measure(
         if tell:
             how = "with both, alternately" if verify else written.runs_words(profile)
             tell(f"{begun[0].run_id} measures {server} on {opened.entry.name}: {how}")
-        await _follow(opened, begun[0], profile, found, tell, others)
+        if not detach:
+            await _follow(opened, begun[0], profile, found, tell, others)
 
     async def start_and_follow() -> None:
         if (group := group_on_record(run) if run is not None else None) is not None:
@@ -120,6 +138,7 @@ def measure(
         if not begun:
             raise
         raise Interrupted(begun[0], begun[0].host) from None
+    return begun[0]
 
 
 class Interrupted(EagletuiError):
