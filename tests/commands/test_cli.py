@@ -453,6 +453,31 @@ def test_a_silent_program_is_waited_for_and_stopped(shell: Shell, command: Calla
     assert shell("diagnose", run, "--json").json["outcome"] == "stopped"  # its log says nothing of it
 
 
+def test_ctrl_c_of_a_launch_says_which_run_goes_on_and_where(
+    shell: Shell, command: Callable[..., str], port: str
+) -> None:
+    process = shell.start("launch", command("going", "sh", "-c", "sleep 300"), "--set", port, "--wait", "--json")
+    try:
+        end = time.monotonic() + 60
+        run = None
+        while run is None and time.monotonic() < end:  # until it was launched, and is waited for
+            rows = shell("ps", "local", "--json").json
+            run = next((row["run"] for row in rows if row["profile"] == "going" and row["state"] == "running"), None)
+        assert run is not None
+        wait_for_children(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    said = json.loads(out)
+    assert (process.returncode, said["error"], said["run"], said["hosts"]) == (130, "interrupted", run, ["local"])
+    assert said["message"] == f"interrupted; {run} keeps running on local"
+    assert said["hint"] == f"eagletui wait {run[-6:]} waits for it, eagletui stop {run[-6:]} ends it"
+    assert shell.row(run)["state"] == "running"
+    assert shell("stop", run, "--yes").code == 0
+
+
 def test_ctrl_c_ends_the_waiting_and_not_the_run(shell: Shell, command: Callable[..., str], port: str) -> None:
     run = shell("launch", command("going", "sh", "-c", "echo up; sleep 300"), "--set", port, "--json").json["run"]
     for args in (["wait", run], ["wait", run, "--json"], ["logs", run, "-f"]):

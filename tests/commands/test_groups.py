@@ -9,13 +9,13 @@ import pytest
 from tests.support import fakes
 from tests.support.groups import GROUP, OUT_OF_MEMORY, RANK0, RANK1, dead, run_of, state
 from tests.support.shell import Shell
-from tui.commands import groups
+from tui.commands import groups, ps
 from tui.commands.logs import _Printer
 from tui.core.errors import UsageError
 from tui.core.groups.group_state import MemberState
 from tui.core.groups.merge import mark_of, merge
-from tui.core.model.group import Group
-from tui.core.model.run import Run
+from tui.core.model.group import Group, Member
+from tui.core.model.run import Run, RunState
 from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 
@@ -146,3 +146,31 @@ def test_the_hosts_of_nodes_are_the_profile_s(shell: Shell) -> None:
     done = shell("launch", "two", "--host", "gpu1")
     assert done.code == 2
     assert "--host and [nodes] of two exclude each other; choose others with --set nodes.hosts=A,B" in done.err
+
+
+def _ended(member: Member, code: int, **run: object) -> Run:
+    return run_of(member, state=RunState.EXITED, exit_code=code, pid=None, **run)
+
+
+async def test_ps_calls_a_rank_that_ended_with_its_stopped_group_stopped() -> None:
+    by_us = {"stop": "done", "stopped_by_us": True, "stop_by": "me@here"}
+    rows = [await ps._row(None, _ended(RANK0, 0, **by_us)), await ps._row(None, _ended(RANK1, 137))]  # type: ignore[arg-type]
+    assert [row.document["outcome"] for row in rows] == ["stopped", "crashed"]  # each by its own files
+    ps._stopped_with_their_group(rows)
+    assert [row.document["outcome"] for row in rows] == ["stopped", "stopped"]
+    died = [await ps._row(None, _ended(RANK0, 0, **{**by_us, "stop_by": mark_of(RANK1)})), rows[1]]  # type: ignore[arg-type]
+    died[1].document["outcome"] = "crashed"
+    ps._stopped_with_their_group(died)
+    assert died[1].document["outcome"] == "crashed"
+
+
+async def test_ps_of_that_host_alone_knows_it_by_this_machines_record() -> None:
+    run = _ended(RANK1, 137)
+    record = LaunchRecord(run.run_id, "gpu4", "server", "big", "2026-11-30T12:00:00Z", cause="nccl")
+    launch_records.write(replace(record, outcome="crashed"))
+    launch_records.stopped_with_its_group(run.run_id)  # it had died before
+    assert (await ps._row(None, run)).document["outcome"] == "crashed"  # type: ignore[arg-type]
+    launch_records.write(record)
+    launch_records.stopped_with_its_group(run.run_id)
+    document = (await ps._row(None, run)).document  # type: ignore[arg-type]
+    assert (document["outcome"], document["cause"]) == ("stopped", None)

@@ -96,3 +96,34 @@ async def test_the_keyboard_launches_follows_and_stops(user: Shell, monkeypatch:
         await until(pilot, lambda: "all members have stopped" in screen_text(app), deadline_s=_WAIT_S)
         await pilot.press("q")
     await asyncio.wait_for(stop_demo(), 60)
+
+
+def test_an_experiment_over_both_hosts_is_killed_and_goes_on_with_the_server_that_it_had(user: Shell) -> None:
+    profiles = user.cwd / "profiles"
+    (profiles / "blink.toml").write_text(
+        'kind = "bench"\ndataset = "random-ids"\nconcurrency = [8]\ninput_len = 16\noutput_len = 16\nduration_s = 8.0\nruns = 2\n'
+    )
+    arms = '[[arms]]\nprofile = "two"\n[[arms]]\nprofile = "two"\nset = { cuda-graph-max-bs = 64 }\n'
+    (profiles / "x.toml").write_text(f'kind = "experiment"\nbench = "blink"\npairs = 1\n{arms}')
+    ahead = user("experiment", "x", "--dry-run", "--json", timeout=_WAIT_S)
+    assert (ahead.code, ahead.json["error"]) == (0, None), ahead.json
+    assert [(arm["arm"], arm["hosts"], arm["blocked"]) for arm in ahead.json["arms"]] == [
+        ("A", ["demo", "demo2"], False), ("B", ["demo", "demo2"], False),
+    ]  # fmt: skip
+    assert members(user) == []
+    process = user.start("experiment", "x", "--seed", "1")
+    assert process.stderr is not None
+    for line in process.stderr:  # to the middle of the first measurement
+        if b"run 1 of 2 at" in line:
+            break
+    process.kill()
+    process.communicate()
+    before = members(user)
+    assert [row["outcome"] for row in before] == ["ready", "ready"]
+    done = user("experiment", "x", "--resume", "--json", timeout=2 * _WAIT_S)
+    said = done.json
+    assert said["error"] in (None, "nothing_comparable"), said
+    assert [launch["status"] for launch in said["launches"]] == ["measured", "measured"]
+    assert said["launches"][0]["run"] == str(before[0]["run"]).rpartition("-")[0]
+    assert said["hosts"] == ["demo", "demo2"]
+    assert all(row["state"] == "exited" for row in members(user))

@@ -401,7 +401,7 @@ async def test_b_chooses_a_bench_and_starts_it(profiles, monkeypatch):
     asked: list[tuple[str, str]] = []
     going: asyncio.Event = asyncio.Event()
 
-    async def measured(session, bench, target) -> AsyncIterator[ExperimentState]:
+    async def measured(session, bench, target, others) -> AsyncIterator[ExperimentState]:
         asked.append((bench.name, target.url))
         yield bench_states.one_arm()
         await going.wait()
@@ -546,7 +546,7 @@ async def test_a_broken_experiment_is_listed_and_says_why(profiles):
 
 
 async def test_a_fault_of_a_measurement_is_one_line(profiles, monkeypatch):
-    async def measured(session, bench, target) -> AsyncIterator[ExperimentState]:
+    async def measured(session, bench, target, others) -> AsyncIterator[ExperimentState]:
         yield bench_states.one_arm()
         raise UsageError("the server does not generate", "see its log with 2")
 

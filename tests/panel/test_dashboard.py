@@ -29,7 +29,7 @@ from tui.panel.app import EagleApp
 from tui.panel.host_view import Board
 from tui.panel.launcher import Launcher
 from tui.panel.reports import server_report
-from tui.panel.server_view import phase_rows
+from tui.panel.server_view import lived_s, phase_rows
 
 SIZES = [(160, 48), (120, 36), (80, 24)]
 
@@ -662,3 +662,11 @@ async def test_a_crash_takes_every_pool_out_of_the_budget():
         await shows(pilot, "Memory ledger")
         row = next(line for line in screen_text(pilot.app).split("\n") if "server" in line and "60.0" in line)
         assert row.split()[:5] == ["server", "60.0", "1.6", "89.8", "1.5"]
+
+
+def test_after_in_the_text_of_a_death_is_the_life_of_the_server_and_not_its_start():
+    run = fakes.run(state=RunState.EXITED, started_at="2026-10-06T20:01:03Z", ended_at="2026-10-06T22:01:03Z")
+    assert lived_s(fakes.crashed(run=run, ready_after_s=561.0)) == 7200.0
+    alive = fakes.run(started_at="2026-10-06T20:01:03Z", ended_at=None)
+    assert lived_s(fakes.crashed(run=alive, ready_after_s=None)) == 561.0  # it died in its start: the phases so far
+    assert lived_s(fakes.crashed(run=alive, ready_after_s=561.0)) is None

@@ -1,14 +1,17 @@
 """The dashboard of a group: one server that is several runs, on one host or several; its members, and what keys do to them."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from tests.support import fakes
+from tests.support import bench_states, fakes
 from tests.support import group_scenes as scenes
 from tests.support.driving import screen_text, shows, until
 from tui.core.errors import HostError
+from tui.core.experiment import one_bench
+from tui.core.experiment import runner as experiment
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import Outcome, Phase
 from tui.core.server.server_state import RunUpdate
@@ -318,6 +321,16 @@ async def test_the_overview_counts_a_group_as_one_server_over_its_hosts(size):
         await shows(pilot, "group 7c31d0" if size[0] > 100 else "gpu1+gpu2", "STARTING")
 
 
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_the_overview_has_one_eta_for_one_start(size):
+    etas = (100.0, 400.0)  # as each host's own history says
+    states = [replace(state, eta_s=eta) for state, eta in zip(STARTING, etas, strict=True)]
+    scripts = scenes.scripts(scenes.NODES, *states)
+    async with panel(scripts, "gpu1", "gpu2").run_test(size=size) as pilot:
+        await until(pilot, lambda: screen_text(pilot.app).count("1:40") == 2)
+        assert "6:40" not in screen_text(pilot.app)
+
+
 def group_board(host: str, at: int, state) -> Board:
     session = fakes.FakeSession(host, None, fakes.Script())
     session.say_link(LinkState.UP)
@@ -346,6 +359,96 @@ def _state(outcome: Outcome):
     from tui.core.groups.group_state import GroupState
 
     return GroupState(scenes.NODES, outcome, Phase.LOAD_WEIGHTS, ())
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bench_profiles(tmp_path):
+    own = fakes.profiles_in(tmp_path / "own")
+    (own / "users.toml").write_text('kind = "bench"\nconcurrency = [1]\nduration_s = 20\nruns = 2\n')
+    nodes = 'kind = "launch"\nextends = "base"\n[nodes]\nhosts = ["gpu1", "gpu2"]\n'
+    (own / "nodes.toml").write_text(nodes)
+    (own / "pays.toml").write_text(
+        'kind = "experiment"\nbench = "users"\npairs = 1\n[[arms]]\nprofile = "nodes"\n[[arms]]\nprofile = "base"\n'
+    )
+    return own
+
+
+@pytest.mark.parametrize("presses", [(), ("m", "m")], ids=["from rank 0's host", "from rank 1's host"])
+async def test_b_measures_a_group_over_two_hosts_from_any_of_them(bench_profiles, monkeypatch, presses):
+    asked: list[tuple[str, str, list[str]]] = []
+    going = asyncio.Event()
+
+    async def measured(session, bench, measured, others):
+        asked.append((session.entry.name, str(measured), sorted(others)))
+        yield replace(bench_states.one_arm(), hosts=measured.group.hosts)
+        await going.wait()
+        yield bench_states.one_arm(finished=True)
+
+    monkeypatch.setattr(one_bench, "measure_running", measured)
+    scripts = scenes.scripts(scenes.NODES, *READY)
+    app = EagleApp("gpu1", open_session=fakes.Hosts(scripts), profiles_dir=bench_profiles)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "● READY", "gpu2 TP8–15", "✓ rank 0 is ready")
+        await pilot.press(*presses)
+        await until(pilot, lambda: not presses or app.board.host == "gpu2")
+        await pilot.press("b")
+        await shows(pilot, "Measure the running server", "group 7c31d0", "gpu1 + gpu2", "Enter  measure")
+        await pilot.press("enter")
+        await until(pilot, lambda: asked)
+        assert asked == [("gpu1", scenes.GROUP_ID, ["gpu1", "gpu2"])]
+        await shows(pilot, "◐ RUNNING", "S stop")
+        # The bench screen of rank 1's host is the one where it is measured.
+        app.show_mode("dashboard", app.hosts[1].board)
+        await pilot.press("4")
+        await shows(pilot, "◐ RUNNING")
+        assert app.board.host == "gpu1"
+        going.set()
+        await until(pilot, lambda: not app.measure.under_way)
+
+
+async def test_an_experiment_over_two_hosts_is_begun_where_its_first_arm_is_measured(bench_profiles, monkeypatch):
+    made: list[tuple[list[str], object]] = []
+
+    class Runner:
+        def __init__(self, hosts, record, profile, launches) -> None:
+            made.append((sorted(hosts.sessions), record))
+
+        async def states(self):
+            yield replace(bench_states.running(), hosts=("gpu1", "gpu2"))
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(experiment, "ExperimentRunner", Runner)
+    scripts = {"gpu1": fakes.scene("idle"), "gpu2": fakes.scene("idle")}
+    app = EagleApp("gpu2", open_session=fakes.Hosts(scripts), profiles_dir=bench_profiles)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.board.connected)
+        await pilot.press("4", "E")
+        await shows(pilot, "Launch and measure alternately", "pays")
+        await pilot.press("G")
+        await shows(pilot, "hosts     gpu1, gpu2", "nodes · reference")
+        await pilot.press("enter")
+        await until(pilot, lambda: made)
+        hosts, record = made[0]
+        assert (hosts, record.host, record.all_hosts) == (["gpu1", "gpu2"], "gpu1", ("gpu1", "gpu2"))
+        await shows(pilot, "◐ RUNNING", "gpu1  ● link")
+        app.show_mode("dashboard", app.hosts[0].board)  # of gpu2
+        await pilot.press("4")
+        await shows(pilot, "◐ RUNNING", "gpu1  ● link")
+
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_logs_of_members_on_other_hosts_are_offered_side_by_side():
+    async with panel(scenes.scripts(scenes.NODES, *READY)).run_test(size=(160, 48)) as pilot:
+        await shows(pilot, "● READY", "gpu2 TP8–15")
+        (other,) = pilot.app.logs_beside()
+        assert (other.name, other.source().name) == ("rank 1 gpu2", "run 7c31d0-1")
+        await pilot.press("m", "m", "2", "|")
+        await shows(pilot, "rank 0 gpu1")
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------

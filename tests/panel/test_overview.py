@@ -382,3 +382,28 @@ def test_a_run_that_failed_before_is_not_forgotten_and_a_stop_of_ours_is_no_cras
     stopped = replace(failed, run_id="b-20261006T200103Z-000002", profile="b", stopped_by_us=True)
     said = [event.text for event in newest([board(runs=(failed, stopped))], 10) if event.glyph == "✗"]
     assert said == ["a crashed, exit code 1"]
+
+
+async def test_a_mistyped_host_is_taken_off_and_others_stay():
+    scripts = {"gpu1": fakes.scene("ready"), "gpu2": fakes.scene("idle"), "gpo3": unreachable()}
+    app = EagleApp("gpu1", "gpu2", open_session=fakes.Hosts(scripts))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: "READY" in row_of(pilot, "gpu1") and "NO SERVER" in row_of(pilot, "gpu2"))
+        await pilot.press("h", *"gpo3", "enter")
+        await shows(pilot, "No route to host")
+        await pilot.press("0")
+        await until(pilot, lambda: "NOT REACHED" in row_of(pilot, "gpo3"))
+        await shows(pilot, "x take off")
+        await pilot.press("x")
+        await until(pilot, lambda: [host.board.host for host in app.hosts] == ["gpu1", "gpu2"])
+        await until(pilot, lambda: "gpo3" not in screen_text(app))
+        assert app.board.host == "gpu1"
+        closed = next(one for one in app.open_session.sessions if one.host == "gpo3")
+        await until(pilot, lambda: closed.closed)
+        await pilot.press("x")  # gpu1 was named first
+        await pilot.press("j", "x")  # and gpu2 is reached
+        await until(pilot, lambda: len([n for n in app._notifications if "stays" in n.message]) == 2)
+        assert [host.board.host for host in app.hosts] == ["gpu1", "gpu2"]
+        # Its name may be typed again.
+        await pilot.press("h", *"gpo3", "enter")
+        await shows(pilot, "No route to host")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 from tests.support.run_lab import free_port
 from tui.core.groups import planning
@@ -31,8 +32,11 @@ class RoleLab:
             free_port() for _ in range(5)
         )
 
-    def profile(self, *, prefill: str = "", decode: str = "", router: str = "", top: str = "") -> LaunchProfile:
-        """With further lines for each table."""
+    def profile(
+        self, *, prefill: str = "", decode: str = "", router: str = "", top: str = "", own_args: bool = True
+    ) -> LaunchProfile:
+        """With further lines for each table; `own_args`: the router has flags already."""
+        args = f"args = {{ prometheus-port = {self.metrics} }}" if own_args else ""
         (self.directory / "split.toml").write_text(
             f"""
             kind = "launch"
@@ -51,13 +55,13 @@ class RoleLab:
             [group.router]
             port = {self.port}
             command = ["{self.router_python}", "-m", "sglang_router.launch_router"]
-            args = {{ prometheus-port = {self.metrics} }}
+            {args}
             {router}
             """
         )
         return load_launch("split", [self.directory])
 
-    async def plan(self, **tables: str) -> GroupPlan:
+    async def plan(self, **tables: Any) -> GroupPlan:
         return await planning.plan(self.groups, self.profile(**tables), self.host)
 
     async def launch(self, plan: GroupPlan) -> Group:

@@ -3,34 +3,33 @@
 import shlex
 import time
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from tui import format as written
+from tui.commands.groups import group_session
 from tui.commands.measure import figure_words
 from tui.commands.options import host_option, json_option, resume_option, seed_option
-from tui.commands.output import emit, run_async, say
-from tui.commands.sessions import raise_if_refused, session
+from tui.commands.output import Interrupted, emit, run_async, say
+from tui.commands.sessions import raise_if_refused
 from tui.core.config import default_host, profile_dirs
-from tui.core.errors import EagletuiError, Slug, UsageError
+from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
+from tui.core.groups import planning
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_bench, load_experiment, load_launch
 from tui.core.records import picked
 from tui.core.results.flat import flat
+from tui.core.server.finding import Level
 from tui.core.text import one_line
-
-
-class _Interrupted(EagletuiError):
-    """Ctrl-C: what runs on the host keeps running."""
-
-    slug = Slug.INTERRUPTED
-    exit_code = 130
 
 
 @click.command()
@@ -38,14 +37,21 @@ class _Interrupted(EagletuiError):
 @host_option
 @resume_option
 @seed_option
+@click.option("--dry-run", is_flag=True, help="The pre-flight of all arms alone; nothing is launched or stopped.")
 @json_option
 @click.pass_obj
-def command(directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, as_json: bool) -> int:
+def command(
+    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, dry_run: bool, as_json: bool
+) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts.
 
-    The exit code is 1 where nothing comparable was measured.
+    The exit code is 1 where nothing comparable was measured, or the pre-flight of an arm fails.
     """
     profile = load_experiment(name, profile_dirs(directory))
+    if dry_run:
+        if resume:
+            raise UsageError("--dry-run and --resume exclude each other", "leave one of them out", slug=Slug.BAD_VALUE)
+        return _look_ahead(_Wanted.of(directory, profile, host), as_json)
     runner = conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
     if as_json:
         emit(experiment_json(runner))
@@ -64,15 +70,11 @@ def conduct(
     words: tuple[str, ...],
 ) -> ExperimentRunner:
     """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it."""
-    dirs = profile_dirs(directory)
-    bench = load_bench(profile.bench, dirs)
-    launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
-    where = host or launches["A"].host or default_host()
+    wanted = _Wanted.of(directory, profile, host)
+    where = wanted.host
     if directory is not None:
         words = ("eagletui", "--profiles", str(directory), *words[1:])
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
-    if (held := experiment_record.running(where)) is not None:
-        raise experiment_record.busy(where, *held)
     if (left_out := experiment_record.FILES.unreadable_words()) is not None:
         say(left_out)
     earlier = experiment_record.unfinished(profile.name, where)
@@ -83,28 +85,81 @@ def conduct(
             slug=Slug.NOTHING_TO_RESUME,
         )
     if resume and earlier is not None:
-        record = resumed(earlier, profile, bench, launches)
+        record = resumed(earlier, profile, wanted.bench, wanted.launches)
     else:
         if earlier is not None:
             say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
-        record = begin(profile, bench, launches, where, seed)
+        record = begin(profile, wanted.bench, wanted.launches, where, seed)
 
     async def run() -> ExperimentRunner:
-        async with session(where) as opened:
-            runner = ExperimentRunner(opened, record, profile, launches)
+        async with group_session(record.all_hosts, all_of_them=True) as hosts:
+            runner = ExperimentRunner(hosts, record, profile, wanted.launches)
             narrator = _Narrator()
             async with aclosing(runner.states()) as states:
                 async for state in states:
                     narrator.tell(state)
-                    raise_if_refused(opened)
+                    for opened in hosts.sessions.values():
+                        raise_if_refused(opened)
             return runner
 
     try:
         return run_async(run())
     except KeyboardInterrupt:
-        raise _Interrupted(
+        raise Interrupted(
             "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"
         ) from None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What an experiment names, loaded; and the host where a server of it goes that names none."""
+
+    profile: ExperimentProfile
+    bench: BenchProfile
+    launches: dict[str, LaunchProfile]
+    host: str
+
+    @classmethod
+    def of(cls, directory: Path | None, profile: ExperimentProfile, host: str | None) -> "_Wanted":
+        """Raises UsageError; EagletuiError where an experiment runs on one of the hosts."""
+        dirs = profile_dirs(directory)
+        bench = load_bench(profile.bench, dirs)
+        launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+        first = launches["A"]
+        where = planning.home_of(first, host or first.host or default_host())
+        for each in dict.fromkeys(name for launch in launches.values() for name in planning.hosts_of(launch, where)):
+            if (held := experiment_record.running(each)) is not None:
+                raise experiment_record.busy(each, *held)
+        return cls(profile, bench, launches, where)
+
+
+def _look_ahead(wanted: _Wanted, as_json: bool) -> int:
+    """The pre-flight of all arms: 1 where one could not be launched."""
+    profile = wanted.profile
+    record = begin(profile, wanted.bench, wanted.launches, wanted.host)
+
+    async def look() -> tuple[ArmAhead, ...]:
+        async with group_session(record.all_hosts, all_of_them=True) as hosts:
+            runner = ExperimentRunner(hosts, record, profile, wanted.launches)
+            return await arms_ahead(runner.sites, say)
+
+    arms = run_async(look())
+    blocked = any(arm.blocking for arm in arms)
+    if as_json:
+        about = {"name": profile.name, "host": wanted.host, "bench": wanted.bench.name, "launches": len(record.cells)}
+        emit({**about, "arms": [arm_json(arm) for arm in arms], "error": Slug.PREFLIGHT if blocked else None})
+        return 1 if blocked else 0
+    for arm in arms:
+        words = "cannot be launched" if arm.blocking else "can be launched"
+        print(f"{arm.letter} {one_line(arm.profile, 60)} on {', '.join(arm.hosts)}: {words}")
+        for text in arm.blocking:
+            print(f"  ✗ {text}")
+        for finding in arm.findings:
+            if finding.level is Level.WARN:
+                print(f"  ▲ {finding}")
+        if arm.plan is not None and not arm.blocking and arm.plan.replaces:
+            print(f"  ■ stops first: {', '.join(f'{run.short_id} on {run.host}' for run in arm.plan.replaces)}")
+    return 1 if blocked else 0
 
 
 def _comparable(runner: ExperimentRunner) -> bool:
@@ -182,7 +237,7 @@ def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
     return {
         **picked(
             record,
-            "experiment=experiment_id name host hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
+            "experiment=experiment_id name host hosts=all_hosts hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
             "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message started=started_at "
             "ended=ended_at",
         ),

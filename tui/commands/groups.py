@@ -84,16 +84,23 @@ async def launch_group(
     profile: LaunchProfile,
     host: str,
     sets: Mapping[str, object],
+    begun: list[str],
     *,
+    group_id: str,
     replace: bool,
     wait_ready: bool,
     timeout_s: float,
     as_json: bool,
 ) -> int:
-    """Launches a profile with `[nodes]` or `[group]`; the exit code. `host` is where a member goes that names none."""
+    """Launches a profile with `[nodes]` or `[group]`; the exit code.
+
+    Args:
+        host: where a member goes that names none.
+        begun: gets "started" once all members run; what is given up before is rolled back.
+    """
     async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
         link = next(iter(hosts.sessions.values())).transport
-        plan = await until_answered(link, lambda: planning.plan(hosts, profile, host, sets), _PLAN_S)
+        plan = await until_answered(link, lambda: planning.plan(hosts, profile, host, sets, group_id), _PLAN_S)
         for finding in plan.findings:
             if finding.level == "warn":
                 say(str(finding))
@@ -101,6 +108,7 @@ async def launch_group(
             async for step in progress:
                 if not as_json:
                     say(step.text)
+        begun.append("started")
         if wait_ready:
             return await wait_for_group(hosts, plan.group, "ready", timeout_s, as_json)
         # What dies at once is reported now, not at the next look.

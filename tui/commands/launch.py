@@ -1,19 +1,26 @@
 """`eagletui launch`: starts a server by a profile."""
 
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tui.commands.options import host_option, json_option, set_option, timeout_option
-from tui.commands.output import emit, run_async, say
+from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import UsageError
+from tui.core.groups import planning
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
+from tui.core.model.run import short_id
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
+from tui.core.runs.request import new_run_id
 from tui.core.server.launch import LaunchPlan, started
+from tui.core.text import one_line
 
 
 @click.command()
@@ -40,28 +47,23 @@ def command(
     timeout_s = profile.startup_timeout_s if timeout is None else timeout
     changes = dict(item.split("=", 1) for item in sets)
     if profile.several:
-        if profile.nodes is not None and host is not None:
-            raise UsageError(
-                f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B"
-            )
-        from tui.commands.groups import launch_group
-
-        where = host or default_host()
-        return run_async(
-            launch_group(
-                profile, where, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
-            )
+        return _launch_several(
+            profile, host, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
         )
+    run_id, on = new_run_id(profile.name), host or profile.host or default_host()
+    asked: list[str] = []
 
     async def start() -> int:
-        async with session(host or profile.host or default_host()) as opened:
+        async with session(on) as opened:
             plan = await opened.plan(profile, changes)
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
             if replace and await _ends_groups(plan):
                 plan = await opened.check(plan)
-            run = await started(opened.launch(plan, replace=replace), None if as_json else say)
+            asked[:] = ["asked"]
+            run = await started(opened.launch(plan, replace=replace, run_id=run_id), None if as_json else say)
+            asked[:] = ["started"]
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")
             if wait_ready:
@@ -77,7 +79,45 @@ def command(
                 print(run.run_id)
             return 1 if crashed else 0
 
-    return run_async(start())
+    return _until_interrupted(start, run_id, (on,), asked)
+
+
+def _launch_several(
+    profile: LaunchProfile, host: str | None, changes: Mapping[str, object], *, timeout_s: float, **how: bool
+) -> int:
+    """A profile with `[nodes]` or `[group]`."""
+    if profile.nodes is not None and host is not None:
+        raise UsageError(
+            f"--host and [nodes] of {profile.name} exclude each other", "choose others with --set nodes.hosts=A,B"
+        )
+    from tui.commands.groups import launch_group
+
+    where, group_id = host or default_host(), new_run_id(profile.name)
+    begun: list[str] = []
+
+    async def start() -> int:
+        return await launch_group(profile, where, changes, begun, group_id=group_id, timeout_s=timeout_s, **how)
+
+    return _until_interrupted(start, group_id, planning.hosts_of(profile, where), begun)
+
+
+def _until_interrupted(
+    start: Callable[[], Coroutine[Any, Any, int]], run_id: str, hosts: Sequence[str], begun: Sequence[str]
+) -> int:
+    """The exit code of a launch. Raises Interrupted on Ctrl-C, with the run that goes on; `begun` says how far it was."""
+    try:
+        return run_async(start())
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        where = ", ".join(one_line(host, 60) for host in hosts)
+        goes_on = "keeps running" if "started" in begun else "was being launched, and may run"
+        error = Interrupted(
+            f"interrupted; {run_id} {goes_on} on {where}",
+            f"eagletui wait {short_id(run_id)} waits for it, eagletui stop {short_id(run_id)} ends it",
+        )
+        error.details = {"run": run_id, "hosts": list(hosts)}
+        raise error from None
 
 
 async def _ends_groups(plan: LaunchPlan) -> bool:

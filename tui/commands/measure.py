@@ -12,7 +12,7 @@ import click
 from tui import format as written
 from tui.commands.groups import group_on_record, group_session
 from tui.commands.options import measured_server
-from tui.commands.output import emit, run_async, say
+from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import host_of_run, raise_if_refused, session
 from tui.core.bench import allreduce, bench_run, target
 from tui.core.bench.drivers import VERIFY
@@ -137,22 +137,17 @@ def measure(
     except KeyboardInterrupt:
         if not begun:
             raise
-        raise Interrupted(begun[0], begun[0].host) from None
+        raise _interrupted(begun[0], begun[0].host) from None
     return begun[0]
 
 
-class Interrupted(EagletuiError):
+def _interrupted(run: Run, host: str) -> Interrupted:
     """Ctrl-C: the generator on the host keeps running."""
-
-    slug = Slug.INTERRUPTED
-    exit_code = 130
-
-    def __init__(self, run: Run, host: str) -> None:
-        super().__init__(
-            f"interrupted; {run.run_id} keeps measuring",
-            f"eagletui wait {run.short_id} --for exit --host {one_line(host, 60)} stores what it finds, "
-            f"eagletui stop {run.short_id} ends it",
-        )
+    return Interrupted(
+        f"interrupted; {run.run_id} keeps measuring",
+        f"eagletui wait {run.short_id} --for exit --host {one_line(host, 60)} stores what it finds, "
+        f"eagletui stop {run.short_id} ends it",
+    )
 
 
 async def _find_target(opened: HostSession, run: str | None, url: str | None) -> Target:

@@ -6,10 +6,17 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, Slug
 from tui.core.text import sanitize
 
 T = TypeVar("T")
+
+
+class Interrupted(EagletuiError):
+    """Ctrl-C: what was begun on a host goes on there; `details` name it for scripts."""
+
+    slug = Slug.INTERRUPTED
+    exit_code = 130
 
 
 def emit(document: object) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import click
 
@@ -52,14 +52,14 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
     if len(names) == 1 and isinstance(answers[0], EagletuiError):
         raise answers[0]
     rows: list[dict[str, object]] = []
-    seen: list[_Row] = []
+    seen = [row for found in answers if not isinstance(found, EagletuiError) for row in found]
+    _stopped_with_their_group(seen)
     for name, found in zip(names, answers, strict=True):
         if isinstance(found, EagletuiError):
             report(name, found)
             rows.append(error_entry(name, found))
         else:
             rows += [row.document for row in found]
-            seen += found
             if not as_json:
                 _print(name, [row.document for row in found], headed=len(names) > 1)
     if as_json:
@@ -81,6 +81,19 @@ def _groups(rows: list[_Row]) -> list[GroupState]:
     states = {row.run.run_id: row.state for row in rows}
     found = groups_among(row.run for row in rows)
     return [merge(one.group, [MemberState(m, states.get(m.run_id)) for m in one.group.members]) for one in found]
+
+
+def _stopped_with_their_group(rows: list[_Row]) -> None:
+    """A rank that ended because its group was stopped did not crash, whatever its exit code."""
+    outcomes = {
+        one.member.run_id: one.state.outcome
+        for group in _groups(rows)
+        for one in group.members
+        if one.state is not None and one.state.outcome is Outcome.STOPPED
+    }
+    for row in rows:
+        if row.run.run_id in outcomes and row.document["outcome"] == Outcome.CRASHED:
+            row.document.update(outcome=Outcome.STOPPED, cause=None)
 
 
 def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
@@ -141,6 +154,8 @@ async def _row(opened: HostSession, run: Run) -> _Row:
         cause = latest.diagnosis.cause if latest.diagnosis else None
     else:
         known = launch_records.read(run.run_id)
+        if known is not None and known.stopped_with_group and outcome is Outcome.CRASHED:
+            outcome, known = Outcome.STOPPED, replace(known, cause=None)
         state = state_of_ended(run, outcome, known)
         phase, cause = (known.phase, known.cause) if known is not None else (None, None)
     document = {

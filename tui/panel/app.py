@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tui.core.server.launch import LaunchPlan
     from tui.core.server.session import HostSession
     from tui.panel.bench_control import Measuring
+    from tui.panel.bench_view import Preview
     from tui.panel.connection import Connection
     from tui.panel.displayed_run import DisplayedRun
     from tui.panel.launcher import Launcher
@@ -76,7 +77,7 @@ class EagleApp(HostApp):
         self.switch_mode("overview" if self._several else "dashboard")
 
     def _host(self, name: str) -> PanelHost:
-        return PanelHost(self, name, self.profile_dirs, self.group_control.launch)
+        return PanelHost(self, name, self.profile_dirs, self.group_control.launch, self.group_control.reach)
 
     @property
     def _several(self) -> bool:
@@ -92,7 +93,7 @@ class EagleApp(HostApp):
         return Overview(self.board)
 
     def _mode_name(self, name: str, host: PanelHost) -> str:
-        return f"{name} {self.hosts.index(host)}" if host is not self.hosts[0] else name
+        return f"{name} {host.board.host}" if host is not self.hosts[0] else name
 
     def connect(self) -> None:
         for host in self.hosts:
@@ -149,11 +150,23 @@ class EagleApp(HostApp):
     def show_mode(self, name: str, board: Board | None = None) -> None:
         if board is not None:
             self.choose(board)
+        if name == "bench":
+            self.shown = self._measures_for(self.shown)
         if name in ("dashboard", "group"):
             name = "group" if self._whole_group else "dashboard"
         self.switch_mode(name if name == "overview" else self._mode_name(name, self.shown))
         if name != "overview":
             self.shown.look()
+
+    def _measures_for(self, host: PanelHost) -> PanelHost:
+        """The host whose measurements are those of this one: of a server over several, where it is measured."""
+        name, group = host.board.host, self.groups.of(host.board)
+        if host.measure.under_way:
+            return host
+        for other in self.hosts:
+            if other.measure.under_way and (state := other.board.experiment) is not None and name in state.hosts:
+                return other
+        return self.groups.host(group.group.serving.host) if group is not None else host
 
     @property
     def _whole_group(self) -> bool:
@@ -175,6 +188,8 @@ class EagleApp(HostApp):
         shown = self.current_mode.partition(" ")[0]
         if shown in ("dashboard", "group") and (shown == "group") is not self._whole_group:
             self.show_mode("dashboard")
+        elif shown == "bench" and len(self.screen_stack) == 1 and self._measures_for(self.shown) is not self.shown:
+            self.show_mode("bench")
 
     def _show_changes(self) -> None:
         self._look_at_groups()
@@ -270,6 +285,21 @@ class EagleApp(HostApp):
         host.connection.connect()
         return host
 
+    def close_host(self) -> None:
+        """Takes the host under the cursor off the overview: a name that was mistyped, or a host that is gone."""
+        host = self.shown
+        if host is self.hosts[0] or host.board.connected or host.measure.under_way:
+            why = "it was named first" if host is self.hosts[0] else "it is in use"
+            self.say(f"{host.board.host} stays: {why}; only a host that is not reached is taken off")
+            return
+        modes = [self._mode_name(name, host) for name in _MODES]
+        self.hosts.remove(host)
+        self.choose(self.hosts[0].board)
+        for mode in modes:
+            self.remove_mode(mode)
+        self.run_job(f"close {host.board.host}", host.connection.close, host.tell)
+        self.touch(soon=True)
+
     def action_bench(self) -> None:
         """Measure the running server: choose a bench first; what is measured is on the bench screen."""
         self.action_mode("bench")
@@ -282,6 +312,12 @@ class EagleApp(HostApp):
                 self.measure.start_bench(bench)
 
         self.push_screen(BenchDialog(), chosen)
+
+    def start_experiment(self, preview: "Preview", *, resume: bool) -> None:
+        """On the host that it is begun on, whose bench screen shows it."""
+        host = self.groups.host(preview.host)
+        self.show_mode("bench", host.board)
+        host.measure.start_experiment(preview, resume=resume)
 
     async def action_leave(self) -> None:
         """Quits; servers keep running. Asks first where nobody else would go on with an experiment."""
@@ -342,8 +378,8 @@ class EagleApp(HostApp):
         return None
 
     def logs_beside(self) -> "list[Beside]":
-        """What can be shown beside the log: other runs of the displayed host."""
-        return self.shown.logs_beside()
+        """What can be shown beside the log: of a group the other members, and other runs of the displayed host."""
+        return [*self.group_control.logs_beside(), *self.shown.logs_beside()]
 
     def open_member(self) -> None:
         """Why a group ended, on the dashboard of the member that did; else the log of the one that serves."""

@@ -3,12 +3,13 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
+from tui.core.model.group import group_of
 from tui.core.text import one_line
 from tui.panel.connection import Connection
 from tui.panel.open_host import OpenHost
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from tui.core.experiment.history import Configuration
     from tui.core.experiment.runner import ExperimentRunner
+    from tui.core.groups.session import GroupSession
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.profile import BenchProfile
     from tui.core.model.run import Run
@@ -29,10 +31,18 @@ _GROUP = "measure"
 class Measuring:
     """Starts, steers and ends measurements on a host."""
 
-    def __init__(self, host: OpenHost, connection: Connection, profile_dirs: "Callable[[], list[Path]]") -> None:
+    def __init__(
+        self,
+        host: OpenHost,
+        connection: Connection,
+        profile_dirs: "Callable[[], list[Path]]",
+        reach: "Callable[[Sequence[str]], Awaitable[GroupSession]]",
+    ) -> None:
+        """Measures nothing yet; `reach` opens several hosts, those that are not open among them."""
         self._host = host
         self._connection = connection
         self._profile_dirs = profile_dirs
+        self._reach = reach
         self._runner: ExperimentRunner | None = None
         self._busy = False  # a worker of ours measures, or is about to
         self._seen: set[str] = set()  # measurements that were followed once
@@ -57,16 +67,19 @@ class Measuring:
     def _preview(self, name: str) -> "Preview":
         from tui.core.experiment import record as experiment_record
         from tui.core.experiment.state import usual_length_s
+        from tui.core.groups import planning
         from tui.core.profiles.load import load_bench, load_experiment, load_launch
         from tui.core.profiles.secrets import public_sets
-        from tui.core.server import launch_records
         from tui.panel.bench_view import Preview
 
-        host, dirs = self._host.board.host, self._profile_dirs()
+        dirs = self._profile_dirs()
         profile = load_experiment(name, dirs)
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
-        usual = [launch_records.usual(host, arm.profile, public_sets(arm.sets))[1] for arm in profile.arms]
+        host = planning.home_of(launches["A"], self._host.board.host)
+        hosts = dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))
+        held = [experiment_record.busy(each, *who) for each in hosts if (who := experiment_record.running(each))]
+        usual = [planning.usual_start(launches[arm.letter], host, public_sets(arm.sets)) for arm in profile.arms]
         lengths = [usual_length_s(one, bench) for one in usual if one is not None]
         return Preview(
             profile,
@@ -75,7 +88,9 @@ class Measuring:
             any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
             experiment_record.unfinished(name, host),
             profile.pairs * sum(lengths) if len(lengths) == len(usual) else None,
-            experiment_record.busy(host, *held).message if (held := experiment_record.running(host)) else None,
+            held[0].message if held else None,
+            host,
+            tuple(hosts),
         )
 
     # -- measuring -------------------------------------------------------------------------------------------------
@@ -87,12 +102,11 @@ class Measuring:
     async def _experiment(self, preview: "Preview", resume: bool, more_pairs: int) -> None:
         from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 
-        session = self._connection.session()
         if resume and preview.unfinished is not None:
             record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
         else:
-            record = begin(preview.profile, preview.bench, preview.launches, self._host.board.host)
-        runner = ExperimentRunner(session, record, preview.profile, preview.launches)
+            record = begin(preview.profile, preview.bench, preview.launches, preview.host)
+        runner = ExperimentRunner(await self._reach(record.all_hosts), record, preview.profile, preview.launches)
         if more_pairs:
             runner.more_pairs(more_pairs)
         self._runner = runner
@@ -112,9 +126,12 @@ class Measuring:
         session, run = self._connection.session(), self._host.board.run
         if run is None:
             raise UsageError("no server is displayed", "l launches one")
-        measured = await target.of_member(session, run)
+        group = group_of(run.extra)
+        hosts = await self._reach(group.hosts if group is not None else [self._host.board.host])
+        state = self._host.board.group_state  # which the panel watches anyway
+        measured = target.of_state(group, state) if group is not None else target.of_run(run)
         self.last_bench = bench.name
-        await self._follow(measure_running(session, bench, measured))
+        await self._follow(measure_running(session, bench, measured, hosts.sessions))
 
     def resume_following(self) -> None:
         """Follows a measurement of this host that runs without us: begun before this panel, or elsewhere."""

@@ -43,7 +43,9 @@ class Preview:
     speculative: bool  # some arm decodes with a draft
     unfinished: "ExperimentRecord | None"  # one of this name that can be resumed
     length_s: float | None  # None where an arm was never started here
-    running: str | None = None  # what runs on this host already, one sentence
+    running: str | None = None  # what runs on one of its hosts already, one sentence
+    host: str = ""  # that it is begun on: of a first arm over several hosts, where it is measured
+    hosts: tuple[str, ...] = ()  # of all arms
 
 
 class Mark(StrEnum):

@@ -173,13 +173,18 @@ class Connection:
         """Closes this host and opens another one in its place, or the same again."""
         self._host.background("reopen", self._change_host, name)
 
-    async def _change_host(self, name: str) -> None:
+    async def close(self) -> None:
+        """Ends what reads the host, and its session."""
         host = self._host
         host.end_jobs()
         if host.session is not None:
             with contextlib.suppress(Exception):
                 await host.session.close()
             host.session = None
+
+    async def _change_host(self, name: str) -> None:
+        host = self._host
+        await self.close()
         host.board.show_host(name)
         self._opened = False
         host.touch()

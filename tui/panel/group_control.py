@@ -1,6 +1,7 @@
 """Launching and stopping a group from the panel, and moving through its members."""
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tui.panel.open_group import OpenGroup
 if TYPE_CHECKING:
     from tui.core.groups.session import GroupPlan, GroupProgress, GroupSession
     from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.panel.open_log import Beside
     from tui.panel.panel_host import PanelHost
 
 
@@ -42,7 +44,7 @@ class GroupControl:
         away = [name for name in names if not self._groups.is_open(name)]
         if away and not reach:
             raise UsageError(f"{hosts_text(away)}: not open here", "Enter opens what is missing and looks")
-        session = await self._session(names)
+        session = await self.reach(names)
         try:
             return await planning.plan(session, profile, here, dict(parse_sets(sets, [])))
         except EagletuiError:
@@ -50,7 +52,7 @@ class GroupControl:
         except Exception as error:
             raise self._app.report_fault(error) from None
 
-    async def _session(self, names: Sequence[str]) -> "GroupSession":
+    async def reach(self, names: Sequence[str]) -> "GroupSession":
         """A session over hosts, those that are not open among them. Raises HostError where one is not reached."""
         await asyncio.gather(*(self._host(name).connection.ready() for name in names))
         return self._groups.session()
@@ -161,6 +163,24 @@ class GroupControl:
             self.display(failed, "dashboard")
         elif opened is not None:
             self.display(opened.group.serving, "logs")
+
+    def logs_beside(self) -> "list[Beside]":
+        """What can be shown beside the log of a member: those of the members on other hosts."""
+        from tui.panel.open_log import Beside
+
+        opened, here = self._groups.of(self._app.board), self._app.board.host
+        return [
+            Beside(
+                f"{one.member.name} {one.member.host}",
+                f"{opened.group.profile}, run {one.state.run.short_id}, {one.state.run.state}",
+                source=functools.partial(self._host(one.member.host).log_of, one.state.run),
+            )
+            for one in (opened.seen() if opened is not None else ())
+            if opened is not None
+            and one.member.host != here
+            and one.state is not None
+            and one.state.run.log_path is not None
+        ]
 
     def display(self, member: Member, mode: str | None = None) -> None:
         """Displays the run of a member on its host, in one of the modes of that host."""

@@ -60,8 +60,12 @@ def member_of(board: Board) -> Member | None:
 def state_of(board: Board) -> "ServerState | None":
     """The state of the displayed run; of a group's member as the group counts it."""
     member = member_of(board)
-    seen = board.group_state.members if board.group_state is not None else ()
-    return next((one.state for one in seen if one.member == member and one.state is not None), board.state)
+    whole = board.group_state
+    seen = whole.members if whole is not None else ()
+    state = next((one.state for one in seen if one.member == member and one.state is not None), board.state)
+    if state is None or whole is None or whole.outcome is not Outcome.STARTING:
+        return state
+    return replace(state, eta_s=whole.eta_s, started_s=whole.started_s or state.started_s)  # one start, one time
 
 
 def servers(boards: Sequence[Board]) -> list[Board]:
@@ -163,7 +167,10 @@ def _events(board: Board) -> list[Event]:
     if state is not None and state.started_s is not None and state.ready_after_s is not None and not follows:
         ready_at = state.started_s + state.ready_after_s
         add(ready_at, "●", "ok", f"{run_name(state.run)} ready after {fmt.duration(state.ready_after_s)}")
-    if state is not None and state.outcome is Outcome.CRASHED:
+    stopped = (
+        board.group_state is not None and board.group_state.outcome is Outcome.STOPPED
+    )  # whoever of it died of that
+    if state is not None and state.outcome is Outcome.CRASHED and not stopped:
         found = state.diagnosis
         phase = (found.phase if found is not None else None) or state.phase
         where = " while serving" if phase in (Phase.READY, Phase.SERVING) else f" in {LONG[phase]}"

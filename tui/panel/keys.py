@@ -61,6 +61,7 @@ KEYS: tuple[Key, ...] = (
     Key("overview", "l", "launch", "Choose host and profile", palette=False),
     Key("overview", "a", "apply and relaunch", "Apply the change that is suggested for the host under the cursor",
         {"a": "app.apply"}, palette=False),
+    Key("overview", "x", "take off", "Takes a host that is not reached off the list", {"x": "close"}, palette=False),
     Key("group", "a", "apply and relaunch", "Apply the change that the member which ended suggests", {"a": "app.apply"},
         palette=False),
     Key("group", "Enter", "open", "Why it ended, else the log of the member that serves", {"enter": "open"}),

@@ -141,9 +141,7 @@ class OpenGroup:
 
     def eta_s(self) -> float | None:
         """Seconds to ready: of the member that takes longest, as far as earlier starts say."""
-        serving = [one.state for one in self.seen() if one.state is not None and not one.member.follows]
-        known = [state.eta_s for state in serving if state.eta_s is not None]
-        return max(known, default=None) if self.outcome is Outcome.STARTING else None
+        return self.state.eta_s if self.state is not None and self.outcome is Outcome.STARTING else None
 
     def phases(self) -> list[GroupPhase]:
         """The phases of all members, in the order of the one that has come furthest."""

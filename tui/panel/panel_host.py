@@ -1,7 +1,7 @@
 """A host with all that the panel does on it: it is read, a run is displayed, servers launched, stopped and measured."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
@@ -17,7 +17,7 @@ from tui.panel.open_host import OpenHost
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tui.core.groups.session import GroupPlan
+    from tui.core.groups.session import GroupPlan, GroupSession
     from tui.core.model.run import Run
     from tui.panel.open_log import Beside, LogSource
 
@@ -28,6 +28,7 @@ class PanelHost(OpenHost):
     Args:
         profile_dirs: directories searched for profiles.
         launch_group: carries out the launch of a group, which is about several hosts.
+        reach: a session over several hosts; those that are not open are opened.
     """
 
     def __init__(
@@ -36,12 +37,13 @@ class PanelHost(OpenHost):
         name: str,
         profile_dirs: "Callable[[], list[Path]]",
         launch_group: "Callable[[GroupPlan, bool], None]",
+        reach: "Callable[[Sequence[str]], Awaitable[GroupSession]]",
     ) -> None:
         super().__init__(app, name)
         self.displayed = DisplayedRun(self)
         self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
         self.launcher = Launcher(self, self.connection, self.displayed.watch, launch_group)
-        self.measure = Measuring(self, self.connection, profile_dirs)
+        self.measure = Measuring(self, self.connection, profile_dirs, reach)
         self._stored_due = False
 
     def _session_opened(self) -> None:
@@ -88,13 +90,14 @@ class PanelHost(OpenHost):
             Beside(
                 f"run {run.short_id}",
                 f"{run_name(run)}, {run.state}, {fmt.day_clock(run.started_at, board.utc_offset_s)}",
-                source=functools.partial(self._log_of, run),
+                source=functools.partial(self.log_of, run),
             )
             for run in board.runs
             if run.run_id != present and run.log_path is not None
         ]
 
-    def _log_of(self, run: "Run") -> "LogSource | None":
+    def log_of(self, run: "Run") -> "LogSource | None":
+        """The log of one of its runs; None without a session."""
         from tui.panel.open_log import LogSource
 
         file = self.session.open_log(run) if self.session is not None else None

@@ -62,6 +62,7 @@ class Panel(Protocol):
 
     def choose(self, board: "Board") -> None: ...  # keys and dialogs are about this host from now on
     def show_mode(self, name: str, board: "Board | None" = None) -> None: ...
+    def close_host(self) -> None: ...  # takes it off the overview, where it is not reached
     def offers(self, key: "Key") -> bool: ...  # whether a key works here at all
 
     # What a person is shown.
@@ -78,6 +79,7 @@ class Panel(Protocol):
         self, profile: "LaunchProfile", sets: Sequence[str], *, reach: bool = True
     ) -> "LaunchPlan | GroupPlan": ...
     def action_launch(self) -> None: ...
+    def start_experiment(self, preview: "Preview", *, resume: bool) -> None: ...  # on the host of the preview
 
     # Other screens, and what they are about.
     def show_log(self, line: int | None) -> None: ...

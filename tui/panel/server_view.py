@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.core.model.phases import ALIVE, Outcome, Phase
+from tui.core.text import epoch_of
 from tui.panel.host_view import argument
 
 if TYPE_CHECKING:
@@ -138,6 +139,15 @@ def speculative(state: "ServerState") -> bool:
     return bool(
         arguments.get("speculative_algorithm") or argument(state.run.argv, "--speculative-algorithm") is not None
     )
+
+
+def lived_s(state: "ServerState") -> float | None:
+    """How long a server that ended has lived, by its host's clock; None where that is not known."""
+    began, ended = epoch_of(state.run.started_at), epoch_of(state.run.ended_at)
+    if began is not None and ended is not None:
+        return max(0.0, ended - began)
+    # The phases of a start end with ready: of one that has served they are no life.
+    return sum(state.phase_took_s.values()) or None if state.ready_after_s is None else None
 
 
 def elapsed_s(state: "ServerState") -> float | None:

@@ -19,10 +19,12 @@ from tui.core.bench.target import of_run
 from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.ahead import ArmsRefused, arms_ahead
 from tui.core.experiment.one_bench import measure_running
 from tui.core.experiment.record import FINISHED, ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.experiment.so_far import stored_state
+from tui.core.groups.session import GroupSession
 from tui.core.link.ssh import SshTransport
 from tui.core.link.transport import LinkState, SilentAsker
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -72,7 +74,7 @@ class Lab:
             record = begin(profile, bench, launches, session.entry.name, seed=1)
         else:
             record = resumed(record, profile, bench, launches)
-        return ExperimentRunner(session, record, profile, launches)
+        return ExperimentRunner(GroupSession({session.entry.name: session}), record, profile, launches)
 
 
 @pytest.fixture
@@ -166,11 +168,39 @@ async def test_a_failing_arm_is_out_and_the_others_go_on(demo: HostSession, lab:
 
 
 async def test_a_launch_that_is_refused_is_a_failure_too(demo: HostSession, lab: Lab) -> None:
-    with socket.create_server(("127.0.0.1", int(lab.sets["port"]))):
-        state = await run(lab.runner(demo, lab.profile(A, B)))
-    assert [(arm.status, arm.cause) for arm in state.arms] == [(ArmStatus.FAILED, "preflight")] * 2
-    assert str(lab.sets["port"]) in (state.arms[0].reason or "")
+    runner, taken = lab.runner(demo, lab.profile(A, B)), None
+    try:
+        async with aclosing(runner.states()) as states:
+            async for state in states:
+                if state.at == 1 and taken is None:  # by somebody else, between two launches
+                    taken = socket.create_server(("127.0.0.1", int(lab.sets["port"])))
+    finally:
+        if taken is not None:
+            taken.close()
+    first, second = (next(arm for arm in state.arms if arm.letter == letter) for letter in runner.record.order)
+    assert (first.status, second.status, second.cause) == (ArmStatus.MEASURED, ArmStatus.FAILED, "preflight")
+    assert str(lab.sets["port"]) in (second.reason or "")
+    assert len(await servers(demo)) == 1
+
+
+async def test_an_arm_whose_pre_flight_fails_is_said_before_anything_is_launched(demo: HostSession, lab: Lab) -> None:
+    profile = lab.profile(A, B)
+    wrong = replace(profile.arms[1], sets={**lab.sets, "model-path": "/data/models/not-there"})
+    runner = lab.runner(demo, replace(profile, arms=(profile.arms[0], wrong)))
+    with pytest.raises(ArmsRefused, match=f"nothing was launched: arm B, {B}: model: /data/models/not-there"):
+        await run(runner)
     assert await servers(demo) == []
+    assert experiment_record.read(runner.record.experiment_id) is None  # nothing to resume
+    refused = runner.state()
+    assert (refused.at, refused.finished) == (0, False)
+
+
+async def test_a_server_of_ours_in_the_way_is_no_failed_pre_flight(demo: HostSession, lab: Lab) -> None:
+    other = load_launch(A, [shipped_profiles_dir()], lab.sets)
+    in_the_way = await started(demo.launch(await demo.plan(other, lab.sets)))
+    arms = await arms_ahead(lab.runner(demo, lab.profile(A, B)).sites, lambda text: None)
+    assert [arm.blocking for arm in arms] == [(), ()]
+    assert [[run.run_id for run in arm.plan.replaces] for arm in arms] == [[in_the_way.run_id]] * 2
 
 
 async def test_a_server_that_dies_while_it_is_measured(demo: HostSession, lab: Lab) -> None:

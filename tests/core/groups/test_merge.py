@@ -11,6 +11,7 @@ from tui.core.groups.membership import group_of, groups_among, member_named, sta
 from tui.core.groups.merge import AFTER, mark_of, merge, stopped_for
 from tui.core.model.group import Group, Member, Role, group_id_of
 from tui.core.model.phases import Outcome, Phase
+from tui.core.model.run import RunState
 from tui.core.server.server_state import ServerState
 
 
@@ -244,3 +245,12 @@ def test_orders_of_start_and_stop() -> None:
         ["decode 0", "decode 1"],
     ]
     assert split.serving.name == "router"
+
+
+def test_a_rank_that_rank_0_told_to_end_did_not_crash_whatever_its_exit_code():
+    ended = {"state": RunState.EXITED, "exit_code": 0, "stop": "done", "stopped_by_us": True, "stop_by": "me@here"}
+    head = state(RANK0, fakes.ready, run=ended, outcome=Outcome.STOPPED)
+    whole = merge(GROUP, [head, dead(RANK1, LOST_PEER, 400)])
+    assert (whole.outcome, whole.failed) == (Outcome.STOPPED, None)
+    assert [one.state.outcome for one in whole.members] == [Outcome.STOPPED, Outcome.STOPPED]
+    assert whole.members[1].state.diagnosis is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support import fakes
-from tests.support.profiles import SPLIT
+from tests.support.profiles import SPLIT, errors_of
 from tests.support.role_lab import RoleLab
 from tui.core.config import HostEntry
 from tui.core.groups.roles import Part, between, places
@@ -14,6 +14,7 @@ from tui.core.groups.session import new_group
 from tui.core.host.gpus import HostFacts
 from tui.core.model.group import Role
 from tui.core.profiles.command import build_command
+from tui.core.profiles.files import ProfileBroken
 from tui.core.profiles.load import load_launch
 from tui.core.profiles.roles import member_profile, router_profile
 from tui.core.server import launch_records
@@ -60,26 +61,15 @@ def test_a_group_without_a_fault_says_where_each_listens(tmp_path):
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (SPLIT.replace("gpus = [2, 3]", "gpus = [1, 2]"),
-         "block: prefill 0 and decode 0 both take GPU 1 of gpu1: name gpus of each"),
-        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 30000"),
+        # One of them names its host, which is where the others are launched: that is known at the launch alone.
+        (TWO.replace('host = "gpu2"\ngpus = [2, 3]', 'host = "gpu1"\ngpus = [2, 3]\nport = 30000'),
          "block: port 30000 of gpu1 is taken by decode 0 as its port and by router as its port"),
-        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 8998"),
-         "block: port 8998 of gpu1 is taken by prefill 0 as its bootstrap port and by decode 0 as its port"),
-        (SPLIT.replace("gpus = [0, 1]", "gpus = [0, 1]\nbootstrap_port = 29000"),
-         "block: port 29000 of gpu1 is taken by prefill 0 as its bootstrap port and by router as its prometheus-port"),
+        (SPLIT.replace("gpus = [2, 3]", 'host = "gpu1"\ngpus = [1, 2]'),
+         "block: prefill 0 and decode 0 both take GPU 1 of gpu1: name gpus of each"),
         (TWO.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { host = "127.0.0.1" }'),
          "block: decode 0 listens on 127.0.0.1 of gpu2, where no other host reaches it: leave out host, or write 0.0.0.0"),
         (TWO.replace("gpus = [2, 3]", 'gpus = [2, 3]\naddress = "127.0.0.1"'),
          "block: address 127.0.0.1 of decode 0 is another machine on each host: write the address of gpu2"),
-        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { model-path = "/other" }'),
-         "block: prefill 0 has model-path /m, decode 0 /other: both sides need the same"),
-        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { disaggregation-transfer-backend = "nixl" }'),
-         "block: prefill 0 has disaggregation-transfer-backend of SGLang's own choice, decode 0 nixl: both sides need the same"),
-        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { page-size = 64 }"),
-         "block: prefill 0 has page-size of SGLang's own choice, decode 0 64: both sides need the same"),
-        (SPLIT + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "10m" }\n',
-         "block: SGLANG_DISAGGREGATION_WAITING_TIMEOUT of decode 0 is '10m': write whole seconds"),
         (SPLIT + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "3600" }\n',
          "warn: SGLANG_DISAGGREGATION_WAITING_TIMEOUT of decode 0 is 3600 s, the router gives up after 1800 s: "
          "raise request-timeout-secs of the router"),
@@ -87,6 +77,61 @@ def test_a_group_without_a_fault_says_where_each_listens(tmp_path):
 )  # fmt: skip
 def test_each_fault_is_one_line(tmp_path, text, finding):
     assert said(tmp_path, text) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "advice"),
+    [
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [1, 2]"),
+         "prefill 0 and decode 0 both take GPU 1", "name gpus of each"),
+        (SPLIT.replace("gpus = [2, 3]", "").replace("gpus = [0, 1]", ""),
+         "prefill 0 and decode 0 both take GPU 0", "name gpus of each"),
+        (TWO.replace('"gpu2"', '"gpu1"').replace("gpus = [2, 3]", 'env = { CUDA_VISIBLE_DEVICES = "1,5" }'),
+         "prefill 0 and decode 0 both take GPU 1 of gpu1", "name gpus of each"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 30000"),
+         "port 30000 is taken by decode 0 as its port and by router as its port", "give each a port of its own"),
+        (SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 8998"),
+         "port 8998 is taken by prefill 0 as its bootstrap port and by decode 0 as its port", "give each a port of its own"),
+        (SPLIT.replace("gpus = [0, 1]", "gpus = [0, 1]\nbootstrap_port = 29000"),
+         "port 29000 is taken by prefill 0 as its bootstrap port and by router as its prometheus-port",
+         "give each a port of its own"),
+        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { model-path = "/other" }'),
+         "prefill 0 has model-path /m, decode 0 /other", "both sides need the same"),
+        (SPLIT.replace("gpus = [2, 3]", 'gpus = [2, 3]\nargs = { disaggregation-transfer-backend = "nixl" }'),
+         "prefill 0 has disaggregation-transfer-backend of SGLang's own choice, decode 0 nixl", "both sides need the same"),
+        (TWO.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { page-size = 64 }"),
+         "prefill 0 has page-size of SGLang's own choice, decode 0 64", "both sides need the same"),
+        (SPLIT + 'env = { SGLANG_DISAGGREGATION_WAITING_TIMEOUT = "10m" }\n',
+         "SGLANG_DISAGGREGATION_WAITING_TIMEOUT of decode 0 is '10m'", "write whole seconds"),
+    ],
+)  # fmt: skip
+def test_what_follows_from_the_profile_alone_is_said_when_it_is_read(tmp_path, text, message, advice):
+    (tmp_path / "split.toml").write_text(text)
+    assert errors_of(tmp_path, "split") == {"group": (message, advice)}
+    with pytest.raises(ProfileBroken):
+        load_launch("split", [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TWO.replace("gpus = [2, 3]", "gpus = [0, 1]"),  # of another host
+        TWO.replace("gpus = [2, 3]", "gpus = [2, 3]\nport = 30000"),
+        SPLIT.replace("gpus = [0, 1]", "").replace("gpus = [2, 3]", "").replace("tp = 2", 'tp = 2\ndevice = "cpu"'),
+        SPLIT.replace("gpus = [0, 1]", "").replace("gpus = [2, 3]", "args = { base-gpu-id = 2 }"),
+    ],
+)
+def test_what_only_a_host_can_tell_is_no_fault_of_a_profile(tmp_path, text):
+    (tmp_path / "split.toml").write_text(text)
+    assert errors_of(tmp_path, "split") == {}
+
+
+def test_a_set_may_solve_it_and_may_make_it(tmp_path):
+    (tmp_path / "split.toml").write_text(SPLIT.replace("gpus = [2, 3]", "gpus = [1, 2]"))
+    assert load_launch("split", [tmp_path], ["group.decode.gpus=2,3"]).group[1].gpus == (2, 3)
+    (tmp_path / "split.toml").write_text(SPLIT)
+    with pytest.raises(ProfileBroken, match="both take GPU 0, 1"):
+        load_launch("split", [tmp_path], ["group.decode.gpus=0,1"])
 
 
 def test_a_longer_patience_of_the_router_is_heard(tmp_path):

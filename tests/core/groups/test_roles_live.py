@@ -13,6 +13,7 @@ from tui.core.groups.group_state import GroupState
 from tui.core.groups.nodes import Placed
 from tui.core.groups.session import GroupPlan
 from tui.core.link.http import request
+from tui.core.link.local import LocalTransport
 from tui.core.model.phases import Outcome
 from tui.core.server.finding import Level
 
@@ -137,6 +138,24 @@ async def test_the_cause_is_looked_for_in_the_log_of_the_other_side(lab: RoleLab
     assert state.failure is not None
     assert state.failure.diagnosis is not None
     assert "memory" in state.failure.diagnosis.title.lower()
+
+
+async def test_the_routers_flags_are_held_against_its_own_help(lab: RoleLab, monkeypatch):
+    asked: list[str] = []
+    run = LocalTransport.run
+
+    async def counted(self, script, **options):
+        asked.extend(["help"] if "launch_router --help" in script else [])
+        return await run(self, script, **options)
+
+    monkeypatch.setattr(LocalTransport, "run", counted)
+    for args, blocks in (
+        ("cache-treshold = 0.5", ["--cache-treshold of the router is unknown to sglang-router 0.3.2: did you mean --cache-threshold?"]),
+        ("cache-threshold = 0.5", []),
+    ):  # fmt: skip
+        plan = await lab.plan(router='[group.router.args]\nlog-level = "warn"\n' + args, own_args=False)
+        assert [finding.text for finding in plan.findings if finding.level is Level.BLOCK] == blocks
+    assert asked == ["help"]  # once a version
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from tests.support.role_lab import WORKER, RoleLab
 from tui.core.bench import bench_run, target
 from tui.core.errors import EagletuiError, UsageError
-from tui.core.experiment.grouped import on
 from tui.core.experiment.runner import ExperimentRunner, begin
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.phases import Outcome
@@ -34,7 +33,7 @@ async def test_a_group_is_measured_through_its_router_and_the_result_says_who_ma
     group = await lab.launch(await lab.plan(prefill='env = { SGLANG_X = "1" }'))
     session = lab.groups.of(group.serving)
     with pytest.raises(EagletuiError, match="is not ready"):
-        await target.of_group(on(session), replace(group, members=group.members[::2]))  # a router without its decode
+        await target.of_group(lab.groups, replace(group, members=group.members[::2]))  # a router without its decode
     async with aclosing(lab.states(group)) as states:
         async for state in states:
             if state.outcome is Outcome.READY:
@@ -85,8 +84,7 @@ async def compared(lab: RoleLab, split: LaunchProfile) -> tuple[ExperimentRunner
     launches = {"A": unsplit(lab), "B": split}
     arms = (ExperimentArm("A", "whole"), ExperimentArm("B", "split", against="A"))
     profile = ExperimentProfile("does-splitting-pay", QUICK.name, arms, pairs=1)
-    session = lab.groups.sessions["gpu1"]
-    runner = ExperimentRunner(session, begin(profile, QUICK, launches, "gpu1", seed=1), profile, launches)
+    runner = ExperimentRunner(lab.groups, begin(profile, QUICK, launches, "gpu1", seed=1), profile, launches)
     async with aclosing(runner.states()) as states:
         async for state in states:
             last = state
@@ -116,10 +114,3 @@ async def test_an_arm_that_dies_says_which_member_and_why(lab: RoleLab):
     assert failed.cause == "oom_serving"
     assert str(failed.reason).startswith("decode 0: ")
     assert [run for run in await lab.groups.sessions["gpu1"].runs() if run.active and not run.foreign] == []
-
-
-def test_a_group_on_other_hosts_is_no_arm(lab: RoleLab):
-    launches = {"A": unsplit(lab), "B": lab.profile(prefill='host = "gpu2"')}
-    arms = (ExperimentArm("A", "whole"), ExperimentArm("B", "split", against="A"))
-    with pytest.raises(UsageError, match="arm B, split, runs on gpu2, gpu1; an experiment measures on gpu1 alone"):
-        begin(ExperimentProfile("x", QUICK.name, arms, pairs=1), QUICK, launches, "gpu1")

@@ -165,7 +165,7 @@ def test_a_group_needs_both_sides(folder):
 def test_extends_merges_tables_of_members_and_replaces_lists(folder):
     more = 'kind = "launch"\nextends = "x"\n[group.decode]\nargs = { tensor-parallel-size = 8 }\ngpus = [4]\n'
     tp = SPLIT.replace("gpus = [2, 3]", "gpus = [2, 3]\nargs = { tp = 4 }")
-    other = 'kind = "launch"\nextends = "x"\n[[group.decode]]\n[[group.decode]]\nport = 5\n'
+    other = 'kind = "launch"\nextends = "x"\n[[group.decode]]\ngpus = [2]\n[[group.decode]]\ngpus = [3]\nport = 5\n'
     dirs = [folder(x=tp, more=more, other=other)]
     decode = load_launch("more", dirs).group[1]
     assert (decode.args, decode.gpus) == ({"tensor-parallel-size": 8}, (4,))

@@ -159,7 +159,7 @@ def test_findings_warn_and_never_block() -> None:
     lines = findings("gpu1", at(0.76), [launch(3, EAGLE)])
     assert [(line.check, str(line.level)) for line in lines] == [("memory", "warn"), ("history", "ok")]
     assert lines[0].text.endswith("0.84 to 0.90 fits (try 0.88)")
-    assert lines[1].text == "last ready: kimi at 2026-10-03 20:01 with mem-fraction-static 0.88 (now 0.76)"
+    assert lines[1].text == "last ready: kimi at 2026-10-03 20:12 with mem-fraction-static 0.88 (now 0.76)"
     assert [str(line.level) for line in findings("gpu1", EAGLE, [launch(3, EAGLE)])] == ["ok", "ok"]
 
 
@@ -172,7 +172,7 @@ def test_the_last_ready_configuration_with_the_difference() -> None:
     same = last_ready("gpu1", {**EAGLE, "port": 31000}, past)
     assert same is not None
     assert (same.difference, same.times) == ((), 2)
-    assert same.text == "this configuration reached ready here at 2026-10-03 20:01, 2 times so far"
+    assert same.text == "this configuration reached ready here at 2026-10-03 20:12, 2 times so far"
 
 
 def test_old_and_new_flag_names_are_one() -> None:

@@ -5,6 +5,7 @@ run's cmd.json, so any later eagletui can collect what finished while nobody loo
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import re
@@ -33,6 +34,7 @@ from tui.core.link.transport import Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block
 from tui.core.logs.follow import Chunk, follow
 from tui.core.model.experiment import LiveRun
+from tui.core.model.group import Member
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredMember, MeasuredServer, Result
 from tui.core.model.run import Run, RunState
@@ -48,6 +50,7 @@ from tui.core.text import one_line
 _POLL_S = 1.0
 _FILE_LIMIT = 256 << 20  # bytes of one file of a run; its log has four lines a second of some 400 bytes
 _TRIES = 3
+_FACTS_S = 30.0  # that another host may take to say what it is
 DEFAULT_SEED = 1
 
 
@@ -90,7 +93,8 @@ async def start(
     seen = driver.seen_by(await target.look(session, measured, data), data, measured, facts)
     order = Order(profile, data, measured, seen, seed, host_python(session.entry, facts), session.entry.env)
     _check_length(order)
-    asked = _asked(order, _server(session, measured, seen, facts), place or Place())
+    of_hosts = {session.entry.name: facts, **await _facts_of(measured, others or {})}
+    asked = _asked(order, _server(session, measured, seen, of_hosts), place or Place())
     program = driver.program(order)
     if box is not None:
         program, asked = beside(program, box, facts, measured.log_path), replace(asked, container=str(box))
@@ -171,7 +175,22 @@ def _run_id(measured: Target) -> str | None:
     return measured.run.run_id if measured.run else None
 
 
-def _server(session: HostSession, measured: Target, seen: Seen, facts: HostFacts) -> MeasuredServer:
+async def _facts_of(measured: Target, others: Sessions) -> dict[str, HostFacts]:
+    """What the other hosts of a group are, as far as they answer."""
+
+    async def of(host: str) -> HostFacts | None:
+        with contextlib.suppress(EagletuiError, TimeoutError):
+            async with asyncio.timeout(_FACTS_S):
+                return await others[host].facts()
+        return None
+
+    hosts = [host for host in (measured.group.hosts if measured.group is not None else ()) if host in others]
+    found = zip(hosts, await asyncio.gather(*map(of, hosts)), strict=True)
+    return {host: facts for host, facts in found if facts is not None}
+
+
+def _server(session: HostSession, measured: Target, seen: Seen, known: Mapping[str, HostFacts]) -> MeasuredServer:
+    facts = known[session.entry.name]
     run, part = measured.run, measured.speaks
     ours = run is not None and run.profile is not None
     sets = run.extra.get("sets") if run else None
@@ -189,19 +208,33 @@ def _server(session: HostSession, measured: Target, seen: Seen, facts: HostFacts
         version=seen.version,
         gpus=tuple(names[index] for index in measured.gpus if index < len(names)),
         driver=facts.driver,
-        members=_members(measured),
+        members=_members(measured, known),
     )
 
 
-def _members(measured: Target) -> tuple[MeasuredMember, ...]:
-    """Who makes up a group, the router last."""
+def _members(measured: Target, known: Mapping[str, HostFacts]) -> tuple[MeasuredMember, ...]:
+    """Who makes up a group, the router last; each with what its host is, as far as that is known."""
     if measured.group is None or measured.run is None:
         return ()
     parts = [(part.member, part.url, part.run) for part in measured.parts]
-    return tuple(
-        MeasuredMember(member.name, member.host, member.run_id, url, store.public_argv(run.argv), run.gpus)
-        for member, url, run in (*parts, (measured.group.serving, measured.url, measured.run))
-    )
+
+    def of(member: Member, url: str | None, run: Run) -> MeasuredMember:
+        facts = known.get(member.host)
+        names = facts.gpu_names if facts is not None else ()
+        return MeasuredMember(
+            member.name,
+            member.host,
+            member.run_id,
+            url,
+            store.public_argv(run.argv),
+            run.gpus,
+            env=dict(run.env),
+            gpu_names=tuple(names[gpu] for gpu in run.gpus if gpu < len(names)),
+            driver=facts.driver if facts is not None else None,
+            version=facts.sglang if facts is not None else None,
+        )
+
+    return tuple(of(*one) for one in (*parts, (measured.group.serving, measured.url, measured.run)))
 
 
 def _asked(order: Order, server: MeasuredServer, place: Place) -> Asked:

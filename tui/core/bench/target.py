@@ -138,6 +138,11 @@ async def of_group(groups: GroupSession, group: Group) -> Target:
                 latest = update.state
                 if update.settled or latest.outcome is Outcome.READY:
                     break
+    return of_state(group, latest)
+
+
+def of_state(group: Group, latest: GroupState | None) -> Target:
+    """The same of a group that is watched already, by what was last seen of it."""
     if latest is None or latest.outcome is not Outcome.READY:
         raise EagletuiError(
             f"{group.group_id} is not ready: {_why_not(latest)}", Hint(Action.WAIT, group.group_id), slug=Slug.NOT_READY

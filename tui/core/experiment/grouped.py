@@ -1,20 +1,19 @@
-"""A group brought up for measuring on one host, as `launching` does it with a server: prefill, decode and router."""
+"""A group brought up for measuring, on one host or several, as `launching` does it with a server."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from tui.core.errors import LinkLost
 from tui.core.experiment.failure import Failure, LaunchFailed, failure_of
-from tui.core.groups import planning
 from tui.core.groups.group_state import GroupState
 from tui.core.groups.membership import groups_among
-from tui.core.groups.session import GroupSession
-from tui.core.link.retry import Tell
+from tui.core.groups.session import GroupPlan, GroupSession
+from tui.core.link.retry import Tell, patiently
 from tui.core.model.group import Group
 from tui.core.model.phases import Outcome
-from tui.core.model.run import Run
-from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.model.run import Run, RunState
 from tui.core.runs import control
 from tui.core.server.session import HostSession
 
@@ -41,29 +40,30 @@ class LaunchedGroup:
         return next((run.stop for run in self.runs if run.stop is not None), None)
 
 
-def on(session: HostSession) -> GroupSession:
-    """Groups of which every member is on this host."""
-    return GroupSession({session.entry.name: session})
+async def find(groups: GroupSession, group_id: str, tell: Tell) -> LaunchedGroup | None:
+    """One of our groups as it is now, None where no host knows it; a host that cannot be asked is waited for."""
 
+    async def runs_of(session: HostSession) -> tuple[Run, ...]:
+        return await patiently(session.transport, lambda: control.list_runs(session.transport), tell)
 
-async def find(session: HostSession, group_id: str) -> LaunchedGroup | None:
-    """One of our groups as it is now, None where the host does not know it."""
-    for found in groups_among(await control.list_runs(session.transport)):
+    answers = await asyncio.gather(*map(runs_of, groups.sessions.values()))
+    for found in groups_among(run for runs in answers for run in runs if run.state is not RunState.STAGED):
         if found.group.group_id == group_id:
             return LaunchedGroup(found.group, tuple(found.runs.values()))
     return None
 
 
-async def start(
-    session: HostSession, profile: LaunchProfile, sets: Mapping[str, object], group_id: str, tell: Tell
-) -> LaunchedGroup:
-    """Launches a group under this id once. Raises PreflightFailed, RunBusy and others."""
-    known = await find(session, group_id)
-    if known is not None and known.active:
-        return known  # an earlier try whose answer was lost
-    tell("checking the host")
-    groups = on(session)
-    plan = await planning.plan(groups, profile, session.entry.name, sets, group_id)
+def taken_up(known: LaunchedGroup) -> LaunchedGroup:
+    """A group whose launch was asked for before, the answer being lost. Raises LaunchFailed where it was given up half done."""
+    if not known.active:  # no id starts twice
+        raise LaunchFailed(
+            Failure("unreachable", "a link was lost while it was launched; what had started was stopped")
+        )
+    return known
+
+
+async def start(groups: GroupSession, plan: GroupPlan, tell: Tell) -> LaunchedGroup:
+    """Launches a group; our servers in its way are stopped first. Raises PreflightFailed, RunBusy and others."""
     runs = []
     async with aclosing(groups.launch(plan, replace=True)) as progress:
         async for step in progress:
@@ -73,13 +73,13 @@ async def start(
 
 
 async def until_ready(
-    session: HostSession, launched: LaunchedGroup, timeout_s: float
+    groups: GroupSession, launched: LaunchedGroup, timeout_s: float
 ) -> AsyncGenerator[GroupState, None]:
     """States of a start, the last one ready; a lost link stops the clock. Raises LaunchFailed."""
     loop = asyncio.get_running_loop()
     left_s, seen_at = timeout_s, loop.time()
     last: GroupState | None = None
-    async with aclosing(on(session).watch(launched.group)) as updates:
+    async with aclosing(groups.watch(launched.group)) as updates:
         async for update in updates:
             last = update.state
             now = loop.time()
@@ -94,12 +94,12 @@ async def until_ready(
     raise LaunchFailed(_failure(last))
 
 
-async def died(session: HostSession, launched: LaunchedGroup, patience_s: float) -> Failure | None:
+async def died(groups: GroupSession, launched: LaunchedGroup, patience_s: float) -> Failure | None:
     """Why a group that was ready no longer is; None where it still is after `patience_s`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     last: GroupState | None = None
-    async with aclosing(on(session).watch(launched.group)) as updates:
+    async with aclosing(groups.watch(launched.group)) as updates:
         async for update in updates:
             last = update.state
             alive = last.outcome in (Outcome.READY, Outcome.STARTING, Outcome.UNKNOWN)
@@ -108,11 +108,15 @@ async def died(session: HostSession, launched: LaunchedGroup, patience_s: float)
     return _failure(last)
 
 
-async def stop(session: HostSession, launched: LaunchedGroup, tell: Tell) -> None:
-    """Stops all of it, the router first. Idempotent."""
-    async with aclosing(on(session).stop(launched.group)) as progress:
+async def stop(groups: GroupSession, launched: LaunchedGroup, tell: Tell) -> None:
+    """Stops all of it, the router first. Idempotent. Raises LinkLost where a host cannot be asked: it may live on there."""
+    unknown: str | None = None
+    async with aclosing(groups.stop(launched.group)) as progress:
         async for step in progress:
             tell(step.text)
+            unknown = step.text if step.stop is not None and step.stop.step == "unreachable" else unknown
+    if unknown is not None:
+        raise LinkLost(unknown)
 
 
 def _failure(state: GroupState | None) -> Failure:

@@ -18,9 +18,9 @@ from tui.core.server.session import HostSession
 
 
 async def measure_running(
-    session: HostSession, bench: BenchProfile, measured: target.Target
+    session: HostSession, bench: BenchProfile, measured: target.Target, others: Sessions | None = None
 ) -> AsyncGenerator[ExperimentState, None]:
-    """Measures a server: the first state is there before the host is asked.
+    """Measures a server: the first state is there before the host is asked. `others` are sessions with the hosts of a group.
 
     Closing it leaves the measurement running; its results are stored as they come. Raises as `bench_run.follow_run`.
     """
@@ -33,9 +33,10 @@ async def measure_running(
         (ArmState("A", name or "server", status=ArmStatus.LAUNCHING, phase="checking the server"),),
         hypothesis=bench.hypothesis,
         message="checking the server: does it generate, and what is it?",
+        hosts=measured.group.hosts if measured.group is not None else (),
     )
-    generator = await bench_run.start(session, bench, measured)
-    async with aclosing(under_way(session, generator)) as states:
+    generator = await bench_run.start(session, bench, measured, others=others)
+    async with aclosing(under_way(session, generator, others)) as states:
         async for state in states:
             yield state
 
@@ -60,6 +61,7 @@ async def under_way(
         order=("A",),
         hypothesis=asked.bench.hypothesis,
         started_at=generator.started_at,
+        hosts=tuple(dict.fromkeys(member.host for member in server.members)),
     )
     yield state
     async with aclosing(bench_run.follow_run(session, generator, others)) as events:

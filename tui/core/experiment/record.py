@@ -11,7 +11,7 @@ import json
 import os
 import random
 import statistics
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -60,7 +60,7 @@ class ExperimentRecord:
     """An experiment, under way or over."""
 
     experiment_id: str
-    host: str
+    host: str  # where a server goes that names none
     profile: ExperimentProfile  # secrets masked
     bench: BenchProfile
     seed: int  # of the order, and of the prompts
@@ -71,11 +71,16 @@ class ExperimentRecord:
     outcome: str = "running"  # running, stopped, budget; done, early (a look decided)
     message: str | None = None  # how it ended
     verdicts: tuple[Verdict, ...] = ()
+    hosts: tuple[str, ...] = ()  # of all arms; () in older records: `host` alone
     schema: int = SCHEMA
 
     @property
     def name(self) -> str:
         return self.profile.name
+
+    @property
+    def all_hosts(self) -> tuple[str, ...]:
+        return self.hosts or (self.host,)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -144,6 +149,8 @@ def configuration_sum(launch: LaunchProfile) -> str:
     ]
     if launch.container is not None:  # not named where there is none: sums of older records hold
         parts.append(launch.container)
+    if launch.nodes is not None:
+        parts.append(launch.nodes)
     if launch.group:
         parts.append([{**vars(one), "args": one.public_args, "env": _public_env(one.env)} for one in launch.group])
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -185,6 +192,15 @@ def _open_lock(host: str) -> int:
     name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     path = private_dir(FILES.directory) / f".lock-{name}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+@contextlib.contextmanager
+def only_one_of(hosts: Iterable[str], experiment_id: str = "") -> Iterator[None]:
+    """`only_one` on all of these hosts, or on none: taken in one order, so that two never wait for each other."""
+    with contextlib.ExitStack() as held:
+        for host in sorted(set(hosts)):
+            held.enter_context(only_one(host, experiment_id))
+        yield
 
 
 @contextlib.contextmanager

@@ -19,13 +19,14 @@ from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.ahead import arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
-from tui.core.experiment.launching import Launched
+from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
 from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
 from tui.core.groups import planning
-from tui.core.link.retry import patiently
+from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
@@ -34,8 +35,6 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
 from tui.core.runs.request import new_run_id
-from tui.core.server import launch_records
-from tui.core.server.session import HostSession
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
@@ -54,6 +53,7 @@ def begin(
 
     Args:
         launches: by letter, with the arm's overrides.
+        host: where a server goes that names none; of a first arm over several hosts, that where it is measured counts.
         seed: decides which arm begins, and the prompts; drawn without one.
 
     Raises UsageError where an experiment cannot measure with the bench.
@@ -64,8 +64,7 @@ def begin(
             'set driver = "eagletui" in it',
             slug=Slug.WRONG_DRIVER,
         )
-    for letter, launch in launches.items():
-        _on_one_host(letter, launch, host)
+    host = planning.home_of(next(iter(launches.values())), host)
     dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
@@ -78,17 +77,8 @@ def begin(
         cells=experiment_record.all_rounds(profile.pairs, letters, seed),
         configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
+        hosts=tuple(dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))),
     )
-
-
-def _on_one_host(letter: str, launch: LaunchProfile, host: str) -> None:
-    """Raises UsageError for a group on other hosts: what is launched alternately takes the same GPUs."""
-    if launch.several and (hosts := planning.hosts_of(launch, host)) != (host,):
-        raise UsageError(
-            f"arm {letter}, {launch.name}, runs on {', '.join(hosts)}; an experiment measures on {host} alone",
-            "name hosts of one machine only",
-            slug=Slug.BAD_VALUE,
-        )
 
 
 def resumed(
@@ -127,11 +117,11 @@ def _now() -> str:
 
 
 class ExperimentRunner:
-    """Runs one experiment on one host. `states()` is what makes it go; the other methods may be called meanwhile."""
+    """Runs one experiment. `states()` is what makes it go; the other methods may be called meanwhile."""
 
     def __init__(
         self,
-        session: HostSession,
+        hosts: GroupSession,
         record: ExperimentRecord,
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
@@ -139,21 +129,23 @@ class ExperimentRunner:
         """Nothing is launched yet.
 
         Args:
-            session: open.
+            hosts: open sessions with `record.all_hosts`.
             record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
+
+        Raises HostError where a session is missing.
         """
         self.record = record
-        self._session = session
-        self._sets = {arm.letter: dict(arm.sets) for arm in profile.arms}
-        self._launches = dict(launches)
+        self.sites = {  # by letter
+            arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
+        }
         self._results = {
             result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
         }
         self._usual = {
-            letter: launch_records.usual(record.host, launch.name, public_sets(self._sets[letter]))[1]
-            for letter, launch in launches.items()
+            letter: planning.usual_start(site.profile, site.host, public_sets(site.sets))
+            for letter, site in self.sites.items()
         }
         self._changed = asyncio.Event()
         self._changed.set()
@@ -170,10 +162,11 @@ class ExperimentRunner:
         Closing it ends the running of it here; what runs on the host keeps running, and can be resumed.
 
         Raises:
-            EagletuiError: another process runs an experiment on this host, or a file cannot be written.
-            HostError: the host cannot be used, or the session was closed.
+            ArmsRefused: the pre-flight of an arm fails; nothing was launched, and nothing is kept of it.
+            EagletuiError: another process runs an experiment on one of the hosts, or a file cannot be written.
+            HostError: a host cannot be used, or its session was closed.
         """
-        with experiment_record.only_one(self.record.host, self.record.experiment_id):
+        with experiment_record.only_one_of(self.record.all_hosts, self.record.experiment_id):
             work = asyncio.create_task(self._work())
             work.add_done_callback(lambda _: self._changed.set())
             try:
@@ -276,7 +269,15 @@ class ExperimentRunner:
     def _end(self, outcome: str, message: str) -> None:
         self._keep(replace(self.record, outcome=outcome, message=message, ended_at=_now()))
 
+    async def _look_ahead(self) -> None:
+        """The pre-flight of every arm that will be launched, before the first is measured. Raises ArmsRefused."""
+        ahead = {cell.arm for cell in self.record.cells if not cell.over and cell.run_id is None}
+        left = {letter: site for letter, site in self.sites.items() if letter in ahead}
+        refused(await arms_ahead({k: v for k, v in left.items() if knocked_out(self.record, k) is None}, self._tell))
+        self._tell(None)
+
     async def _work(self) -> None:
+        await self._look_ahead()
         self._keep(self.record)
         while (cell := self._next()) is not None:
             if not self._going.is_set():
@@ -331,9 +332,10 @@ class ExperimentRunner:
             self._task = None
             self._see(live=None)
             cell = self._cell(number)
+            site = self.sites[cell.arm]
             for run_id in (cell.bench_run_id, cell.run_id):
-                if run_id and (run := await launching.find_server(self._session, run_id, self._tell)):
-                    await launching.stop(self._session, run, self._tell)
+                if run_id and (run := await launching.find_server(site, run_id, self._tell)):
+                    await launching.stop(site, run, self._tell)
             complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
             self._keep_cell(complete if self._complete(cell) else self._blank(cell))
         finally:
@@ -363,8 +365,9 @@ class ExperimentRunner:
         except LaunchFailed as failed:
             failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
-        if cell.run_id is not None and (run := await launching.find_server(self._session, cell.run_id, self._tell)):
-            await launching.stop(self._session, run, self._tell)
+        site = self.sites[cell.arm]
+        if cell.run_id is not None and (run := await launching.find_server(site, cell.run_id, self._tell)):
+            await launching.stop(site, run, self._tell)
         changes: dict[str, object] = {"status": ArmStatus.MEASURED}
         if failure is not None:
             changes = {name.name: getattr(failure, name.name) for name in fields(failure)}
@@ -374,26 +377,25 @@ class ExperimentRunner:
 
     async def _found_again(self, cell: Cell) -> tuple[Cell, Launched | None]:
         """A launch that somebody was killed over: its server, where that still runs, and what was measured meanwhile."""
-        run = await launching.find_server(self._session, cell.run_id or "", self._tell)
+        site = self.sites[cell.arm]
+        run = await launching.find_server(site, cell.run_id or "", self._tell)
         if cell.bench_run_id is not None:
             cell = await self._collect(cell)
         if self._complete(cell) or (run is not None and run.active and run.stop is None):
             return cell, run
         if run is not None:
-            await launching.stop(self._session, run, self._tell)
+            await launching.stop(site, run, self._tell)
         return self._keep_cell(self._blank(cell)), None
 
     async def _launch(self, cell: Cell) -> tuple[Cell, Launched]:
-        launch = self._launches[cell.arm]
-        run_id = new_run_id(launch.name)
+        site = self.sites[cell.arm]
+        run_id = new_run_id(site.profile.name)
         cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
         cell = self._keep_cell(cell)
-        run = await launching.start(self._session, launch, self._sets[cell.arm], run_id, self._tell)
-        return cell, run
+        return cell, await launching.start(site, run_id, self._tell)
 
     async def _until_ready(self, cell: Cell, run: Launched) -> Cell:
-        limit_s = self._launches[cell.arm].startup_timeout_s
-        async with aclosing(launching.until_ready(self._session, run, limit_s)) as states:
+        async with aclosing(launching.until_ready(self.sites[cell.arm], run)) as states:
             async for state in states:
                 self._see(phase=state.phase, eta_s=state.eta_s)
                 self._tell(state.told)
@@ -414,23 +416,25 @@ class ExperimentRunner:
 
     async def _measure(self, cell: Cell, run: Launched) -> Cell:
         """All runs of the bench on a server that is ready; raises LaunchFailed where they do not come to their end."""
-        record = self.record
+        record, site = self.record, self.sites[cell.arm]
+        others = site.groups.sessions
         bench_run_id = cell.bench_run_id or new_run_id(record.bench.name)
         cell = self._keep_cell(replace(cell, status=ArmStatus.RUNNING, bench_run_id=bench_run_id))
 
         async def start() -> Run:
             return await bench_run.start(
-                self._session,
+                site.home,
                 record.bench,
-                await launching.target_of(self._session, run),
+                await launching.target_of(site, run),
                 run_id=bench_run_id,
                 seed=record.seed + cell.pair,
                 place=Place(record.experiment_id, cell.arm, cell.number, cell.pair),
+                others=others,
             )
 
         try:
-            generator = await self._begun(run, start)
-            async with aclosing(bench_run.follow_run(self._session, generator)) as events:
+            generator = await self._begun(site, run, start)
+            async with aclosing(bench_run.follow_run(site.home, generator, others)) as events:
                 async for event in events:
                     self._tell(None)
                     if isinstance(event, Result):
@@ -440,17 +444,17 @@ class ExperimentRunner:
         except HostError:
             raise
         except EagletuiError as error:
-            raise LaunchFailed(await self._reason_of(run, error)) from None
+            raise LaunchFailed(await self._reason_of(site, run, error)) from None
         return cell
 
-    async def _begun(self, run: Launched, start: Callable[[], Awaitable[Run]]) -> Run:
+    async def _begun(self, site: Site, run: Launched, start: Callable[[], Awaitable[Run]]) -> Run:
         """The generator's run; on a busy host it may take several looks to see that the server is ready."""
         for look in range(_LOOKS):
             try:
-                return await patiently(self._session.transport, start, self._tell)
+                return await site.patiently(start, self._tell)
             except EagletuiError as error:
                 last = look + 1 == _LOOKS
-                if error.slug != Slug.NOT_READY or last or await launching.died(self._session, run, self._tell):
+                if error.slug != Slug.NOT_READY or last or await launching.died(site, run, self._tell):
                     raise
                 self._tell(error.message)
         raise AssertionError("unreachable")
@@ -460,18 +464,19 @@ class ExperimentRunner:
         known = dict.fromkeys((*cell.result_ids, result.result_id))
         return self._keep_cell(replace(cell, result_ids=tuple(known)))
 
-    async def _reason_of(self, run: Launched, error: EagletuiError) -> Failure:
+    async def _reason_of(self, site: Site, run: Launched, error: EagletuiError) -> Failure:
         """Why a measurement failed: the server's own end says more than its client's view of it."""
         patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
-        death = await launching.died(self._session, run, self._tell, patience_s)
+        death = await launching.died(site, run, self._tell, patience_s)
         return death or Failure(error.slug, error.message, advice=(str(error.hint),) if error.hint else ())
 
     async def _collect(self, cell: Cell) -> Cell:
         """What a measurement has left that nobody followed to its end; one that did not get there is begun again."""
-        generator = await launching.find(self._session, cell.bench_run_id or "", self._tell)
+        site = self.sites[cell.arm]
+        generator = await launching.find(site, cell.bench_run_id or "", self._tell)
         if generator is None or generator.active:
             return cell  # it never began, or still runs and will be followed
-        for result in await bench_run.collect(self._session, generator):
+        for result in await bench_run.collect(site.home, generator, site.groups.sessions):
             cell = self._measured(cell, result)
         return cell if self._complete(cell) else replace(cell, bench_run_id=None, result_ids=())
 

@@ -54,6 +54,12 @@ class GroupState:
         return f"{found.text}: {found.detail or 'not known'}" if found is not None else None
 
     @property
+    def eta_s(self) -> float | None:
+        """Seconds to ready: of the member that takes longest, as far as earlier starts say."""
+        serving = [one.state for one in self.members if one.state is not None and not one.member.follows]
+        return max((state.eta_s for state in serving if state.eta_s is not None), default=None)
+
+    @property
     def failure(self) -> ServerState | None:
         """The state whose diagnosis is the group's."""
         return next((one.state for one in self.members if one.member == self.failed), None)

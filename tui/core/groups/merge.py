@@ -33,6 +33,8 @@ def merge(
     conditions = (_alive(seen), _no_fatal_line(seen), *_ready_members(seen), *extra)
     outcome = _outcome(seen, failed, conditions)
     members = tuple(_as_part(one, serving) for one in seen)
+    if outcome is Outcome.STOPPED:
+        members = tuple(_stopped_with_it(one) for one in members)
     phases = [one.state.phase for one in members if one.state is not None]
     if failed is not None:
         phases = [one.state.phase for one in members if one.member == failed and one.state is not None]
@@ -169,6 +171,13 @@ def _as_part(one: MemberState, serving: MemberState) -> MemberState:
     if head is not None and head.outcome is Outcome.READY:
         return replace(one, state=replace(state, outcome=Outcome.READY, phase=Phase.SERVING))
     return replace(one, state=replace(state, outcome=Outcome.STARTING, ready_after_s=None))
+
+
+def _stopped_with_it(one: MemberState) -> MemberState:
+    """A rank that rank 0 told to end, whatever its exit code: where a group was stopped, it did not crash."""
+    if one.state is None or not one.member.follows or one.state.outcome is not Outcome.CRASHED:
+        return one
+    return replace(one, state=replace(one.state, outcome=Outcome.STOPPED, diagnosis=None))
 
 
 def _late(members: Sequence[MemberState]) -> str | None:

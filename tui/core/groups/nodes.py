@@ -62,12 +62,15 @@ class Meeting:
 
 
 async def plan_nodes(
-    hosts: GroupSession, profile: LaunchProfile, sets: Mapping[str, object] | None = None
+    hosts: GroupSession, profile: LaunchProfile, sets: Mapping[str, object] | None = None, group_id: str | None = None
 ) -> GroupPlan:
-    """The launch of a profile with `[nodes]`, checked on each host and between them. Raises HostError where one is away."""
+    """The launch of a profile with `[nodes]`, checked on each host and between them. Raises HostError where one is away.
+
+    `group_id` is from `new_run_id`, for a caller that must know it before.
+    """
     table = profile.nodes
     assert table is not None
-    group = new_group(profile.name, [(Role.RANK, rank, host) for rank, host in enumerate(table.hosts)])
+    group = new_group(profile.name, [(Role.RANK, rank, host) for rank, host in enumerate(table.hosts)], group_id)
     sessions = [hosts.of(member) for member in group.members]
     name = _name_of(sessions[0])
     placed = await asyncio.gather(*(_look(session, name) for session in sessions))

@@ -5,14 +5,37 @@ from collections.abc import Mapping
 from tui.core.groups import roles
 from tui.core.groups.nodes import plan_nodes
 from tui.core.groups.session import GroupPlan, GroupSession
+from tui.core.model.group import Role
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.server import launch_records
+from tui.core.server.launch_records import PhaseHistory
 
 
 def hosts_of(profile: LaunchProfile, host: str) -> tuple[str, ...]:
-    """The hosts that a launch needs, each once; `host` where a member of a `[group]` names none. () of a single server."""
-    if profile.nodes is not None:
-        return profile.nodes.hosts
-    return tuple(dict.fromkeys(place[2] for place in roles.places(profile, host)))
+    """The hosts that a launch needs, each once; `host` where a member of a `[group]` names none, and of a single server."""
+    return tuple(dict.fromkeys(place[2] for place in _places(profile, host)))
+
+
+def home_of(profile: LaunchProfile, host: str) -> str:
+    """The host where it is measured: that of rank 0, or of the router; `host` of a single server."""
+    return _places(profile, host)[0 if profile.nodes is not None else -1][2]
+
+
+def _places(profile: LaunchProfile, host: str) -> list[tuple[Role, int, str]]:
+    """Role, number and host of each member; a single server is as a rank 0."""
+    if profile.group:
+        return roles.places(profile, host)
+    hosts = profile.nodes.hosts if profile.nodes is not None else (host,)
+    return [(Role.RANK, rank, each) for rank, each in enumerate(hosts)]
+
+
+def usual_start(profile: LaunchProfile, host: str, sets: Mapping[str, object]) -> PhaseHistory | None:
+    """How long starts took, launch to ready; of a group those of the member that takes longest. None: there were none."""
+    starts = [
+        launch_records.usual(where, profile.name, sets, part=role.name_of(number) if profile.several else None)[1]
+        for role, number, where in _places(profile, host)
+    ]
+    return max((start for start in starts if start is not None), key=lambda start: start.median_s, default=None)
 
 
 async def plan(
@@ -24,8 +47,8 @@ async def plan(
 ) -> GroupPlan:
     """The launch of such a profile, checked on each host and between them. Raises HostError where one is away.
 
-    `group_id` is from `new_run_id`, for a caller that must know the id of a `[group]` before.
+    `group_id` is from `new_run_id`, for a caller that must know it before.
     """
     if profile.nodes is not None:
-        return await plan_nodes(groups, profile, sets)
+        return await plan_nodes(groups, profile, sets, group_id)
     return await roles.plan_roles(groups, profile, host, sets, group_id)

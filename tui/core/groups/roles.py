@@ -5,6 +5,7 @@ good that is not healthy within its --worker-startup-timeout-secs. (sglang-route
 """
 
 import asyncio
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -20,7 +21,8 @@ from tui.core.model.conflict import in_use
 from tui.core.model.group import Member, Role
 from tui.core.model.run import PortHolder
 from tui.core.profiles.launch_profile import LaunchProfile, RoleTable
-from tui.core.profiles.roles import ROUTER_MODULE, member_profile, router_profile
+from tui.core.profiles.role_conflicts import WAITS, port_conflicts, ports_of, whole
+from tui.core.profiles.roles import member_profile, router_profile
 from tui.core.profiles.secrets import public_sets
 from tui.core.runs.foreign import listener
 from tui.core.server import launch_records
@@ -28,13 +30,10 @@ from tui.core.server.asking import LOOPBACK
 from tui.core.server.finding import Finding, Findings, Level, ordered
 from tui.core.server.gpu_claim import claimed_gpus
 from tui.core.server.launch import LaunchPlan
+from tui.core.sglang.flags import ROUTER_MODULE, learn_router_flags, normalise, unknown_flags
 from tui.core.text import one_line
 
-PROMETHEUS_PORT = 29000  # a router's default
 _ANY = "0.0.0.0"
-# Flags that both sides need the same value of: a transfer between others is refused, or brings something else.
-_SAME = ("model-path", "served-model-name", "disaggregation-transfer-backend", "kv-cache-dtype", "page-size", "dtype")
-_WAITS = ("SGLANG_DISAGGREGATION_WAITING_TIMEOUT", "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT")  # seconds, whole, 300
 _WAIT_S = 300
 _REQUEST_S = 1800  # a router's --request-timeout-secs
 _MARGIN = 1.2  # of a start, that the next one may take longer
@@ -61,11 +60,7 @@ class Part:
     @property
     def ports(self) -> Iterator[tuple[int, str]]:
         """Every port that it will listen on, and what for."""
-        yield self.plan.command.port, "port"
-        if self.table.bootstrap_port is not None:
-            yield self.table.bootstrap_port, "bootstrap port"
-        if self.member.role is Role.ROUTER:
-            yield _whole(self.profile.args.get("prometheus-port")) or PROMETHEUS_PORT, "prometheus-port"
+        return ports_of(self.table)
 
 
 def places(profile: LaunchProfile, host: str) -> list[tuple[Role, int, str]]:
@@ -141,7 +136,8 @@ def _address(member: Member, table: RoleTable, placed: Mapping[str, Placed], apa
 def between(parts: Sequence[Part], sets: Mapping[str, object]) -> list[Finding]:
     """What the members of a group are to each other; each finding one line."""
     found = Findings()
-    _ports(parts, found)
+    for text in port_conflicts((part.network, part.member.host, part.member.name, part.ports) for part in parts):
+        found.block(ROLES, text)
     _gpus(parts, found)
     _reach(parts, found)
     _alike([part for part in parts if part.member.role is not Role.ROUTER], found)
@@ -151,16 +147,6 @@ def between(parts: Sequence[Part], sets: Mapping[str, object]) -> list[Finding]:
             ROLES, ", ".join(f"{part.member.name} on {part.member.host}:{part.plan.command.port}" for part in parts)
         )
     return found
-
-
-def _ports(parts: Sequence[Part], found: Findings) -> None:
-    wanted: dict[tuple[str, int], str] = {}  # by machine and port
-    for part in parts:
-        for port, what in part.ports:
-            name = f"{part.member.name} as its {what}"
-            other = wanted.setdefault((part.network, port), name)
-            if other != name:
-                found.block(ROLES, f"port {port} of {part.member.host} is taken by {other} and by {name}")
 
 
 def _gpus(parts: Sequence[Part], found: Findings) -> None:
@@ -189,14 +175,9 @@ def _reach(parts: Sequence[Part], found: Findings) -> None:
 
 
 def _alike(parts: Sequence[Part], found: Findings) -> None:
-    """What prefill and decode servers must have in common."""
+    """What prefill and decode servers must have in common on their hosts."""
     first, *others = parts
     for other in others:
-        for flag in _SAME:
-            here, there = first.profile.arg(flag), other.profile.arg(flag)
-            if here != there:
-                sides = f"{first.member.name} has {flag} {_word(here)}, {other.member.name} {_word(there)}"
-                found.block(ROLES, f"{sides}: both sides need the same")
         if (files := _files(first)) and (theirs := _files(other)) and files != theirs:
             text = f"the model of {first.member.name} on {first.member.host} is another one than that of {other.member.name}"
             found.block(ROLES, f"{text} on {other.member.host}: its files differ")
@@ -212,29 +193,21 @@ def _files(part: Part) -> str | None:
 def _waits(parts: Sequence[Part], sets: Mapping[str, object], found: Findings) -> None:
     """Whether everybody waits long enough: the router for a start, the servers and the router for a transfer."""
     router = parts[-1]
-    patience_s = _whole(router.profile.args.get("worker-startup-timeout-secs")) or 0
-    request_s = _whole(router.profile.args.get("request-timeout-secs")) or _REQUEST_S
+    patience_s = whole(router.profile.args.get("worker-startup-timeout-secs")) or 0
+    request_s = whole(router.profile.args.get("request-timeout-secs")) or _REQUEST_S
     for part in parts[:-1]:
         name = part.member.name
         _, usual = launch_records.usual(part.member.host, part.profile.name, sets, part=name)
         if usual is not None and usual.high_s * _MARGIN > patience_s:
             text = f"{name} took up to {usual.high_s:.0f} s to start here, the router forgets it after {patience_s} s"
             found.warn(ROLES, f"{text}: raise worker-startup-timeout-secs of the router")
-        for variable in _WAITS:
-            value = part.plan.command.env.get(variable, str(_WAIT_S))
-            if not value.strip().lstrip("-").isdigit() or int(value) <= 0:
+        for variable in WAITS:
+            value = part.plan.command.env.get(variable, str(_WAIT_S))  # the host's entry may have it, too
+            if not value.strip().isdigit() or int(value) <= 0:
                 found.block(ROLES, f"{variable} of {name} is {one_line(value, 40)!r}: write whole seconds")
             elif int(value) > request_s:
                 text = f"{variable} of {name} is {value} s, the router gives up after {request_s} s"
                 found.warn(ROLES, f"{text}: raise request-timeout-secs of the router")
-
-
-def _word(value: object) -> str:
-    return "of SGLang's own choice" if value is None else one_line(str(value), 60)
-
-
-def _whole(value: object) -> int | None:
-    return int(str(value)) if str(value).isdigit() else None
 
 
 # What the hosts are asked
@@ -245,9 +218,9 @@ async def _asked(groups: GroupSession, parts: Sequence[Part]) -> list[Finding]:
     extra = [(part, port, what) for part in parts for port, what in part.ports if what != "port"]
     router, transport = parts[-1], groups.of(parts[-1].member).transport
     python = router.profile.command[0]
-    holders, version = await asyncio.gather(
+    holders, (version, flags) = await asyncio.gather(
         asyncio.gather(*(listener(groups.of(part.member).transport, port) for part, port, _ in extra)),
-        _router_version(transport, python) if _by_python(router.profile) else _nobody(),
+        _router(transport, python) if _by_python(router.profile) else _nobody(),
     )
     found = Findings()
     for (part, port, what), holder in zip(extra, holders, strict=True):
@@ -258,6 +231,7 @@ async def _asked(groups: GroupSession, parts: Sequence[Part]) -> list[Finding]:
         found.block(ROLES, f"{text}, or name its program with command in [group.router]")
     elif version:
         found.ok(ROLES, f"{python} of {router.member.host} has sglang-router {version}")
+        _router_flags(router, version, flags, found)
     return found
 
 
@@ -266,8 +240,27 @@ def _by_python(profile: LaunchProfile) -> bool:
     return profile.container is None and profile.command[1:3] == ("-m", ROUTER_MODULE)
 
 
-async def _nobody() -> None:
-    return None
+async def _nobody() -> tuple[None, None]:
+    return None, None
+
+
+async def _router(transport: Transport, python: str) -> tuple[str | None, frozenset[str] | None]:
+    """Version and flags of an interpreter's router; "none" where it has none, None where it does not answer."""
+    version = await _router_version(transport, python)
+    known = version is not None and version != "none"
+    return version, await learn_router_flags(transport, python, version) if known and version else None
+
+
+def _router_flags(router: Part, version: str, flags: frozenset[str] | None, found: Findings) -> None:
+    """What the router would refuse; () where it does not say what it takes."""
+    command = router.plan.command
+    argv = command.argv[command.argv.index(ROUTER_MODULE) + 1 :]
+    names = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    names += [f"--{name}" for name in (*command.secret_args, *command.open_args)]
+    for name in unknown_flags(names, flags):
+        near = difflib.get_close_matches(normalise(name), sorted(flags or ()), n=1, cutoff=0.75)
+        hint = f": did you mean --{near[0]}?" if near else ""
+        found.block(ROLES, f"{name} of the router is unknown to sglang-router {version}{hint}")
 
 
 async def _router_version(transport: Transport, python: str) -> str | None:

@@ -23,6 +23,7 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch as launching
+from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level, ordered
 from tui.core.server.launch import LaunchPlan, PreflightFailed
 from tui.core.server.run_end import outcome_of_files
@@ -141,7 +142,7 @@ class GroupSession:
         if replace and plan.replaces:
             if plan.blocked_without(run.run_id for run in plan.replaces):
                 raise PreflightFailed(plan)
-            async for progress in self._make_room(plan.replaces):
+            async for progress in self.make_room(plan.replaces):
                 yield progress
             plan = await self._again(plan)
         if plan.blocked:
@@ -200,8 +201,11 @@ class GroupSession:
         told = await asyncio.gather(*map(bounded, asked))
         return list(dict.fromkeys(host for host in told if host is not None))
 
-    async def _make_room(self, runs: Sequence[Run]) -> AsyncGenerator[GroupProgress, None]:
-        """Stops what is in the way: a member of another group with its whole group."""
+    async def make_room(self, runs: Sequence[Run]) -> AsyncGenerator[GroupProgress, None]:
+        """Stops what is in the way: a member of another group with its whole group.
+
+        Raises UsageError (slug busy) where a part of such a group is on a host without a session.
+        """
         stopped: set[str] = set()
         for run in runs:
             other = group_of(run.extra)
@@ -300,6 +304,8 @@ class GroupSession:
             if member.follows and dead is None:
                 run = await self._followed(member, run, min(grace_s, _FOLLOW_S))
             if run.over and not run.orphans:
+                if member.follows and dead is None:  # its host has no mark of that: nobody signalled it
+                    await asyncio.to_thread(launch_records.stopped_with_its_group, member.run_id)
                 say(StopProgress("done", "has ended", done=True))
                 return
             who = mark_of(dead) if dead is not None else None

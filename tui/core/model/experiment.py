@@ -76,4 +76,5 @@ class ExperimentState:
     paused: bool = False
     finished: bool = False
     message: str | None = None  # what it waits for, or how it ended
+    hosts: tuple[str, ...] = ()  # on which it measures and launches, where there are several
     started_at: str | None = None

@@ -61,6 +61,10 @@ class MeasuredMember:
     url: str | None = None  # by which the router reaches it
     argv: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()  # of its host
+    env: Mapping[str, str] = field(default_factory=dict)  # as set at its launch
+    gpu_names: tuple[str, ...] = ()  # of these GPUs, () where its host did not say
+    driver: str | None = None  # of its host
+    version: str | None = None  # of SGLang there
 
 
 @dataclass(frozen=True)

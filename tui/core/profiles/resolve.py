@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
-from tui.core.profiles import checks, roles
+from tui.core.profiles import checks, role_conflicts, roles
 from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.files import problems as problems_of_table
@@ -103,7 +103,10 @@ def resolve(
         flag_table().canonical(name) for name, value in args.items() if value is not False
     }:
         return None, [ProfileError(entry.path, "args.model-path", "is missing", "say which model to serve")]
-    return _profile(entry, merged), []
+    profile = _profile(entry, merged)
+    if profile.group and (conflicts := list(role_conflicts.problems(profile))):
+        return None, [ProfileError(entry.path, *problem) for problem in conflicts]
+    return profile, []
 
 
 def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:

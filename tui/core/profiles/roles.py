@@ -14,10 +14,9 @@ from tui.core.profiles.checks import Problem
 from tui.core.profiles.command import DEFAULT_PORT
 from tui.core.profiles.launch_profile import LaunchProfile, RoleTable
 from tui.core.profiles.merging import merge_flags, merge_value
-from tui.core.sglang.flags import flag_table, normalise
+from tui.core.sglang.flags import ROUTER_MODULE, flag_table, normalise
 
 BOOTSTRAP_PORT = 8998  # SGLang's default
-ROUTER_MODULE = "sglang_router.launch_router"
 _SERVERS = (Role.PREFILL, Role.DECODE)
 
 

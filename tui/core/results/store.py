@@ -71,7 +71,6 @@ def write(result: Result, rows_gz: bytes | None = None, meta: Mapping[str, objec
 def without_secrets(result: Result) -> Result:
     """The result as it may be stored and shown: keys and tokens among the server's arguments masked."""
     server = result.server
-    env = {name: MASK if is_secret_env(name, value) else value for name, value in server.env.items()}
     return replace(
         result,
         server=replace(
@@ -79,9 +78,14 @@ def without_secrets(result: Result) -> Result:
             argv=public_argv(server.argv),
             args={**server.args, **public_sets({name: v for name, v in server.args.items() if v})},
             sets=public_sets(server.sets),
-            env=env,
+            env=_public_env(server.env),
+            members=tuple(replace(one, env=_public_env(one.env)) for one in server.members),
         ),
     )
+
+
+def _public_env(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: MASK if is_secret_env(name, value) else value for name, value in env.items()}
 
 
 def public_argv(argv: Sequence[str]) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.flags import flag_table
 from tui.core.sglang.state import LedgerRow
-from tui.core.text import as_number, one_line
+from tui.core.text import as_number, epoch_of, one_line
 
 FRACTION = "mem-fraction-static"
 GRAPH_BATCH = "cuda-graph-max-bs-decode"
@@ -135,7 +136,7 @@ class LastReady:
     @property
     def text(self) -> str:
         """One line for people."""
-        when = one_line(self.launched_at, 20).replace("T", " ").rstrip("Z")[:16]
+        when = _minute(self.launched_at, self.ready_after_s or 0.0)
         if not self.difference:
             times = f", {self.times} times so far" if self.times > 1 else ""
             return f"this configuration reached ready here at {when}{times}"
@@ -143,6 +144,14 @@ class LastReady:
         more = len(self.difference) - len(shown)
         rest = f" and {more} more difference{'s' if more > 1 else ''}" if more > 0 else ""
         return f"{one_line(self.profile, 60)} at {when} with {', '.join(shown)}{rest}"
+
+
+def _minute(launched_at: str, after_s: float) -> str:
+    """`2026-11-30 12:09`, UTC: so many seconds after a launch."""
+    launched_s = epoch_of(launched_at)
+    if launched_s is None:
+        return one_line(launched_at, 20)
+    return datetime.fromtimestamp(launched_s + after_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _value(value: object) -> str:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from tui.core.errors import Slug, UsageError
@@ -37,6 +37,7 @@ class LaunchRecord:
     ledger: tuple[Mapping[str, object], ...] = ()  # memory of each rank: the fields of startup.LedgerRow
     mem_fraction: float | None = None  # in effect: as given, or as SGLang chose it
     group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
+    stopped_with_group: bool = False  # it ended because rank 0 told it to, once the group was stopped from here
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
 
     @property
@@ -111,6 +112,13 @@ def _history(values: list[float]) -> PhaseHistory | None:
 def _configuration(sets: Mapping[str, object]) -> dict[str, str]:
     """What makes a start another one; the port does not."""
     return {key: str(value) for key, value in sets.items() if key != "port"}
+
+
+def stopped_with_its_group(run_id: str) -> None:
+    """Keeps that a member ended by the stop of its group, where this machine launched it and it had not died before."""
+    record = read(run_id)
+    if record is not None and record.outcome not in ("crashed", "lost"):
+        write(replace(record, stopped_with_group=True))
 
 
 def usual(

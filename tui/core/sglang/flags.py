@@ -19,10 +19,12 @@ from shlex import quote
 
 from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.errors import EagletuiError, LinkLost
+from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
 from tui.core.masking import secret_name
 
 LAUNCH_MODULE = "sglang.launch_server"
+ROUTER_MODULE = "sglang_router.launch_router"
 _HELP_FLAG = re.compile(r"(?<![\w-])--([a-z0-9][a-z0-9_-]*)")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|rc|dev|post)[-_.]?(\d*))?", re.IGNORECASE)
 _SIGNS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "==": "eq", "!=": "ne"}  # as `operator` has them
@@ -247,18 +249,23 @@ def takes_config(version: str | None, host_flags: frozenset[str] | None) -> bool
 
 def parse_help(text: str) -> frozenset[str]:
     """The whole flag names in an argparse help text, `--no-` forms included; empty where it is not SGLang's help."""
-    flags = set()
+    flags = _flags_in(text)
+    return flags if "model-path" in flags else frozenset()
+
+
+def _flags_in(text: str) -> frozenset[str]:
+    flags: set[str] = set()
     for line in text.splitlines():
         # An option's own line is indented by two; prose, which also names flags, by more.
         match = re.match(r" {2}(-[-\w].*)", line)
         if match:
             head = re.split(r"\s{2,}", match.group(1))[0]
             flags |= {normalise(name) for name in _HELP_FLAG.findall(head)}
-    return frozenset(flags) if "model-path" in flags else frozenset()
+    return frozenset(flags)
 
 
-def _flags_file(version: str) -> Path:
-    return state_dir() / "flags" / (re.sub(r"[^A-Za-z0-9.+-]", "_", version)[:80] + ".json")
+def _flags_file(version: str, directory: str = "flags") -> Path:
+    return state_dir() / directory / (re.sub(r"[^A-Za-z0-9.+-]", "_", version)[:80] + ".json")
 
 
 def _read_flags(path: Path) -> frozenset[str] | None:
@@ -304,16 +311,37 @@ async def learn_flags(transport: Transport, entry: HostEntry, version: str) -> f
     if known is not None:
         return known
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in entry.env.items() if name.isidentifier())
-    script = f"{exports}COLUMNS=200; export COLUMNS\nexec {quote(entry.python)} -m {LAUNCH_MODULE} --help 2>/dev/null"
+    text = await _help_of(transport, f"{exports}exec {quote(entry.python)} -m {LAUNCH_MODULE} --help")
+    return _kept(parse_help(text or ""), version, _flags_file(version))
+
+
+async def learn_router_flags(transport: Transport, python: str, version: str) -> frozenset[str] | None:
+    """The flags of the sglang-router of a host's interpreter, asked for once per version; None where it won't say.
+
+    Raises LinkLost.
+    """
+    path = _flags_file(version, "router-flags")
+    if (known := _read_flags(path)) is not None:
+        return known
+    text = await _help_of(transport, f"cd / && exec {shell_path(python)} -m {ROUTER_MODULE} --help")
+    flags = _flags_in(text or "")
+    return _kept(flags if {"pd-disaggregation", "port"} <= flags else frozenset(), version, path)
+
+
+async def _help_of(transport: Transport, script: str) -> str | None:
+    """What a program says of itself, within two minutes."""
     try:
-        done = await transport.run(script, timeout_s=120.0, alone=True)
+        done = await transport.run(f"COLUMNS=200; export COLUMNS\n{script} 2>/dev/null", timeout_s=120.0, alone=True)
     except LinkLost:
         raise
     except EagletuiError:
         return None
-    flags = parse_help(done.stdout.decode("utf-8", "replace"))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _kept(flags: frozenset[str], version: str, path: Path) -> frozenset[str] | None:
     if not flags:
         return None
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else
-        write_whole(_flags_file(version), json.dumps({"version": version, "flags": sorted(flags)}))
+        write_whole(path, json.dumps({"version": version, "flags": sorted(flags)}))
     return flags

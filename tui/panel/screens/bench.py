@@ -308,7 +308,7 @@ class Bench(Mode):
         def chosen(answer: "tuple[Preview, bool] | None") -> None:
             if answer is not None:
                 preview, resume = answer
-                self.eagle.measure.start_experiment(preview, resume=resume)
+                self.eagle.start_experiment(preview, resume=resume)
 
         self.app.push_screen(ExperimentDialog(), chosen)
 

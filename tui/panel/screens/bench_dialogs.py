@@ -160,7 +160,8 @@ class BenchDialog(Picker[BenchProfile]):
         state = board.state
         if (blocked := why_not(self.panel)) is not None:
             return blocked
-        if state is None or state.outcome is not Outcome.READY:
+        group = self.panel.group
+        if state is None or (group.outcome if group is not None else state.outcome) is not Outcome.READY:
             return "no server is ready; l launches one"
         if state.suspicion is not None:
             return f"the server may hang: {state.suspicion}"
@@ -174,9 +175,11 @@ class BenchDialog(Picker[BenchProfile]):
         why = self._why_not()
         if why is not None or state is None:
             return [head, [("✗ ", "err"), (why or "", "text")]]
-        run = state.run
+        run, group = state.run, self.panel.group
         name: list[Run] = [(run_name(run), "strong!")]
         facts = [name, [("run ", "muted"), (run.short_id, "text")], [("port ", "muted"), (str(run.port), "text")]]
+        if group is not None:
+            facts[1:] = [[("group ", "muted"), (group.short_id, "text")], [(" + ".join(group.group.hosts), "text")]]
         return [head, [("server  ", "muted"), *join(facts)]]
 
     def entries(self) -> list[Single]:
@@ -306,7 +309,9 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             takes.append((f", ends before {profile.budget_h:g} h are spent", "muted"))
             if preview.length_s is not None and preview.length_s > profile.budget_h * 3600:
                 takes.append(("   ▲ that is not enough for all of it", "warn"))
+        on = [labelled("hosts", [(", ".join(one_line(name, 60) for name in preview.hosts), "text")])]
         return [
+            *(on if len(preview.hosts) > 1 else ()),
             labelled("order", [(order + rounds, "text"), (" (who begins is drawn at the start)", "muted")]),
             labelled("bench", [(profile.bench, "text"), (f": {what}", "muted")]),
             labelled("takes", takes),

@@ -18,7 +18,7 @@ class Overview(Mode):
 
     NAME = "Hosts"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings("overview", "Enter", "a"),
+        *bindings("overview", "Enter", "a", "x"),
         *moving("move(1)", "move(-1)", "page(1)", "page(-1)", "first", "last"),
     ]
 
@@ -33,7 +33,8 @@ class Overview(Mode):
         state = board.state
         if not board.connected:
             again = keys("r", where="refused or lost link")
-            return (*keys("Enter", where="overview"), *again, *keys("l", "h", "?", "^P", "q", where="overview"))
+            off = keys("x", where="overview") if board is not self.eagle.boards[0] else ()
+            return (*keys("Enter", where="overview"), *again, *off, *keys("l", "h", "?", "^P", "q", where="overview"))
         ready = ("b",) if state is not None and state.outcome is Outcome.READY else ()
         alive = ("S",) if board.alive else ()
         suggested = ("a",) if state is not None and state.diagnosis and state.diagnosis.set else ()
@@ -46,6 +47,11 @@ class Overview(Mode):
     def action_open(self) -> None:
         """The dashboard of the host under the cursor."""
         self.eagle.show_mode("dashboard", self.eagle.board)
+
+    def action_close(self) -> None:
+        """Takes the host under the cursor off, where it is not reached."""
+        self.eagle.close_host()
+        self.update_footer()
 
     def action_move(self, by: int) -> None:
         """Down or up by some hosts."""

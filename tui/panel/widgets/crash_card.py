@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.sglang.memory import loaded_gib, pools_gib
 from tui.panel.host_view import Board, run_name
-from tui.panel.server_view import LONG, phase_rows
+from tui.panel.server_view import LONG, lived_s, phase_rows
 from tui.panel.widgets.log.lines import line_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip, join, wrap
 from tui.panel.widgets.ranks import LEDGER, ledger_parts
@@ -104,9 +104,8 @@ class CrashCard(Painted):
             facts.append([("in ", "muted/errbg"), (LONG[diagnosis.phase], "text/errbg")])
         if diagnosis.rank:
             facts.append([("first rank ", "muted/errbg"), (diagnosis.rank, "text/errbg")])
-        took = sum(state.phase_took_s.values())
-        if took:
-            facts.append([("after ", "muted/errbg"), (fmt.duration(took), "text/errbg")])
+        if lived := lived_s(state):
+            facts.append([("after ", "muted/errbg"), (fmt.duration(lived), "text/errbg")])
         if run.exit_code is not None:
             facts.append([("exit code ", "muted/errbg"), (str(run.exit_code), "text/errbg")])
         used = [gpu.memory_used_mib for _, gpu in self.board.own_gpus() if gpu.memory_used_mib is not None]
