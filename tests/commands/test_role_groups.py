@@ -50,11 +50,10 @@ def test_one_launch_one_measurement_one_stop(shell: Shell, lab: RoleLab) -> None
 
 
 def test_what_stands_in_the_way_is_named_before_anything_is_started(shell: Shell, lab: RoleLab) -> None:
-    refused = shell("launch", "split", "--set", f"group.decode.port={lab.prefill_port}", "--json")
-    assert refused.code == 1
-    assert f"port {lab.prefill_port} of local is taken by prefill 0 as its port and by decode 0 as its port" in str(
-        refused.json
-    )
+    taken = f"group: port {lab.prefill_port} is taken by prefill 0 as its port and by decode 0 as its port"
+    for words in (("launch", "split"), ("profiles", "show", "split")):
+        refused = shell(*words, "--set", f"group.decode.port={lab.prefill_port}", "--json")
+        assert taken in refused.refused(2, "bad_profile")["message"]
     assert shell("ps", "--json").json == [] or all(run["profile"] != "split" for run in shell("ps", "--json").json)
 
 
