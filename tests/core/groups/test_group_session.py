@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.run_lab import free_port, until
 from tui.core.errors import EagletuiError
+from tui.core.experiment.launching import Site, start
 from tui.core.groups.group_state import GroupState, GroupUpdate
 from tui.core.groups.session import GroupPlan, GroupProgress, GroupSession, new_group
 from tui.core.model.group import Group, Role, group_of
@@ -17,6 +18,8 @@ from tui.core.model.run import Run, RunState
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import control
 from tui.core.runs.control import RunBusy
+from tui.core.runs.request import new_run_id
+from tui.core.server import launch_records
 from tui.core.server.launch import PreflightFailed, prepare
 from tui.core.server.session import HostSession
 
@@ -279,3 +282,34 @@ async def test_replace_refuses_where_a_part_of_that_group_is_out_of_reach(make_h
         await launch(GroupSession(alone), new, replace=True)
     assert old.group.group_id in str(refused.value.hint)
     assert (await runs_on(sessions["gpu3"]))[0].state is RunState.RUNNING
+
+
+def ending_together(directory: Path) -> tuple[str, str]:
+    """Rank 0, which tells rank 1 to end."""
+    over = directory / "over"
+    return (
+        f"trap 'touch {over}; exit 0' TERM; while :; do sleep 0.1; done",
+        f"while [ ! -e {over} ]; do sleep 0.1; done; exit 9",
+    )
+
+
+async def test_a_rank_that_ended_with_rank_0_is_kept_as_stopped(make_hosts: Hosts, tmp_path: Path) -> None:
+    hosts, plan = await planned(make_hosts("gpu3", "gpu4"), *ending_together(tmp_path))
+    await launch(hosts, plan)
+    await stop(hosts, plan.group)
+    follower = plan.group.members[1]
+    run = await hosts.of(follower).run_by_id(follower.run_id)
+    assert run is not None
+    assert (run.exit_code, run.stopped_by_us) == (9, False)  # its host has no word of the stop
+    record = launch_records.read(follower.run_id)
+    assert record is not None
+    assert record.stopped_with_group
+
+
+async def test_a_server_of_an_arm_stops_the_whole_group_that_is_in_its_way(make_hosts: Hosts, tmp_path: Path) -> None:
+    hosts, plan = await planned(make_hosts("gpu3", "gpu4"), *ending_together(tmp_path))
+    await launch(hosts, plan)
+    site = Site.of(hosts, server("one", free_port()), {}, "gpu3")
+    run = await start(site, new_run_id("one"), lambda text: None)
+    alive = [one.run_id for session in hosts.sessions.values() for one in await runs_on(session) if one.active]
+    assert alive == [run.run_id]
