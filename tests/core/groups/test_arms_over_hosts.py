@@ -17,6 +17,7 @@ from tui.core.experiment import so_far
 from tui.core.experiment.ahead import ArmsRefused
 from tui.core.experiment.launching import Site
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
+from tui.core.groups import session as group_session
 from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
@@ -80,6 +81,7 @@ def lab(make_hosts, tmp_path, router_python, monkeypatch):
     # Whether these short runs count is not the matter: each arm is launched and measured once.
     monkeypatch.setattr(runner_module, "_REPEATS", 0)
     monkeypatch.setattr(so_far, "_MADE_UP", 0)
+    monkeypatch.setattr(group_session, "_FOLLOW_S", 1.0)  # a stand-in's rank 1 is not told to end by its rank 0
     return Lab(make_hosts("gpu1", "gpu2"), tmp_path, router_python)
 
 
