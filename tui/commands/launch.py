@@ -1,5 +1,6 @@
 """`eagletui launch`: starts a server by a profile."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -8,10 +9,12 @@ from tui.commands.options import host_option, json_option, set_option, timeout_o
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
 from tui.commands.wait import say_outcome, wait
-from tui.core.config import default_host, profile_dirs
+from tui.core.config import default_host, load_settings, profile_dirs
 from tui.core.errors import UsageError
+from tui.core.groups.planning import on_host
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
 from tui.core.server.launch import LaunchPlan, started
 
@@ -21,6 +24,7 @@ from tui.core.server.launch import LaunchPlan, started
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
+@click.option("--dry-run", is_flag=True, help="Print the batch script of a Slurm job; nothing is submitted.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
 @json_option
@@ -31,6 +35,7 @@ def command(
     host: str | None,
     sets: tuple[str, ...],
     replace: bool,
+    dry_run: bool,
     wait_ready: bool,
     timeout: float | None,
     as_json: bool,
@@ -39,6 +44,10 @@ def command(
     profile = load_launch(name, profile_dirs(directory), sets)
     timeout_s = profile.startup_timeout_s if timeout is None else timeout
     changes = dict(item.split("=", 1) for item in sets)
+    where = host or profile.host or default_host()
+    profile = on_host(profile, load_settings().host(where))
+    if dry_run:
+        return _print_script(profile, where, changes, as_json)
     if profile.several:
         if profile.nodes is not None and host is not None:
             raise UsageError(
@@ -46,7 +55,6 @@ def command(
             )
         from tui.commands.groups import launch_group
 
-        where = host or default_host()
         return run_async(
             launch_group(
                 profile, where, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
@@ -78,6 +86,21 @@ def command(
             return 1 if crashed else 0
 
     return run_async(start())
+
+
+def _print_script(profile: LaunchProfile, host: str, changes: Mapping[str, object], as_json: bool) -> int:
+    """The batch script of a launch as its host would be given it."""
+    from tui.core.groups.jobs import group_for, job_launch
+
+    if profile.slurm is None:
+        hint = f"eagletui profiles show {profile.name} prints its command"
+        raise UsageError(f"{profile.name} is not launched as a job of Slurm on {host}", hint)
+    request = job_launch(profile, load_settings().host(host), group_for(profile, host), changes).request
+    if as_json:
+        emit({"run": request.run_id, "host": host, "sbatch": list(request.options), "script": request.script})
+    else:
+        print(request.script, end="")
+    return 0
 
 
 async def _ends_groups(plan: LaunchPlan) -> bool:

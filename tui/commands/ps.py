@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from tui import format as written
-from tui.commands.groups import membership_json, say_groups, state_of_ended
+from tui.commands.groups import job_json, membership_json, say_groups, state_of_ended
 from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, state_of
@@ -95,7 +95,7 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
     print(f"{'RUN':<{width}} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row, name in zip(rows, names, strict=True):
         box = row["container"] if isinstance(row["container"], dict) else {}
-        why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN) else None
+        why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN, Outcome.QUEUED) else None
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
@@ -154,5 +154,6 @@ async def _row(opened: HostSession, run: Run) -> _Row:
         "container": None if run.container is None else {"log": str(run.container), **asdict(run.container)},
         "orphans": list(run.orphans),
         "group": membership_json(run),
+        "job": job_json(run.job),
     }
     return _Row(run, document, state)

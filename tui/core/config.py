@@ -235,7 +235,11 @@ def load_settings() -> Settings:
     raw = _checked(path, "", _read_toml(path), _SETTINGS)
     hosts: dict[str, HostEntry] = {}
     for name, table in raw.get("hosts", {}).items():
-        if HostKind.of(name) is not HostKind.SSH and isinstance(table, dict) and set(table) - {"python", "env", "slurm"}:
+        if (
+            HostKind.of(name) is not HostKind.SSH
+            and isinstance(table, dict)
+            and set(table) - {"python", "env", "slurm"}
+        ):
             raise _bad(path, f": hosts.{name} is reserved", "give the host another name")
         checked = _checked(path, f"hosts.{name}.", table, _HOST)
         hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})

@@ -243,7 +243,11 @@ def slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
             yield f"slurm.options.{at}", problem, 'write "--name=value" without blanks and quotes'
         elif read[1] in _SLURM_OURS:
             instead = _SLURM_OURS[read[1]]
-            yield f"slurm.options.{at}", f"{read[1]} is set by the launch", f"write {instead}" if instead else "remove it"
+            yield (
+                f"slurm.options.{at}",
+                f"{read[1]} is set by the launch",
+                f"write {instead}" if instead else "remove it",
+            )
     if table.get("mounts") and not table.get("image"):
         yield "slurm.mounts", "are for an image", "name one, or remove them"
     for mount in table.get("mounts", []) if _are_texts(table.get("mounts", [])) else ():

@@ -79,9 +79,7 @@ def resolve(
         if "nodes" in table:  # and about hosts
             merged.pop("host", None)
             merged.pop("slurm", None)
-        elif "slurm" in table:
-            merged.pop("nodes", None)
-        elif "host" in table:
+        elif "slurm" in table or "host" in table:
             merged.pop("nodes", None)
         merged = _merge(merged, table)
     for key, value in sets:
@@ -128,8 +126,8 @@ def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
     if table := merged.get("nodes"):
         given["nodes"] = NodesTable(**{**table, "hosts": tuple(table["hosts"])})
     if "slurm" in merged:
-        table = merged["slurm"]
-        given["slurm"] = SlurmTable(**{key: tuple(v) if isinstance(v, list) else v for key, v in table.items()})
+        job: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged["slurm"].items()}
+        given["slurm"] = SlurmTable(**job)
     if table := merged.get("group"):
         given["group"] = roles.tables_of(table, merged.get("args", {}))
     return LaunchProfile(

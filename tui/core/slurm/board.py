@@ -85,7 +85,7 @@ class JobBoard:
 
     def runs(self) -> tuple[Run, ...]:
         """The ranks of all launches of ours, by the last look."""
-        found = []
+        found: list[Run] = []
         for files in self._files:
             command = self._commands.get(files.run_id, {})
             found += helper.runs_of(self._transport.host, files, self._job_of(files), command)

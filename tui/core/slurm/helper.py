@@ -83,7 +83,7 @@ async def _call(
     lines = [line.split(_UNIT) for line in done.stdout.decode("utf-8", "replace").split("\n")]
     for fields in lines:
         if fields[0] == "error":
-            raise _error(transport.host, *(fields + ["", ""])[1:3])
+            raise _error(transport.host, fields[1], fields[2] if len(fields) > 2 else "")
     if ["end"] not in lines:
         said = one_line(done.stdout.decode("utf-8", "replace")[-200:] or done.stderr.decode("utf-8", "replace")[-200:])
         raise HostError(
@@ -122,8 +122,9 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
                 slug=Slug.NO_ANSWER,
             )
         case "unknown-run" | "not-submitted":
-            hint = Hint(Action.LIST_RUNS, host)
-            return UsageError(f"{host}: no job of the run {detail}", hint, slug=Slug.UNKNOWN_RUN)
+            return UsageError(
+                f"{host}: no job of the run {detail}", Hint(Action.LIST_RUNS, host), slug=Slug.UNKNOWN_RUN
+            )
     return EagletuiError(f"{host}: {slug} {detail}".rstrip(), "this is a fault of eagletui")
 
 
@@ -251,8 +252,12 @@ def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None) -> Job
         return replace(job, end=JobEnd.REQUEUE_REFUSED) if files.refused else job
     found = jobs.get(files.job_id)
     if trouble is None and found is not None:
+        if found.state is JobState.OVER:  # its last words say more, and are on their way
+            return replace(found, state=JobState.ENDING, end=None, run_id=files.run_id)
         return replace(found, run_id=files.run_id)
-    why = f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"
+    why = (
+        f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"
+    )
     base = found or Job(files.job_id, JobState.UNKNOWN, "", run_id=files.run_id)
     return replace(base, state=JobState.UNKNOWN, unknown=why)
 

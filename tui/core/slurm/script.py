@@ -13,14 +13,14 @@ from tui.core.link.programs import program
 from tui.core.link.scripts import shell_path
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import SlurmTable
-from tui.core.runs.request import InRunDir
+from tui.core.runs.request import InRunDir, exports
 
 COMMENT = "eagletui="  # what finds a job again, with the run's id behind it
 NAME = "eagletui-"
 _DRAIN_S = 120  # before the time is up, the server is told to drain
 _SHORTEST_S = 1200  # of less time nothing is taken away
 _PORTS = (20000, 10000)  # where rank 0 takes the others in: from here on, so many
-_NODE_FLAGS = "--nnodes \"$SLURM_NNODES\" --node-rank \"$n\" --dist-init-addr \"$EAGLETUI_HEAD\""
+_NODE_FLAGS = '--nnodes "$SLURM_NNODES" --node-rank "$n" --dist-init-addr "$EAGLETUI_HEAD"'
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,28 @@ def batch_script(table: SlurmTable, command: LaunchCommand, options: Sequence[st
     return re.sub("@([A-Z]+)@", lambda place: values[place[1]], program("slurm_job.sh"))
 
 
+def secret_text(command: LaunchCommand) -> str:
+    """What the script reads in the shell of each node and does not hold: secret variables, and secret flags that have no file."""
+    lines = exports(command.secret_env)
+    if command.open_args:
+        lines.append(f'set -- "$@" {" ".join(map(quote, command.open_words))}')
+    return "\n".join(lines)
+
+
 def _container_options(table: SlurmTable) -> list[str | InRunDir]:
     """Of srun, where pyxis runs the image."""
     if table.image is None or table.image_runner != "pyxis":
         return []
     mounts = "".join(f",{mount}" for mount in table.mounts)
-    return [f"--container-image={table.image}", InRunDir(".", f"--container-mounts={mounts[1:]}{',' if mounts else ''}")]
+    return [
+        f"--container-image={table.image}",
+        InRunDir(".", f"--container-mounts={mounts[1:]}{',' if mounts else ''}"),
+    ]
 
 
 def _rank_lines(table: SlurmTable, command: LaunchCommand) -> list[str]:
     """What sets directory, environment and words of the server, in the shell of each node."""
     lines = [f"export {name}={quote(value)}" for name, value in command.env.items()]
-    lines.append('if [ -r "$run/secret" ]; then . "$run/secret"; fi')
     if command.cwd is not None:
         lines.append(f"cd {shell_path(command.cwd)} || exit 72")
     words: list[str | InRunDir] = list(command.argv)
@@ -106,8 +116,8 @@ def _rank_lines(table: SlurmTable, command: LaunchCommand) -> list[str]:
     lines.append("set -- " + " ".join(map(_word, words)))
     if command.secret_args:
         lines.append('set -- "$@" --config "$run/secret.yaml"')
-    if command.open_args:
-        lines.append(f'set -- "$@" {" ".join(map(quote, command.open_words))}')
+    if command.secret_env or command.open_args:
+        lines.append('. "$run/secret"')
     if table.nodes > 1:
         # Nodes may share a machine, and a port is one process's.
         lines.append(f'set -- "$@" {_NODE_FLAGS} --port "$(({command.port} + n))"')
