@@ -3,7 +3,7 @@
 
 It stands for an interpreter: its arguments are `-m sglang.launch_server …`. Rank 0 listens at --dist-init-addr, the others
 connect there and end when it closes. In: FAIL (a rank that ends with an error once it is up), DIE (a rank that is killed
-then), IGNORE_TERM, WORKER (a child that outlives it). QUIET: no line of the log but the first.
+then), IGNORE_TERM, WORKER (a child that outlives it), HOG (rank 0 takes 300 MiB).
 """
 
 import os
@@ -66,6 +66,7 @@ if os.environ.get("FAIL") == str(rank):
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB\n\n"
     )
     os._exit(1)
+hog = bytearray(300 << 20) if os.environ.get("HOG") and rank == 0 else b""
 if os.environ.get("DIE") == str(rank):
     os.kill(os.getpid(), signal.SIGKILL)
 if rank > 0:

@@ -77,7 +77,14 @@ sl_over() { # a word of Slurm's that is an end
   return 1
 }
 
-sl_settle() { # dir id job : writes `slurm`, Slurm's last words of a job that is over, once; fails while it is not over
+sl_last() { # dir words : writes `slurm`, Slurm's last words of a job, behind what srun and its daemons said in the logs
+  _errors=$(for _log in "$1"/batch.log "$1"/log.?; do tail -c 20000 "$_log"; done 2>/dev/null |
+    grep -aE '^(srun|slurmstepd[^:]*): (error|Exceeded|Job|\*)' | head -n 5)
+  sl_put "$1/said" "$(sl_words "$_errors")"
+  sl_put "$1/slurm" "$2"
+}
+
+sl_settle() { # dir id job : writes Slurm's last words of a job that is over, once; fails while it is not over
   [ ! -s "$1/slurm" ] || return 0
   if _told=$(scontrol show job -d -o "$3" 2>&1); then
     _state=${_told##* JobState=}
@@ -89,8 +96,8 @@ sl_settle() { # dir id job : writes `slurm`, Slurm's last words of a job that is
           _down=$(sinfo -h -N -n "${_nodes%% *}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
           _told="$_told DownNodes=$(sl_words "$_down")" ;;
         esac
-        sl_put "$1/slurm" "$_told"
-        return 0 ;;
+        sl_last "$1" "$_told"
+        return ;;
     esac
   else
     case $_told in *"Invalid job id"*) ;; *) return 1 ;; esac
@@ -99,7 +106,7 @@ sl_settle() { # dir id job : writes `slurm`, Slurm's last words of a job that is
   _told=$(sacct -n -P -X -D -j "$3" -o JobName%120,State%60,ExitCode,Start,End,NodeList%200 2>/dev/null | grep "^eagletui-$2|" | sed -n '$p')
   _state=${_told#*|}
   [ -z "$_told" ] || sl_over "${_state%%|*}" || return 1
-  sl_put "$1/slurm" "sacct|$_told"
+  sl_last "$1" "sacct|$_told"
 }
 
 sl_dirs() { # DIRS: directories of runs, the newest first, a line each
@@ -129,7 +136,7 @@ sl_run() { # dir asked : what the files say
     fi
   fi
   set -- "$ID" "$D" "$JOB" "$_exit"
-  for _f in begun stop term refused slurm; do
+  for _f in begun stop term refused slurm said; do
     sl_get "$D/$_f"
     set -- "$@" "$GOT"
   done

@@ -58,6 +58,7 @@ class Job:
     exit_code: int | None = None  # of the batch script
     by: str | None = None  # who cancelled it
     failed_nodes: str | None = None  # what sinfo says of its nodes that are down
+    said: str | None = None  # by srun and the daemons of the nodes at the end, one line
     unknown: str | None = None  # why nothing is known of it now, one line
     run_id: str | None = None  # the launch of ours that it is
 

@@ -44,4 +44,6 @@ def diagnosis_of(job: Job) -> Diagnosis | None:
     if job.failed_nodes is not None:
         title = f"{title}: {job.failed_nodes}"
     said = f"JobState={job.word}" + (f" Reason={job.reason}" if job.reason else "")
+    if job.said is not None:
+        said += f"; {job.said}"
     return Diagnosis(cause, title, None, None, Evidence(0, said), advice)

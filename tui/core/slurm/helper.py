@@ -24,6 +24,7 @@ _CALL_S = 45.0
 _SUBMIT_S = 150.0  # a controller that is away takes 9 s to say so, and is asked several times
 _UNIT = "\x1f"
 NO_SLURM = "no_slurm"
+_AGAIN = "Slurm has put it back into the queue, and a launch starts once"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class JobFiles:
     drained_s: float | None = None
     refused: bool = False  # Slurm started it again
     last_words: str | None = None  # Slurm's, of a job that is over
+    said: str | None = None  # by srun and the daemons of the nodes, in the logs
     ranks: tuple[Rank, ...] = ()
 
 
@@ -178,7 +180,7 @@ def _answer(lines: list[list[str]]) -> Answer:
     for fields in lines:
         if fields[0] == "rank" and len(fields) == 5 and fields[2].isdigit():
             ranks.setdefault(fields[1], []).append(_rank(int(fields[2]), fields[3], fields[4]))
-    files = [_files(f, tuple(ranks.get(f[1], ()))) for f in lines if f[0] == "run" and len(f) == 10]
+    files = [_files(f, tuple(ranks.get(f[1], ()))) for f in lines if f[0] == "run" and len(f) == 11]
     jobs = [job_of_line(f[1:]) for f in lines if f[0] == "job" and len(f) == FIELDS + 1]
     cluster = next((f[1] for f in lines if f[0] == "cluster" and len(f) == 2 and f[1] != "-"), None)
     return Answer(
@@ -216,7 +218,7 @@ def _rank(number: int, node: str, ended: str) -> Rank:
 
 
 def _files(fields: list[str], ranks: tuple[Rank, ...]) -> JobFiles:
-    _, run_id, directory, job_id, code, begun, stop, drained, refused, last_words = fields
+    _, run_id, directory, job_id, code, begun, stop, drained, refused, last_words, said = fields
     step, at, who, *_ = [*stop.split(), "", "", ""]
     return JobFiles(
         run_id=one_line(run_id, 100),
@@ -228,6 +230,7 @@ def _files(fields: list[str], ranks: tuple[Rank, ...]) -> JobFiles:
         drained_s=_stamp(drained),
         refused=bool(refused),
         last_words=last_words or None,
+        said=one_line(said, 400) or None,
         ranks=ranks,
     )
 
@@ -247,13 +250,21 @@ def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None) -> Job
     if files.job_id is None:
         return None
     if files.last_words is not None:
-        drained_s, code = files.drained_s, files.exit_code
-        job = job_at_end(files.last_words, files.job_id, files.run_id, drained_s=drained_s, exit_code=code)
+        job = job_at_end(
+            files.last_words,
+            files.job_id,
+            files.run_id,
+            drained_s=files.drained_s,
+            exit_code=files.exit_code,
+            said=files.said,
+        )
         return replace(job, end=JobEnd.REQUEUE_REFUSED) if files.refused else job
     found = jobs.get(files.job_id)
     if trouble is None and found is not None:
         if found.state is JobState.OVER:  # its last words say more, and are on their way
             return replace(found, state=JobState.ENDING, end=None, run_id=files.run_id)
+        if found.state is JobState.QUEUED and files.begun_s is not None:
+            return replace(found, never=f"it can never run: {_AGAIN}", run_id=files.run_id)
         return replace(found, run_id=files.run_id)
     why = (
         f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"

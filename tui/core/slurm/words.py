@@ -64,6 +64,7 @@ _NEVER = {
     "launch_failed_requeued_held": "its launch failed, and it is held",
 }
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_OUT_OF_MEMORY = re.compile(r"exceeded (job |step )?memory limit|oom[-_ ]kill", re.IGNORECASE)
 _FORGOTTEN = "sacct|"
 DRAINED_S = 300.0  # the batch script is told this long, at most, before its time is up
 
@@ -128,15 +129,24 @@ def run_of(comment: str) -> str | None:
     return found if _ID.fullmatch(found) else None
 
 
-def job_at_end(text: str, job_id: str, run_id: str, *, drained_s: float | None, exit_code: int | None) -> Job:
+def job_at_end(
+    text: str,
+    job_id: str,
+    run_id: str,
+    *,
+    drained_s: float | None = None,
+    exit_code: int | None = None,
+    said: str | None = None,
+) -> Job:
     """A job that is over, by Slurm's last words of it, which the host keeps.
 
     Args:
         text: a line of `scontrol show job -d -o`, or "sacct|" and a line of sacct, which is empty where it has none.
         drained_s: when the batch script was told that its end is near.
         exit_code: of the server's step, as the batch script wrote it down.
+        said: what srun and the daemons of the nodes wrote into the logs.
     """
-    job = Job(job_id, JobState.OVER, "", run_id=run_id)
+    job = Job(job_id, JobState.OVER, "", run_id=run_id, said=said)
     if text.startswith(_FORGOTTEN):
         return _of_accounts(job, text.removeprefix(_FORGOTTEN), drained_s, exit_code)
     values = dict(re.findall(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)", text))
@@ -148,6 +158,8 @@ def job_at_end(text: str, job_id: str, run_id: str, *, drained_s: float | None, 
         end = JobEnd.PREEMPTED  # whatever its server made of the signal
     elif end in (JobEnd.COMPLETED, JobEnd.FAILED) and _ran_out(starts_s, limit_s, drained_s):
         end = JobEnd.TIME_LIMIT
+    elif end is JobEnd.FAILED and _OUT_OF_MEMORY.search(said or ""):
+        end = JobEnd.OUT_OF_MEMORY  # Slurm's own word for it takes cgroups
     down = text.rpartition(" DownNodes=")[2] if " DownNodes=" in text else ""
     by = re.fullmatch(r"\S*by-?(\S+)", values.get("Reason", ""))
     return replace(
