@@ -58,11 +58,7 @@ async def test_a_node_that_fails(lab: Lab) -> None:
     lab.slurm("scontrol", "update", "nodename=n2", "state=down", "reason=pulled")
     state = await lab.end(group)
     lab.slurm.start_node("n2")
-    assert (state.outcome, job_of(state).end, cause_of(state)) == (
-        Outcome.CRASHED,
-        JobEnd.NODE_FAILURE,
-        "node_failure",
-    )
+    assert (state.outcome, job_of(state).end, cause_of(state)) == (Outcome.CRASHED, JobEnd.NODE_FAILURE, "node_failure")
     assert (job_of(state).failed_nodes or "").startswith("n2 down")
 
 
@@ -71,11 +67,7 @@ async def test_preemption_is_told_from_a_failure(lab: Lab) -> None:
     await ready(lab, group)
     lab.slurm.submit("-N3", "--gres=gpu:8", "-p", "gpu")
     state = await lab.end(group)
-    assert (state.outcome, job_of(state).end, cause_of(state)) == (
-        Outcome.CRASHED,
-        JobEnd.PREEMPTED,
-        "job_preempted",
-    )
+    assert (state.outcome, job_of(state).end, cause_of(state)) == (Outcome.CRASHED, JobEnd.PREEMPTED, "job_preempted")
 
 
 async def test_somebody_cancels_it(lab: Lab) -> None:
@@ -145,9 +137,5 @@ async def test_time_that_is_up_is_no_success(lab: Lab) -> None:
     group = await lab.launch(time="1", options=("--signal=B:TERM@50",))
     state = await asyncio.wait_for(lab.end(group), 90)
     assert (lab.slurm.show(job_of(state).job_id)["JobState"], run_of(state).exit_code) == ("COMPLETED", 0)
-    assert (state.outcome, job_of(state).end, cause_of(state)) == (
-        Outcome.CRASHED,
-        JobEnd.TIME_LIMIT,
-        "job_time_limit",
-    )
+    assert (state.outcome, job_of(state).end, cause_of(state)) == (Outcome.CRASHED, JobEnd.TIME_LIMIT, "job_time_limit")
     assert Path(lab.files(group) / "term").exists()

@@ -82,7 +82,7 @@ async def test_an_answer_of_sbatch_that_is_lost_is_looked_for(
         await lab.until(group, Outcome.READY)
         assert len(lab.slurm("squeue", "-h", "-o", "%i").split()) == 1
     else:
-        with pytest.raises(EagletuiError, match="Slurm refused the job: .*Socket timed out"):
+        with pytest.raises(EagletuiError, match=r"Slurm refused the job: .*Socket timed out"):
             await lab.launch()
         assert lab.slurm("squeue", "-h") == ""
 
@@ -91,7 +91,7 @@ async def test_what_slurm_does_not_take_is_said_before_and_at_the_submit(lab: La
     plan = await lab.plan(lab.profile(partition="nope"))
     assert [str(finding.level) for finding in plan.findings] == ["block"]
     assert "invalid partition" in plan.findings[0].text
-    with pytest.raises(EagletuiError, match="refused the job: .*nope") as error:
+    with pytest.raises(EagletuiError, match=r"refused the job: .*nope") as error:
         await lab.launch(partition="nope")
     assert error.value.slug == "refused"
     assert list(lab.directory.glob("slurm/*/runs/*")) == []

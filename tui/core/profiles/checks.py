@@ -208,7 +208,7 @@ _SLURM_WORD = re.compile(r"[A-Za-z0-9_.,:@%+&|*()\[\]/=!^-]{1,200}")
 _SLURM_TIME = re.compile(r"\d{1,6}|\d{1,4}:\d\d(:\d\d)?|\d{1,3}-\d{1,2}(:\d\d){0,2}")
 _SLURM_OPTION = re.compile(r"(--[a-z][a-z-]*|-[A-Za-z])(=?.*)")
 # Options that the launch itself gives, by every name that sbatch has for them, with the key that says it where one does.
-_SLURM_OURS: dict[str, str | None] = {
+SLURM_OURS: dict[str, str | None] = {
     **dict.fromkeys(("--partition", "-p"), "partition"),
     **dict.fromkeys(("--account", "-A"), "account"),
     **dict.fromkeys(("--qos", "-q"), "qos"),
@@ -241,8 +241,8 @@ def slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
         if read is None or not _SLURM_WORD.fullmatch(option):
             problem = f"{one_line(option, 60)!r} is not an option of sbatch in one word"
             yield f"slurm.options.{at}", problem, 'write "--name=value" without blanks and quotes'
-        elif read[1] in _SLURM_OURS:
-            instead = _SLURM_OURS[read[1]]
+        elif read[1] in SLURM_OURS:
+            instead = SLURM_OURS[read[1]]
             yield (
                 f"slurm.options.{at}",
                 f"{read[1]} is set by the launch",

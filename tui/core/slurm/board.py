@@ -45,6 +45,7 @@ class JobBoard:
         self._jobs: dict[str, Job] = {}
         self._trouble: str | None = None  # why the controller gave no answer when it was asked last
         self._files: tuple[JobFiles, ...] = ()
+        self._begun: set[str] = set()  # runs that had begun before the controller was asked last
         self._commands: dict[str, Mapping[str, Any]] = {}
         self._looked_at = self._asked_at = float("-inf")  # time.monotonic()
         self.starting: set[str] = set()
@@ -70,6 +71,8 @@ class JobBoard:
         self._looked_at = time.monotonic()
         self._cluster = answer.cluster or self._cluster
         self._commands.update(answer.commands)
+        if asked:
+            self._begun = {files.run_id for files in self._files if files.begun_s is not None}
         self._files = answer.runs
         if asked:
             self.looks += 1
@@ -79,7 +82,7 @@ class JobBoard:
             self._jobs = {job.job_id: job for job in answer.jobs}
 
     def _job_of(self, files: JobFiles) -> Job | None:
-        return helper.job_of(files, self._jobs, self._trouble)
+        return helper.job_of(files, self._jobs, self._trouble, had_begun=files.run_id in self._begun)
 
     # What is known
 

@@ -245,8 +245,11 @@ def _iso(epoch_s: float | None) -> str | None:
         return None
 
 
-def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None) -> Job | None:
-    """The job of a launch: by Slurm's last words, by its line in the queue, or unknown with the reason; None: not submitted."""
+def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None, *, had_begun: bool = False) -> Job | None:
+    """The job of a launch: by Slurm's last words, by its line in the queue, or unknown with the reason; None: not submitted.
+
+    `had_begun`: it was seen to have begun before Slurm was asked.
+    """
     if files.job_id is None:
         return None
     if files.last_words is not None:
@@ -264,7 +267,9 @@ def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None) -> Job
         if found.state is JobState.OVER:  # its last words say more, and are on their way
             return replace(found, state=JobState.ENDING, end=None, run_id=files.run_id)
         if found.state is JobState.QUEUED and files.begun_s is not None:
-            return replace(found, never=f"it can never run: {_AGAIN}", run_id=files.run_id)
+            if had_begun:
+                return replace(found, never=f"it can never run: {_AGAIN}", run_id=files.run_id)
+            return replace(found, state=JobState.STARTING, run_id=files.run_id)  # the files are newer
         return replace(found, run_id=files.run_id)
     why = (
         f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"
