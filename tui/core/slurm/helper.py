@@ -266,10 +266,10 @@ def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None, *, had
     if trouble is None and found is not None:
         if found.state is JobState.OVER:  # its last words say more, and are on their way
             return replace(found, state=JobState.ENDING, end=None, run_id=files.run_id)
-        if found.state is JobState.QUEUED and files.begun_s is not None:
-            if had_begun:
+        if files.begun_s is not None and found.state in (JobState.QUEUED, JobState.STARTING):
+            if found.state is JobState.QUEUED and had_begun:
                 return replace(found, never=f"it can never run: {_AGAIN}", run_id=files.run_id)
-            return replace(found, state=JobState.STARTING, run_id=files.run_id)  # the files are newer
+            return replace(found, state=JobState.RUNNING, reason=None, run_id=files.run_id)  # the files are newer
         return replace(found, run_id=files.run_id)
     why = (
         f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"
@@ -330,10 +330,10 @@ def _state(files: JobFiles, job: Job | None, rank: Rank) -> tuple[RunState, str 
     if job.state is JobState.OVER:
         state = RunState.LOST if job.end is JobEnd.LOST else RunState.EXITED
         return state, job.sentence or None
+    if job.state is JobState.QUEUED:
+        return RunState.QUEUED, job.sentence
     if rank.exit_code is not None or files.exit_code is not None or job.state is JobState.ENDING:
         return RunState.FINISHING, None  # Slurm's word of the end is waited for
     if job.state is JobState.UNKNOWN:
         return RunState.UNKNOWN, job.sentence
-    if job.state is JobState.QUEUED:
-        return RunState.QUEUED, job.sentence
     return RunState.STARTING if rank.node is None else RunState.RUNNING, None
