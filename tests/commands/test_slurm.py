@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.shell import Shell
-from tests.support.slurm import Slurm
+from tests.support.slurm import Slurm, free_port
 
 SERVER = Path(__file__).parents[1] / "support/slurm_server.py"
 PROFILE = '[slurm]\nnodes = 2\ngpus_per_node = 1\n{}[args]\nmodel-path = "/m"\ntp-size = 2\n'
@@ -24,7 +24,9 @@ def login(slurm: Slurm, shell: Shell, tmp_path: Path) -> Shell:
 def profile(shell: Shell, name: str, more: str = "") -> str:
     directory = shell.cwd / "profiles"
     directory.mkdir(exist_ok=True)
-    (directory / f"{name}.toml").write_text(f'kind = "launch"\nhost = "local"\n{PROFILE.format(more)}')
+    (directory / f"{name}.toml").write_text(
+        f'kind = "launch"\nhost = "local"\n{PROFILE.format(f"dist_port = {free_port()}" + chr(10) + more)}'
+    )
     return name
 
 

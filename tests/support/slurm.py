@@ -108,6 +108,13 @@ def _lives(pid: int) -> bool:
     return False
 
 
+def free_port() -> int:
+    """For the ranks of a job to meet at: jobs of several Slurms on one machine have the same numbers."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        return port
+
+
 def _free_ports(count: int) -> int:
     """The first of so many free ports in a row, below those that systems give out by themselves."""
     start = 17_000 + os.getpid() % 1000 * 10

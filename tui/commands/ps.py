@@ -117,7 +117,7 @@ def _name(row: dict[str, object]) -> str:
     """What a person knows a run by: its profile with what the launch changed, and its digits."""
     box = row["container"] if isinstance(row["container"], dict) else {}
     known = written.configured(str(row["profile"]), row["sets"]) if row["profile"] else box.get("log") or row["owner"]
-    if row["kind"] == "job" and isinstance(row["job"], dict):
+    if row.get("kind") == "job" and isinstance(row["job"], dict):
         return one_line(f"{row['job']['name']} job {row['job']['job_id']}", _NAME_MAX)
     digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
     return f"{one_line(str(known or written.NONE), _NAME_MAX)} {digits}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slurm import Slurm
+from tests.support.slurm import Slurm, free_port
 from tui.core.config import HostEntry
 from tui.core.groups.group_state import GroupState
 from tui.core.groups.jobs import group_for, job_launch, plan_job
@@ -49,7 +49,7 @@ class Lab:
 
     def profile(self, env: dict[str, str] | None = None, **table: object) -> LaunchProfile:
         """A server over two nodes with a GPU each, unless the table says otherwise."""
-        slurm = SlurmTable(**{"nodes": 2, "gpus_per_node": 1, "time": "30", **table})  # type: ignore[arg-type]
+        slurm = SlurmTable(**{"nodes": 2, "gpus_per_node": 1, "time": "30", "dist_port": free_port(), **table})  # type: ignore[arg-type]
         args = {"model-path": "/models/tiny-llama", "tp-size": slurm.nodes}
         return LaunchProfile("two", Path("two.toml"), slurm=slurm, args=args, env=env or {})
 

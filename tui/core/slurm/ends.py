@@ -34,9 +34,9 @@ _WORDS: dict[JobEnd, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def diagnosis_of(job: Job) -> Diagnosis | None:
+def diagnosis_of(job: Job | None) -> Diagnosis | None:
     """Why a job ended, where Slurm's word counts more than its logs; None where they say it."""
-    if job.end not in _WORDS:
+    if job is None or job.end not in _WORDS:
         return None
     cause, title, advice = _WORDS[job.end]
     if job.by is not None:
