@@ -36,7 +36,7 @@ def test_a_job_from_launch_to_stop(login: Shell, slurm: Slurm) -> None:
     ready = launched.json
     assert (ready["outcome"], ready["job"]["state"]) == ("ready", "running")
     assert [(one["node"], one["outcome"]) for one in ready["group"]["members"]] == [("n1", "ready"), ("n2", "ready")]
-    slurm.submit("-J", "train", "--gres=gpu:1")
+    slurm.wait(slurm.submit("-J", "train", "--gres=gpu:1"), "RUNNING")
     listed = login("ps", "local", "--json").json
     ours = [row for row in listed if row["group"] and row["group"]["id"] == ready["run"]]
     assert [(row["outcome"], row["job"]["job_id"]) for row in ours] == [("ready", ready["job"]["job_id"])] * 2

@@ -61,9 +61,8 @@ class Slurm:
 
     def end_jobs(self) -> None:
         """Ends all jobs and waits until their nodes are free."""
-        self("scancel", "-s", "KILL", "-u", "root", check=False)
         self("scancel", "-u", "root", check=False)
-        self._until(lambda: not self("squeue", "-h"), "jobs go on")
+        self._until(lambda: not self("squeue", "-h"), "jobs go on", 150.0)
 
     def stop_controller(self) -> None:
         """The controller goes away; jobs go on."""

@@ -109,6 +109,8 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
         )
         if box.get("unasked"):
             print(f"  {box['unasked']}")
+        if isinstance(job := row.get("job"), dict) and job["ends_soon"]:
+            print(f"  {job['left_s'] / 60:.0f} min of its job's time left")
         if box.get("restarts"):
             print(f"  restarted {times_text(box['restarts'])} by its engine")
 

@@ -78,7 +78,7 @@ sl_over() { # a word of Slurm's that is an end
 }
 
 sl_last() { # dir words : writes `slurm`, Slurm's last words of a job, behind what srun and its daemons said in the logs
-  _errors=$(for _log in "$1"/batch.log "$1"/log.?; do tail -c 20000 "$_log"; done 2>/dev/null |
+  _errors=$(set +f; for _log in "$1"/batch.log "$1"/log.?; do tail -c 20000 "$_log"; done 2>/dev/null |
     grep -aE '^(srun|slurmstepd[^:]*): (error|Exceeded|Job|\*)' | head -n 5)
   sl_put "$1/said" "$(sl_words "$_errors")"
   sl_put "$1/slurm" "$2"
@@ -91,10 +91,15 @@ sl_settle() { # dir id job : writes Slurm's last words of a job that is over, on
     sl_over "${_state%% *}" || return 1
     case $_told in
       *"Comment=eagletui=$2 "*|*"JobName=eagletui-$2 "*)
-        case $_state in NODE_FAIL*)
-          _nodes=${_told##* NodeList=}
-          _down=$(sinfo -h -N -n "${_nodes%% *}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
-          _told="$_told DownNodes=$(sl_words "$_down")" ;;
+        case $_state in
+          CANCELLED*) # only the accounts know by whom, where there are any
+            _by=$(sacct -n -P -X -j "$3" -o State%60 2>/dev/null | sed -n 's/.*CANCELLED by \([0-9]\{1,10\}\).*/\1/p' | sed -n 1p)
+            [ -z "$_by" ] || _told="$_told CancelledBy=$(id -nu "$_by" 2>/dev/null || echo "$_by")" ;;
+          NODE_FAIL*)
+            # Slurm's own list may have lost the node by now.
+            _nodes=$(set +f; cut -d ' ' -f 1 "$1"/node.? 2>/dev/null | tr '\n' ,)
+            _down=$(sinfo -h -N -n "${_nodes%,}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
+            _told="$_told DownNodes=$(sl_words "$_down")" ;;
         esac
         sl_last "$1" "$_told"
         return ;;

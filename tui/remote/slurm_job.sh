@@ -25,7 +25,13 @@ rank() {
 if [ "${2-}" = rank ]; then rank; fi
 
 # A second start of one launch: the same job again, or another job of the same id.
-if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then put refused "$(stamp)"; echo "refused: this job was started again" >&2; exit 76; fi
+claimed=
+[ ! -r "$run/claim/job" ] || read -r claimed <"$run/claim/job"
+if [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || [ "$claimed" = "$SLURM_JOB_ID" ]; then
+  put refused "$(stamp)"
+  echo "refused: this job was started again" >&2
+  exit 76
+fi
 mkdir "$run/claim" 2>/dev/null || { echo "refused: @ID@ was started already" >&2; exit 75; }
 put claim/job "$SLURM_JOB_ID"
 put begun "$(stamp)"

@@ -1,7 +1,10 @@
 """Every way in which a job of a real Slurm ends or stands still, as our words: the table of docs/slurm.md, row by row."""
 
 import asyncio
+import os
 from pathlib import Path
+
+import pytest
 
 from tests.core.slurm.conftest import Lab, run_of
 from tui.core.groups.group_state import GroupState
@@ -33,7 +36,10 @@ async def test_what_can_never_run_is_said(lab: Lab) -> None:
         pass
     job = job_of(state)
     assert job.state is JobState.QUEUED
-    assert job.sentence == "it can never run: the partition gives no job so many nodes (PartitionNodeLimit)"
+    assert job.sentence in (
+        "it can never run: the partition gives no job so many nodes (PartitionNodeLimit)",
+        "it can never run: the partition cannot give what it asks for (PartitionConfig)",
+    )
 
 
 async def test_a_rank_that_is_killed_is_named_with_its_node(lab: Lab) -> None:
@@ -70,11 +76,17 @@ async def test_preemption_is_told_from_a_failure(lab: Lab) -> None:
     assert (state.outcome, job_of(state).end, cause_of(state)) == (Outcome.CRASHED, JobEnd.PREEMPTED, "job_preempted")
 
 
-async def test_somebody_cancels_it(lab: Lab) -> None:
+@pytest.mark.parametrize("by", ["root", None])
+async def test_somebody_cancels_it(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str | None) -> None:
+    """By whom is in the accounts, where the cluster keeps some."""
+    if by is not None:
+        (tmp_path / "sacct").write_text("#!/bin/sh\necho 'CANCELLED by 0'\n")
+        (tmp_path / "sacct").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     group = await lab.launch()
     lab.slurm("scancel", await ready(lab, group))
     state = await lab.end(group)
-    assert (state.outcome, job_of(state).end) == (Outcome.STOPPED, JobEnd.CANCELLED)
+    assert (state.outcome, job_of(state).end, job_of(state).by) == (Outcome.STOPPED, JobEnd.CANCELLED, by)
 
 
 async def test_more_memory_than_was_asked_for(lab: Lab) -> None:
@@ -99,8 +111,7 @@ async def test_a_job_that_is_started_again_refuses(lab: Lab) -> None:
     lab.slurm("scontrol", "update", f"jobid={number}", "starttime=now")
     state = await lab.end(group)
     assert (job_of(state).end, cause_of(state)) == (JobEnd.REQUEUE_REFUSED, "job_requeued")
-    log = (lab.files(group) / "batch.log").read_text()
-    assert "was started again" in log or "was started already" in log
+    assert "was started again" in (lab.files(group) / "batch.log").read_text()
 
 
 async def test_the_controller_away_is_unknown_and_never_an_end(lab: Lab) -> None:
@@ -112,6 +123,9 @@ async def test_the_controller_away_is_unknown_and_never_an_end(lab: Lab) -> None
     assert "the controller does not answer" in (run_of(state).why or "")
     lab.slurm.start_controller()
     await ready(lab, group)
+    await lab.stop(group)
+    # Slurm 22.05 refuses GPUs to the first step on these nodes after a restart: not to the next test's.
+    lab.slurm.wait(lab.slurm.submit("-N3", "--gres=gpu:1", script="srun -N3 true"))
 
 
 async def test_a_job_that_ends_while_nobody_looks_and_is_forgotten_keeps_our_exit_code(lab: Lab) -> None:

@@ -195,8 +195,8 @@ class GroupSession:
         for record in job.records:
             launch_records.write(record)
         session = self.of(plan.group.serving)
-        board = session.jobs()
-        assert board is not None  # there is a record of it
+        board = session.jobs(launching=True)
+        assert board is not None
         yield GroupProgress(f"submitting {plan.group.group_id} to the Slurm of {session.entry.name}")
         number = await board.submit(job.request)
         run = board.run(plan.group.serving.run_id)

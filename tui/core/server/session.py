@@ -56,6 +56,7 @@ class HostSession:
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
         self._board: JobBoard | None = None
+        self._asks_slurm: bool | None = None  # None: settings and records were not asked yet
         self._images: dict[str, str | None] = {}  # SGLang's versions by the ids of images
 
     @property
@@ -116,9 +117,14 @@ class HostSession:
         named += await self.ranks()
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
-    def jobs(self) -> "JobBoard | None":
-        """The cluster that this is a login host of; None where it is of none, as far as settings and records know."""
-        if self._board is None and (self.entry.slurm or launch_records.has_jobs(self.entry.name)):
+    def jobs(self, *, launching: bool = False) -> "JobBoard | None":
+        """The cluster that this is a login host of; None where it is of none, as far as settings and records know.
+
+        `launching`: a job is about to be submitted there.
+        """
+        if self._board is None and self._asks_slurm is None:
+            self._asks_slurm = self.entry.slurm or launch_records.has_jobs(self.entry.name)
+        if self._board is None and (self._asks_slurm or launching):
             from tui.core.slurm.board import JobBoard
 
             self._board = JobBoard(self.transport)

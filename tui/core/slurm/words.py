@@ -161,7 +161,6 @@ def job_at_end(
     elif end is JobEnd.FAILED and _OUT_OF_MEMORY.search(said or ""):
         end = JobEnd.OUT_OF_MEMORY  # Slurm's own word for it takes cgroups
     down = text.rpartition(" DownNodes=")[2] if " DownNodes=" in text else ""
-    by = re.fullmatch(r"\S*by-?(\S+)", values.get("Reason", ""))
     return replace(
         job,
         word=one_line(word, 40),
@@ -171,7 +170,7 @@ def job_at_end(
         starts_s=starts_s,
         ends_s=ends_s,
         end=end,
-        by=one_line(by[1], 40) if by is not None else None,
+        by=_known(values.get("CancelledBy", "")),
         exit_code=_exit_code(values.get("ExitCode", "")),
         failed_nodes=one_line(down, 200) or None,
     )
