@@ -109,3 +109,18 @@ def test_a_hostile_profile_is_words_and_nothing_else(tmp_path: Path) -> None:
     assert said[-3:-1] == [HOSTILE, f"{tmp_path}/it's here"]
     assert not list(tmp_path.rglob("pwned"))
     assert (tmp_path / "exit.0").read_text().split()[0] == "0"
+
+
+@pytest.mark.parametrize(("claimed", "restarts", "code"), [("7", "", 76), ("8", "", 75), ("", "1", 76)])
+def test_a_second_start_is_refused(tmp_path: Path, claimed: str, restarts: str, code: int) -> None:
+    """Of the same job with 76, of another one with 75; no server is started."""
+    if claimed:
+        (tmp_path / "claim").mkdir()
+        (tmp_path / "claim/job").write_text(f"{claimed}\n")
+    script = tmp_path / "job.sh"
+    script.write_text(request(command=("touch", f"{tmp_path}/served")).script)
+    env = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": restarts or "0", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["/bin/sh", script, str(tmp_path)], env=env, capture_output=True, timeout=20, check=False)
+    assert done.returncode == code
+    assert (tmp_path / "refused").exists() == (code == 76)
+    assert not (tmp_path / "served").exists()

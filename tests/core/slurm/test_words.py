@@ -103,6 +103,8 @@ def test_a_line_that_is_none() -> None:
         (ended("OUT_OF_MEMORY", "OutOfMemory", "0:125"), JobEnd.OUT_OF_MEMORY, 253),
         (ended("FAILED", code="137:0", said="error: Exceeded job memory limit"), JobEnd.OUT_OF_MEMORY, 137),
         (ended("FAILED", code="1:0", said="error: Detected 1 oom-kill event(s)"), JobEnd.OUT_OF_MEMORY, 1),
+        (ended("FAILED", "NonZeroExitCode", "1:0", "Restarts=1 "), JobEnd.REQUEUE_REFUSED, 1),
+        (ended("COMPLETED", more="Restarts=0 "), JobEnd.COMPLETED, 0),
         (ended("BOOT_FAIL"), JobEnd.BOOT_FAILURE, 0),
         (ended("LEVITATED"), JobEnd.LOST, 0),
     ],

@@ -154,7 +154,9 @@ def job_at_end(
     end = _ENDS.get(word, JobEnd.LOST)
     starts_s, ends_s = _epoch(values.get("StartTime", "")), _epoch(values.get("EndTime", ""))
     limit_s = seconds_of(values.get("TimeLimit"))
-    if _known(values.get("PreemptTime", "")) is not None:
+    if values.get("Restarts", "0") != "0":
+        end = JobEnd.REQUEUE_REFUSED  # whether its script came to say so or not
+    elif _known(values.get("PreemptTime", "")) is not None:
         end = JobEnd.PREEMPTED  # whatever its server made of the signal
     elif end in (JobEnd.COMPLETED, JobEnd.FAILED) and _ran_out(starts_s, limit_s, drained_s):
         end = JobEnd.TIME_LIMIT
