@@ -117,7 +117,7 @@ class HostSession:
         named += await self.ranks()
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
 
-    def jobs(self, *, launching: bool = False) -> "JobBoard | None":
+    def jobs(self, *, launching: bool = False) -> JobBoard | None:
         """The cluster that this is a login host of; None where it is of none, as far as settings and records know.
 
         `launching`: a job is about to be submitted there.
@@ -131,10 +131,10 @@ class HostSession:
         return self._board
 
     async def ranks(self) -> tuple[Run, ...]:
-        """The ranks of our jobs on the cluster, as they are now."""
+        """The ranks of our jobs on the cluster, as the board's pace allows."""
         if (board := self.jobs()) is None:
             return ()
-        await board.look(fresh=True)
+        await board.look()
         return tuple(dataclasses.replace(run, host=self.entry.name) for run in board.runs())
 
     async def heard_runs(self) -> tuple[Run, ...]:
@@ -296,13 +296,13 @@ class HostSession:
 
     async def _watch_job(self, run: Run, fresh: bool) -> AsyncGenerator[RunUpdate, None]:
         """A rank of a job: the cluster's word counts, and it is asked for more often until the server is ready."""
+        from tui.core.server.watch import RunWatcher
+
         board = self.jobs()
         assert board is not None
 
         async def refresh(latest: Run) -> Run | None:
             return await self.run_by_id(latest.run_id)
-
-        from tui.core.server.watch import RunWatcher
 
         watcher = RunWatcher(self.transport, run, fresh=fresh, refresh=refresh)
         try:
@@ -319,9 +319,8 @@ class HostSession:
 
         `who` asks for it, as it is kept with the run: by default the user of this process.
         """
-        from tui.core.server.stop import stop
+        from tui.core.server import stop as stopping
 
-        return stop(self.transport, run, self.sample, grace_s, who)
         if run.job is not None and (board := self.jobs()) is not None:
             return stopping.stop_job(board, self.transport, run, grace_s, who)
         return stopping.stop(self.transport, run, self.sample, grace_s, who)
