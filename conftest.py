@@ -33,6 +33,8 @@ REAL_PARTS = {
     "sglang_module",
     "make_hosts",
     "router_python",
+    "slurm",
+    "slurm_cluster",
     "terminal",
     "eagletui",
     "demo",

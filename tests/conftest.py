@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slurm import Slurm, a_slurm
 from tui.core.link.reconnect import Timing
 from tui.core.link.ssh_target import SshTarget
 from tui.core.link.transport import HostKeyQuestion, Prompt
@@ -410,6 +411,20 @@ async def ssh_transport(sshd: Sshd, tcp_proxy: TcpProxy, make_ssh_transport):
     transport = make_ssh_transport(sshd.target(tcp_proxy.port))
     await transport.connect()
     return transport
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[Slurm]:
+    """A real Slurm for all tests of a session (of a worker)."""
+    yield from a_slurm()
+
+
+@pytest.fixture
+def slurm(slurm_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """The session's Slurm, without jobs, and found by everything that this test starts on this machine."""
+    monkeypatch.setenv("SLURM_CONF", slurm_cluster.env["SLURM_CONF"])
+    yield slurm_cluster
+    slurm_cluster.end_jobs()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tui.commands.options import host_option, json_option, set_option, timeout_o
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
 from tui.commands.wait import say_outcome, wait
-from tui.core.config import default_host, profile_dirs
+from tui.core.config import default_host, load_settings, profile_dirs
 from tui.core.errors import UsageError
 from tui.core.groups import planning
 from tui.core.model.group import group_of
@@ -28,6 +28,7 @@ from tui.core.text import one_line
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
+@click.option("--dry-run", is_flag=True, help="Print the batch script of a Slurm job; nothing is submitted.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
 @json_option
@@ -38,6 +39,7 @@ def command(
     host: str | None,
     sets: tuple[str, ...],
     replace: bool,
+    dry_run: bool,
     wait_ready: bool,
     timeout: float | None,
     as_json: bool,
@@ -46,15 +48,23 @@ def command(
     profile = load_launch(name, profile_dirs(directory), sets)
     timeout_s = profile.startup_timeout_s if timeout is None else timeout
     changes = dict(item.split("=", 1) for item in sets)
+    where = host or profile.host or default_host()
+    profile = planning.on_host(profile, load_settings().host(where))
+    if dry_run:
+        return _print_script(profile, where, changes, as_json)
     if profile.several:
+        if profile.nodes is not None and host is not None:
+            raise UsageError(
+                f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B"
+            )
         return _launch_several(
-            profile, host, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
+            profile, where, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
         )
-    run_id, on = new_run_id(profile.name), host or profile.host or default_host()
+    run_id = new_run_id(profile.name)
     asked: list[str] = []
 
     async def start() -> int:
-        async with session(on) as opened:
+        async with session(where) as opened:
             plan = await opened.plan(profile, changes)
             for finding in plan.findings:
                 if finding.level == "warn":
@@ -79,20 +89,16 @@ def command(
                 print(run.run_id)
             return 1 if crashed else 0
 
-    return _until_interrupted(start, run_id, (on,), asked)
+    return _until_interrupted(start, run_id, (where,), asked)
 
 
 def _launch_several(
-    profile: LaunchProfile, host: str | None, changes: Mapping[str, object], *, timeout_s: float, **how: bool
+    profile: LaunchProfile, where: str, changes: Mapping[str, object], *, timeout_s: float, **how: bool
 ) -> int:
-    """A profile with `[nodes]` or `[group]`."""
-    if profile.nodes is not None and host is not None:
-        raise UsageError(
-            f"--host and [nodes] of {profile.name} exclude each other", "choose others with --set nodes.hosts=A,B"
-        )
+    """A profile with `[nodes]`, `[group]` or `[slurm]`."""
     from tui.commands.groups import launch_group
 
-    where, group_id = host or default_host(), new_run_id(profile.name)
+    group_id = new_run_id(profile.name)
     begun: list[str] = []
 
     async def start() -> int:
@@ -118,6 +124,21 @@ def _until_interrupted(
         )
         error.details = {"run": run_id, "hosts": list(hosts)}
         raise error from None
+
+
+def _print_script(profile: LaunchProfile, host: str, changes: Mapping[str, object], as_json: bool) -> int:
+    """The batch script of a launch as its host would be given it."""
+    from tui.core.groups.jobs import group_for, job_launch
+
+    if profile.slurm is None:
+        hint = f"eagletui profiles show {profile.name} prints its command"
+        raise UsageError(f"{profile.name} is not launched as a job of Slurm on {host}", hint)
+    request = job_launch(profile, load_settings().host(host), group_for(profile, host), changes).request
+    if as_json:
+        emit({"run": request.run_id, "host": host, "sbatch": list(request.options), "script": request.script})
+    else:
+        print(request.script, end="")
+    return 0
 
 
 async def _ends_groups(plan: LaunchPlan) -> bool:

@@ -46,4 +46,5 @@ async def _may_live(session: HostSession, run_ids: Sequence[str]) -> list[str]:
         found = await until_answered(transport, lambda: control.status(transport, run_ids), _FIND_S)
     except EagletuiError:
         return list(run_ids)
-    return [run.run_id for run in found if run.active]
+    ranks = await session.ranks() if session.jobs() is not None else ()
+    return [run.run_id for run in (*found, *ranks) if run.active]

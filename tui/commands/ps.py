@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 
 from tui import format as written
-from tui.commands.groups import membership_json, say_groups, state_of_ended
+from tui.commands.groups import job_json, membership_json, say_groups, state_of_ended
 from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import run_json, session, state_of
@@ -17,13 +17,15 @@ from tui.core.errors import EagletuiError
 from tui.core.groups.group_state import GroupState, MemberState
 from tui.core.groups.membership import groups_among
 from tui.core.groups.merge import merge
-from tui.core.model.phases import Outcome
-from tui.core.model.run import Run, short_id
+from tui.core.model.job import Job
+from tui.core.model.phases import Outcome, Phase
+from tui.core.model.run import Run, RunState, short_id
 from tui.core.server import launch_records
 from tui.core.server.earlier_starts import times_text
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
+from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 
 _AT_ONCE = 4  # runs of a host
@@ -44,7 +46,9 @@ def command(hosts: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
 
         async def rows_of(name: str) -> list[_Row]:
             async with session(name, asker) as opened:
-                return await _rows(opened, await opened.heard_runs())
+                rows = await _rows(opened, await opened.heard_runs())
+                board = opened.jobs()
+                return rows + [_job_row(name, job) for job in (board.others() if board is not None else ())]
 
         return await ask_all(names, rows_of)
 
@@ -108,7 +112,8 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
     print(f"{'RUN':<{width}} {'OUTCOME':<10} {'PHASE OR CAUSE':<20} {'PID':>8} {'PORT':>6}  STARTED")
     for row, name in zip(rows, names, strict=True):
         box = row["container"] if isinstance(row["container"], dict) else {}
-        why = row["why"] if row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN) else None
+        explained = row["outcome"] in (Outcome.LOST, Outcome.UNKNOWN, Outcome.QUEUED) or row["kind"] == "job"
+        why = row["why"] if explained else None
         starting = row["outcome"] == Outcome.STARTING
         outcome = "running" if starting and row["kind"] == "bench" else row["outcome"]  # it never becomes ready
         print(
@@ -117,6 +122,8 @@ def _print(host: str, rows: list[dict[str, object]], *, headed: bool) -> None:
         )
         if box.get("unasked"):
             print(f"  {box['unasked']}")
+        if isinstance(job := row.get("job"), dict) and job["ends_soon"]:
+            print(f"  {job['left_s'] / 60:.0f} min of its job's time left")
         if box.get("restarts"):
             print(f"  restarted {times_text(box['restarts'])} by its engine")
 
@@ -125,8 +132,22 @@ def _name(row: dict[str, object]) -> str:
     """What a person knows a run by: its profile with what the launch changed, and its digits."""
     box = row["container"] if isinstance(row["container"], dict) else {}
     known = written.configured(str(row["profile"]), row["sets"]) if row["profile"] else box.get("log") or row["owner"]
+    if row.get("kind") == "job" and isinstance(row["job"], dict):
+        return one_line(f"{row['job']['name']} job {row['job']['job_id']}", _NAME_MAX)
     digits = short_id(str(row["run"])) if row["group"] else str(row["run"])[-6:]
     return f"{one_line(str(known or written.NONE), _NAME_MAX)} {digits}"
+
+
+def _job_row(host: str, job: Job) -> "_Row":
+    """A job of the user that is none of our launches: watched only."""
+    run = Run(f"job-{job.job_id}", "job", None, host, RunState.FOREIGN, job=job)
+    state = ServerState(run, Outcome.UNKNOWN, Phase.LAUNCH, StartupState())
+    document = {
+        **run_json(run, job.state, None),
+        **{"kind": "job", "sets": {}, "cause": None, "why": job.sentence or job.nodes, "state": run.state},
+        **{"owner": None, "container": None, "orphans": [], "group": None, "job": job_json(job)},
+    }
+    return _Row(run, document, state)
 
 
 async def _rows(opened: HostSession, runs: Sequence[Run]) -> list[_Row]:
@@ -169,5 +190,6 @@ async def _row(opened: HostSession, run: Run) -> _Row:
         "container": None if run.container is None else {"log": str(run.container), **asdict(run.container)},
         "orphans": list(run.orphans),
         "group": membership_json(run),
+        "job": job_json(run.job),
     }
     return _Row(run, document, state)

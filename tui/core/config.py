@@ -138,6 +138,7 @@ class HostEntry:
     ssh: str  # alias of ~/.ssh/config, or user@host:port; the name itself without an entry
     python: str = "python3"
     env: dict[str, str] = field(default_factory=dict)
+    slurm: bool = False  # a login host: what is launched there is a job of its Slurm
 
     @property
     def kind(self) -> HostKind:
@@ -181,6 +182,7 @@ _HOST: _Rules = {
     "ssh": (_is_string, "a string"),
     "python": (_is_string, "a string"),
     "env": (_is_environment, "a table of strings"),
+    "slurm": (lambda value: isinstance(value, bool), "true or false"),
 }
 
 
@@ -233,7 +235,11 @@ def load_settings() -> Settings:
     raw = _checked(path, "", _read_toml(path), _SETTINGS)
     hosts: dict[str, HostEntry] = {}
     for name, table in raw.get("hosts", {}).items():
-        if HostKind.of(name) is not HostKind.SSH and isinstance(table, dict) and set(table) - {"python", "env"}:
+        if (
+            HostKind.of(name) is not HostKind.SSH
+            and isinstance(table, dict)
+            and set(table) - {"python", "env", "slurm"}
+        ):
             raise _bad(path, f": hosts.{name} is reserved", "give the host another name")
         checked = _checked(path, f"hosts.{name}.", table, _HOST)
         hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})

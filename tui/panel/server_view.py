@@ -49,6 +49,7 @@ class Badge:
 
 
 _BADGES = {
+    Outcome.QUEUED: Badge("◌", "QUEUED", "muted", "raised"),
     Outcome.READY: Badge("●", "READY", "ok", "okbg"),
     Outcome.RESTARTING: Badge("↻", "RESTARTS", "err", "errbg"),
     Outcome.CRASHED: Badge("✗", "CRASHED", "err", "errbg"),

@@ -121,6 +121,8 @@ def _outcome(seen: Sequence[MemberState], failed: Member | None, conditions: tup
         return Outcome.STOPPED  # what has lost a member on somebody's word serves no more
     if any(one.link_lost for one in seen) or any(state.outcome is Outcome.UNKNOWN for state in states):
         return Outcome.UNKNOWN
+    if any(state.outcome is Outcome.QUEUED for state in states):
+        return Outcome.QUEUED
     return Outcome.READY if all(one.holds for one in conditions) else Outcome.STARTING
 
 
@@ -132,6 +134,8 @@ def _alive(seen: Sequence[MemberState]) -> Condition:
     over = [one.member.name for one in seen if one.state is not None and one.state.run.over]
     if over:
         return Condition(text, False, f"{', '.join(over)} ended")
+    if any(one.state is not None and one.state.outcome is Outcome.QUEUED for one in seen):
+        return Condition(text, False, "the job is queued")
     unknown = [f"{one.member.name}: the link to {one.member.host} is lost" for one in seen if one.link_lost]
     unknown += [f"{one.member.name}: nothing heard yet" for one in seen if one.state is None and not one.link_lost]
     return Condition(text, None if unknown else True, "; ".join(unknown) or f"{len(seen)} of {len(seen)}")

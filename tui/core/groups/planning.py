@@ -1,14 +1,24 @@
-"""Profiles that are launched as a group, whichever kind it is: nodes of one server, or prefill, decode and router."""
+"""Profiles that are launched as a group, whichever kind it is: nodes of one server, a job, or prefill, decode and router."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from tui.core.config import HostEntry
 from tui.core.groups import roles
+from tui.core.groups.jobs import plan_job
 from tui.core.groups.nodes import plan_nodes
 from tui.core.groups.session import GroupPlan, GroupSession
 from tui.core.model.group import Role
-from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.launch_profile import LaunchProfile, SlurmTable
 from tui.core.server import launch_records
 from tui.core.server.launch_records import PhaseHistory
+
+
+def on_host(profile: LaunchProfile, entry: HostEntry) -> LaunchProfile:
+    """The profile as it is launched there: on a login host of Slurm as a job, also where it has no `[slurm]`."""
+    if not entry.slurm or profile.several or profile.container is not None:
+        return profile
+    return replace(profile, slurm=SlurmTable())
 
 
 def hosts_of(profile: LaunchProfile, host: str) -> tuple[str, ...]:
@@ -51,4 +61,6 @@ async def plan(
     """
     if profile.nodes is not None:
         return await plan_nodes(groups, profile, sets, group_id)
+    if profile.slurm is not None:
+        return await plan_job(groups, profile, host, sets, group_id)
     return await roles.plan_roles(groups, profile, host, sets, group_id)

@@ -26,14 +26,24 @@ from tui.core.server import launch as launching
 from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level, ordered
 from tui.core.server.launch import LaunchPlan, PreflightFailed
+from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.run_end import outcome_of_files
 from tui.core.server.session import HostSession
 from tui.core.server.stop import StopProgress
+from tui.core.slurm.script import JobRequest
 
 _ROLLBACK_S = 30.0
 _LEFT_GRACE_S = 5.0  # whoever lost a peer has nothing to drain
 _FIND_S = 15.0  # so long is a member looked for where its link is lost meanwhile
 _FOLLOW_S = 15.0  # rank 0, once stopped, tells the other ranks to end
+
+
+@dataclass(frozen=True)
+class JobLaunch:
+    """What a login host is asked to submit, and what is recorded here before."""
+
+    request: JobRequest
+    records: tuple[LaunchRecord, ...]  # a rank each
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class GroupPlan:
     group: Group
     plans: tuple[LaunchPlan, ...]  # as `group.members`
     findings: tuple[Finding, ...]  # of all members, and what was checked between them
+    job: JobLaunch | None = None  # it is a job of Slurm: `plans` is empty then
 
     @property
     def blocked(self) -> bool:
@@ -69,11 +80,13 @@ class GroupProgress:
     stop: StopProgress | None = None  # of the member
 
 
-def new_group(profile: str, places: Sequence[tuple[Role, int, str]], group_id: str | None = None) -> Group:
+def new_group(
+    profile: str, places: Sequence[tuple[Role, int, str]], group_id: str | None = None, *, job: bool = False
+) -> Group:
     """A group that does not run yet, of (role, number, host) in the order of their start."""
     group_id = group_id or new_run_id(profile)
     members = (Member(role, number, host, f"{group_id}-{at}") for at, (role, number, host) in enumerate(places))
-    return Group(group_id, profile, tuple(members))
+    return Group(group_id, profile, tuple(members), job)
 
 
 class GroupSession:
@@ -139,6 +152,10 @@ class GroupSession:
 
         Raises PreflightFailed, RunBusy, HostError and others; nothing of the group runs then, or the message says what may.
         """
+        if plan.job is not None:
+            async for progress in self._submit(plan, plan.job):
+                yield progress
+            return
         if replace and plan.replaces:
             if plan.blocked_without(run.run_id for run in plan.replaces):
                 raise PreflightFailed(plan)
@@ -170,6 +187,21 @@ class GroupSession:
             raise
         for member, run in started:
             yield GroupProgress(f"started {run.run_id} on {run.host}", member, run)
+
+    async def _submit(self, plan: GroupPlan, job: JobLaunch) -> AsyncGenerator[GroupProgress, None]:
+        """Of a job: recorded here first, so that no answer that is lost loses its id; GPUs and ports are the scheduler's."""
+        if plan.blocked:
+            raise PreflightFailed(plan)
+        for record in job.records:
+            launch_records.write(record)
+        session = self.of(plan.group.serving)
+        board = session.jobs(launching=True)
+        assert board is not None
+        yield GroupProgress(f"submitting {plan.group.group_id} to the Slurm of {session.entry.name}")
+        number = await board.submit(job.request)
+        run = board.run(plan.group.serving.run_id)
+        said = run.job.sentence if run is not None and run.job is not None else ""
+        yield GroupProgress(f"job {number}" + (f" {said}" if said else ""), plan.group.serving, run)
 
     async def _start(self, stage: Sequence[Member], requests: Mapping[Member, LaunchRequest]) -> list[Run]:
         """All at once; every answer is waited for, so that nothing starts behind a rollback."""
@@ -241,14 +273,16 @@ class GroupSession:
 
         Args:
             check: what must hold besides, before the group is ready; of one with a router what `router` asks.
-            end_others: once a member has died, the others are stopped; False only looks.
+            end_others: once a member has died, the others are stopped; False only looks. Of a job srun ends them.
         """
 
         async def end(failed: Member) -> None:
             await self.end_others(group, failed)
 
         check = check or RouterReadiness.of(self.sessions, group)
-        return GroupWatcher(self.sessions, group, check=check, end_others=end if end_others else None).updates()
+        return GroupWatcher(
+            self.sessions, group, check=check, end_others=end if end_others and not group.job else None
+        ).updates()
 
     async def end_others(self, group: Group, failed: Member) -> None:
         """Stops what a dead member leaves behind, its own leftovers too, on every host that can be asked."""

@@ -55,6 +55,7 @@ class Group:
     group_id: str  # as a run's id: `<profile>-<YYYYMMDDTHHMMSSZ>-<6 hex>`
     profile: str
     members: tuple[Member, ...]  # in the order of their start
+    job: bool = False  # it is a job of its host's Slurm, a rank a node
 
     @property
     def serving(self) -> Member:
@@ -69,7 +70,8 @@ class Group:
     def extra(self) -> dict[str, Any]:
         """What goes into cmd.json of each member, as `extra["group"]`."""
         members = [{**asdict(member), "role": member.role.value} for member in self.members]
-        return {"id": self.group_id, "profile": self.profile, "members": members}
+        kind = {"job": True} if self.job else {}
+        return {"id": self.group_id, "profile": self.profile, "members": members, **kind}
 
 
 def group_of(extra: Mapping[str, Any] | None) -> Group | None:
@@ -85,7 +87,8 @@ def group_of(extra: Mapping[str, Any] | None) -> Group | None:
             )
             for one in told["members"][:_MOST_MEMBERS]  # type: ignore[index]
         )
-        group = Group(one_line(str(told["id"]), 100), one_line(str(told["profile"]), 100), members)  # type: ignore[index]
+        group_id, profile = (one_line(str(told[key]), 100) for key in ("id", "profile"))  # type: ignore[index]
+        group = Group(group_id, profile, members, job=told.get("job") is True)  # type: ignore[union-attr]
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
     return group if members else None

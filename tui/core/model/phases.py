@@ -18,6 +18,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
+    QUEUED = "queued"  # a job that waits for its nodes
     STARTING = "starting"
     RESTARTING = "restarting"  # it died, and its container engine starts it again
     READY = "ready"
@@ -29,4 +30,4 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-ALIVE = frozenset({Outcome.STARTING, Outcome.RESTARTING, Outcome.READY, Outcome.HUNG})
+ALIVE = frozenset({Outcome.QUEUED, Outcome.STARTING, Outcome.RESTARTING, Outcome.READY, Outcome.HUNG})

@@ -1,6 +1,6 @@
 """A run as every part of the program knows it: its state, what was last seen of it, how far a stop has come.
 
-Imports nothing of ours, so that a first frame may show runs. docs/runs.md says what each state means.
+Imports nothing of ours but what is like it, so that a first frame may show runs. docs/runs.md says what each state means.
 """
 
 from collections.abc import Mapping
@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tui.core.model.job import Job
+
 
 class RunState(StrEnum):
     """What the files of a run and the process list say; see docs/runs.md."""
 
     STAGED = "staged"
+    QUEUED = "queued"  # a job that waits for its nodes
     STARTING = "starting"
     RUNNING = "running"
     FINISHING = "finishing"
@@ -25,7 +28,7 @@ class RunState(StrEnum):
 OUT_OF_MEMORY = "out of memory"  # why a container ended, by its engine
 
 # Its main process lives, or is about to, and is ours.
-LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
+LIVE = frozenset({RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.FINISHING})
 
 
 def short_id(run_id: str) -> str:
@@ -95,6 +98,8 @@ class Run:
     stop_by: str | None = None  # who asked for the stop, user@machine
     start_ticks: int | None = None  # with `pid` this names one process; clock ticks since the host's boot
     supervised: bool | None = None  # False: the exit code will not be known
+    job: Job | None = None  # of a cluster that it is a rank of; `pid` is then a number on `node`
+    node: str | None = None  # of that cluster, where it runs
     answers: bool | None = None  # whether it is a foreign server that answers on its port, by the same look; None: ask
 
     @property

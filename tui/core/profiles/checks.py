@@ -70,6 +70,9 @@ def launch(table: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(table.get("nodes"), dict):
         yield from nodes(table["nodes"])
         yield from beside_nodes(table)
+    if isinstance(table.get("slurm"), dict):
+        yield from slurm(table["slurm"])
+        yield from beside_slurm(table)
     cwd = table.get("cwd")
     if isinstance(cwd, str) and not cwd.startswith(("/", "~/")):
         yield "cwd", "must be an absolute path", "begin it with / or ~/"
@@ -198,6 +201,76 @@ def beside_nodes(table: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in args.items() if isinstance(args, dict) else ():
         if canonical(name) in OF_NODES and value is not False:
             yield f"args.{name}", "is what [nodes] sets on each host", "remove it, or [nodes]"
+
+
+# What may stand in a line of a batch script: sbatch reads quotes, backslashes, # and blanks there.
+_SLURM_WORD = re.compile(r"[A-Za-z0-9_.,:@%+&|*()\[\]/=!^-]{1,200}")
+_SLURM_TIME = re.compile(r"\d{1,6}|\d{1,4}:\d\d(:\d\d)?|\d{1,3}-\d{1,2}(:\d\d){0,2}")
+_SLURM_OPTION = re.compile(r"(--[a-z][a-z-]*|-[A-Za-z])(=?.*)")
+# Options that the launch itself gives, by every name that sbatch has for them, with the key that says it where one does.
+SLURM_OURS: dict[str, str | None] = {
+    **dict.fromkeys(("--partition", "-p"), "partition"),
+    **dict.fromkeys(("--account", "-A"), "account"),
+    **dict.fromkeys(("--qos", "-q"), "qos"),
+    **dict.fromkeys(("--constraint", "-C"), "constraint"),
+    **dict.fromkeys(("--nodes", "-N"), "nodes"),
+    **dict.fromkeys(("--gpus-per-node", "--gres", "--gpus", "-G", "--gpus-per-task"), "gpus_per_node"),
+    **dict.fromkeys(("--time", "-t"), "time"),
+    **dict.fromkeys(
+        (
+            *("--ntasks", "-n", "--ntasks-per-node", "--array", "-a", "--requeue", "--no-requeue", "--signal"),
+            *("--output", "-o", "--error", "-e", "--open-mode", "--job-name", "-J", "--comment", "--wrap"),
+            *("--parsable", "--test-only", "--wait", "-W", "--hold", "-H", "--chdir", "-D", "--input", "-i"),
+        )
+    ),
+}  # fmt: skip
+
+
+def slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What the keys of `[slurm]` say."""
+    for key in ("partition", "account", "qos", "constraint"):
+        value = table.get(key)
+        if isinstance(value, str) and not _SLURM_WORD.fullmatch(value):
+            yield f"slurm.{key}", f"{one_line(value, 40)!r} is not a word that sbatch takes", "no blanks and no quotes"
+    limit = table.get("time")
+    if isinstance(limit, str) and not _SLURM_TIME.fullmatch(limit):
+        yield "slurm.time", f"{one_line(limit, 40)!r} is not a time", 'write "4:00:00", "1-12:00:00" or minutes'
+    options = table.get("options", [])
+    for at, option in enumerate(options) if _are_texts(options) else ():
+        read = _SLURM_OPTION.fullmatch(option)
+        if read is None or not _SLURM_WORD.fullmatch(option):
+            problem = f"{one_line(option, 60)!r} is not an option of sbatch in one word"
+            yield f"slurm.options.{at}", problem, 'write "--name=value" without blanks and quotes'
+        elif read[1] in SLURM_OURS:
+            instead = SLURM_OURS[read[1]]
+            yield (
+                f"slurm.options.{at}",
+                f"{read[1]} is set by the launch",
+                f"write {instead}" if instead else "remove it",
+            )
+    if table.get("mounts") and not table.get("image"):
+        yield "slurm.mounts", "are for an image", "name one, or remove them"
+    for mount in table.get("mounts", []) if _are_texts(table.get("mounts", [])) else ():
+        if ":" not in mount or "," in mount:
+            yield "slurm.mounts", f"{one_line(mount, 80)!r} names no place in the container", "write HOST:INSIDE"
+
+
+def beside_slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
+    """What a profile with `[slurm]` may not say besides."""
+    for other, why in (
+        ("nodes", "slurm.nodes says how many nodes; Slurm chooses them"),
+        ("group", "a job is one server"),
+        ("container", "write slurm.image"),
+    ):
+        if table.get(other):
+            yield "slurm", f"and {other} exclude each other", why
+    several = table["slurm"].get("nodes", 1) != 1
+    if several and table.get("command"):
+        yield "slurm.nodes", "is about SGLang's nodes: it and command exclude each other", None
+    args = table.get("args")
+    for name, value in args.items() if isinstance(args, dict) else ():
+        if flag_table().canonical(name) in OF_NODES and value is not False:
+            yield f"args.{name}", "is what [slurm] sets on each node", "remove it"
 
 
 def _are_texts(value: object) -> bool:

@@ -48,6 +48,8 @@ def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:
             plain[item.name] = toml_value(value)
     if profile.nodes is not None:
         plain |= {f"nodes.{name}": toml_value(v) for name, v in asdict(profile.nodes).items() if v is not None}
+    if profile.slurm is not None:
+        plain |= {f"slurm.{name}": toml_value(v) for name, v in asdict(profile.slurm).items() if v not in (None, ())}
     for member in profile.group:
         where = f"group.{member.role}" if member.role is Role.ROUTER else f"group.{member.role}.{member.number}"
         plain |= {f"{where}.args.{name}": toml_value(value) for name, value in member.public_args.items()}

@@ -30,6 +30,24 @@ class NodesTable:
 
 
 @dataclass(frozen=True)
+class SlurmTable:
+    """`[slurm]`: the server as a job, a rank a node; None leaves a thing to the cluster."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    nodes: int = 1
+    gpus_per_node: int | None = None  # None: as many as the flags ask for
+    time: str | None = None  # as sbatch takes it: minutes, H:M:S, D-H:M:S
+    image: str | None = None
+    image_runner: str = "pyxis"  # pyxis, apptainer, singularity
+    mounts: tuple[str, ...] = ()  # HOST:INSIDE
+    dist_port: int | None = None  # where rank 0 takes the others in; None: one that follows from the job's number
+    options: tuple[str, ...] = ()  # further ones of sbatch
+
+
+@dataclass(frozen=True)
 class RoleTable:
     """One member of `[group]`: what its table says, ports filled in."""
 
@@ -71,6 +89,7 @@ class LaunchProfile:
     wrapper: tuple[str, ...] = ()
     container: ContainerTable | None = None
     nodes: NodesTable | None = None
+    slurm: SlurmTable | None = None
     command: tuple[str, ...] = ()  # any other server; args are then not mapped
     startup_timeout_s: float = 3600.0
     requires: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +100,7 @@ class LaunchProfile:
     @property
     def several(self) -> bool:
         """Whether it is launched as a group of runs."""
-        return self.nodes is not None or bool(self.group)
+        return self.nodes is not None or self.slurm is not None or bool(self.group)
 
     def arg(self, name: str) -> object | None:
         """The value of a flag under any of its names; None where it is not set (false counts as not set)."""

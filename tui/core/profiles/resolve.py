@@ -9,7 +9,7 @@ from tui.core.profiles import checks, role_conflicts, roles
 from tui.core.profiles.checks import Problem, is_number
 from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.files import problems as problems_of_table
-from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable
+from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable, SlurmTable
 from tui.core.profiles.merging import merge_flags, merge_value
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
@@ -70,7 +70,7 @@ def resolve(
         table = {
             k: v
             for k, v in file.table.items()
-            if k not in ("args", "env", "requires", "container", "nodes", "group") or isinstance(v, dict)
+            if k not in ("args", "env", "requires", "container", "nodes", "slurm", "group") or isinstance(v, dict)
         }
         if "gpus" in table and "env" in merged:  # the later word about GPUs holds, in whichever form
             merged["env"] = {k: v for k, v in merged["env"].items() if k != "CUDA_VISIBLE_DEVICES"}
@@ -78,7 +78,8 @@ def resolve(
             merged.pop("gpus", None)
         if "nodes" in table:  # and about hosts
             merged.pop("host", None)
-        elif "host" in table:
+            merged.pop("slurm", None)
+        elif "slurm" in table or "host" in table:
             merged.pop("nodes", None)
         merged = _merge(merged, table)
     for key, value in sets:
@@ -93,6 +94,8 @@ def resolve(
             return None, [ProfileError(entry.path, "nodes.hosts", "is missing", 'write hosts = ["a", "b"]')]
         if problems := list(checks.beside_nodes(merged)):
             return None, [ProfileError(entry.path, *problem) for problem in problems]
+    if "slurm" in merged and (problems := [*checks.slurm(merged["slurm"]), *checks.beside_slurm(merged)]):
+        return None, [ProfileError(entry.path, *problem) for problem in problems]
     if missing := roles.missing(merged.get("group")):
         wrong = (f"group.{missing}", "is missing", "a group needs a prefill and a decode")
         return None, [ProfileError(entry.path, *wrong)]
@@ -125,6 +128,9 @@ def _profile(entry: ProfileFile, merged: Mapping[str, Any]) -> LaunchProfile:
         )
     if table := merged.get("nodes"):
         given["nodes"] = NodesTable(**{**table, "hosts": tuple(table["hosts"])})
+    if "slurm" in merged:
+        job: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged["slurm"].items()}
+        given["slurm"] = SlurmTable(**job)
     if table := merged.get("group"):
         given["group"] = roles.tables_of(table, merged.get("args", {}))
     return LaunchProfile(
@@ -155,14 +161,16 @@ def _apply_set(merged: dict[str, Any], key: str, value: Any) -> tuple[dict[str, 
         problems = list(checks.variable(rest, value))
         if rest == "CUDA_VISIBLE_DEVICES":  # the later word about GPUs holds, in whichever form
             merged = {name: entry for name, entry in merged.items() if name != "gpus"}
-    elif head == "nodes":
-        problems = problems_of_table({"kind": "launch", "nodes": {rest: value}}, "launch")
+    elif head in ("nodes", "slurm"):
+        if key == "slurm.time":
+            value = str(value)  # minutes are a number in TOML
+        problems = problems_of_table({"kind": "launch", head: {rest: value}}, "launch")
     elif head == "requires":
         problems = list(checks.requirement(rest, value))
     elif head == "group":
         return roles.with_set(merged, rest, value)
     else:
-        known = "it takes flags, env.NAME, requires.NAME, nodes.NAME, group.ROLE.KEY and gpus"
+        known = "it takes flags, env.NAME, requires.NAME, nodes.NAME, slurm.NAME, group.ROLE.KEY and gpus"
         return merged, [(key, "unknown key", known)]
     return (merged if problems else _merge(merged, {head: {rest: value}})), problems
 

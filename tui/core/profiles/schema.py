@@ -53,6 +53,23 @@ class Nodes(_Table):
     dist_port: Annotated[int, Field(strict=True, ge=1, le=65535)] | None = None
 
 
+class Slurm(_Table):
+    """`[slurm]`: the server is a job of the host's Slurm; every key has a default."""
+
+    partition: Text | None = None
+    account: Text | None = None
+    qos: Text | None = None
+    constraint: Text | None = None
+    nodes: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
+    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=64)] | None = None
+    time: Text | None = None
+    image: Text | None = None
+    image_runner: Literal["pyxis", "apptainer", "singularity"] | None = None
+    mounts: Words | None = None
+    dist_port: Port | None = None
+    options: Words | None = None
+
+
 class _Member(_Table):
     host: Text | None = None
     port: Port | None = None
@@ -100,6 +117,7 @@ class Launch(_Profile):
     wrapper: Words | None = None
     container: Container | None = None
     nodes: Nodes | None = None
+    slurm: Slurm | None = None
     group: Group | None = None
     command: Words | None = None
     startup_timeout_s: Seconds | None = None
@@ -159,6 +177,7 @@ _TABLES: dict[str, type[_Table]] = {  # inside a profile
     "slo": Slo,
     "container": Container,
     "nodes": Nodes,
+    "slurm": Slurm,
     "group": Group,
     "group.prefill": Prefill,
     "group.decode": Decode,

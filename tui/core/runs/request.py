@@ -247,7 +247,7 @@ def launch_variables(request: LaunchRequest, who: str) -> dict[str, str]:
     """The shell variables of the helper's `launch`."""
     return {
         "ER_SPEC": _spec(request),
-        "ER_SECRET": "\n".join(_exports(request.secret_env)),
+        "ER_SECRET": "\n".join(exports(request.secret_env)),
         # JSON strings are YAML strings.
         "ER_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
         "ER_CMD": _command_json(request, who),
@@ -295,10 +295,11 @@ def _spec(request: LaunchRequest) -> str:
         lines.append(f"ER_CWD={shell_path(request.cwd)}")
     elif request.files:
         lines.append("ER_CWD=$ER_DIR")
-    return "\n".join(lines + _exports(request.env))
+    return "\n".join(lines + exports(request.env))
 
 
-def _exports(values: Mapping[str, str]) -> list[str]:
+def exports(values: Mapping[str, str]) -> list[str]:
+    """Shell text that sets variables for what is started behind it, a line each."""
     return [f"{name}={shlex.quote(value)}; export {name}" for name, value in values.items()]
 
 

@@ -66,6 +66,13 @@ def read_all() -> list[LaunchRecord]:
     return sorted(FILES.read_all(), key=lambda record: record.launched_at, reverse=True)
 
 
+def has_jobs(host: str) -> bool:
+    """Whether something was launched there as a job of its Slurm."""
+    return any(
+        record.host == host and record.group is not None and record.group.get("job") for record in FILES.read_all()
+    )
+
+
 def runs_named(reference: str, run_ids: Iterable[str]) -> list[str]:
     """The run ids that `reference` fits: by their last six digits, else as a prefix of either; none of an empty one."""
     ids = list(dict.fromkeys(run_ids)) if reference else []  # `stop "$RUN"` with an empty variable means no run

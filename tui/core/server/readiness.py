@@ -47,7 +47,11 @@ class ReadinessProbe:
         Args:
             fresh: the run is what a look saw just now; what that look says of the port is not asked again.
         """
-        if self.run.port is not None and self.run.state in (RunState.RUNNING, RunState.FOREIGN):
+        if (
+            self.run.port is not None
+            and self.run.job is None
+            and self.run.state in (RunState.RUNNING, RunState.FOREIGN)
+        ):
             self._first_look = asyncio.create_task(self._look(self.run.answers if fresh else None))
 
     async def _look(self, known: bool | None) -> bool | None:
@@ -89,6 +93,9 @@ class ReadinessProbe:
             return self.ready
         if follows(self.run):
             self.ready = startup.follower_up
+            return self.ready
+        if self.run.job is not None:  # who listens on a node is not asked: each question is a step of the job
+            self.ready = startup.fired_up
             return self.ready
         by_log = startup.fired_up
         listening = by_log or startup.uvicorn_port is not None

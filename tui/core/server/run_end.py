@@ -8,6 +8,7 @@ from functools import partial
 from tui.core.errors import EagletuiError, Slug
 from tui.core.link.retry import until
 from tui.core.link.transport import Transport
+from tui.core.model.job import Job, JobEnd
 from tui.core.model.phases import Outcome
 from tui.core.model.run import OUT_OF_MEMORY, Run, RunState
 from tui.core.runs.adopted import last_words
@@ -49,6 +50,10 @@ def no_log(run: Run) -> EagletuiError:
 
 def outcome_of_files(run: Run) -> Outcome | None:
     """The outcome where the files of a run alone decide it, None while it lives."""
+    if run.state is RunState.QUEUED:
+        return Outcome.QUEUED
+    if run.job is not None and run.over:
+        return _outcome_of_job(run, run.job)
     if run.state is not RunState.EXITED:
         return {RunState.LOST: Outcome.LOST, RunState.UNKNOWN: Outcome.UNKNOWN}.get(run.state)
     if run.stopped_by_us:
@@ -58,6 +63,18 @@ def outcome_of_files(run: Run) -> Outcome | None:
     if run.exit_code != 0:
         return Outcome.CRASHED
     return Outcome.STOPPED if run.kind == "server" else Outcome.FINISHED
+
+
+def _outcome_of_job(run: Run, job: Job) -> Outcome:
+    """A rank that ended well in a job that somebody cancelled was stopped; one that its time ran out on was not."""
+    if run.stopped_by_us or job.end is JobEnd.CANCELLED:
+        return Outcome.STOPPED
+    if job.end is JobEnd.LOST:
+        return Outcome.LOST
+    if job.end not in (JobEnd.COMPLETED, JobEnd.FAILED):
+        return Outcome.CRASHED
+    code = run.exit_code if run.exit_code is not None else job.exit_code
+    return Outcome.CRASHED if code else Outcome.STOPPED
 
 
 @dataclass(frozen=True)
@@ -71,8 +88,8 @@ class KernelWords:
 
 async def kernel_words_of(transport: Transport, run: Run) -> KernelWords:
     """The kernel's log where it may explain a run's end. Raises HostError, LinkLost."""
-    if outcome_of_files(run) not in (Outcome.CRASHED, Outcome.LOST):
-        return KernelWords()
+    if outcome_of_files(run) not in (Outcome.CRASHED, Outcome.LOST) or run.job is not None:
+        return KernelWords()  # that of a login host knows nothing of a node
     started, ended, now = epoch_of(run.started_at), epoch_of(run.ended_at), time.time()  # by our clock
     return await kernel_words(transport, (now - (ended or now), now - started) if started is not None else None)
 

@@ -19,7 +19,8 @@ from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.link.hosts import launch_env, open_transport
 from tui.core.link.retry import until_answered
 from tui.core.link.transport import Asker, LinkStatus, Transport
-from tui.core.model.group import group_of
+from tui.core.model.group import group_id_of, group_of
+from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tui.core.server.preflight import Seen
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
+    from tui.core.slurm.board import JobBoard
 
 _SAMPLE_S = 15.0  # a healthy nvidia-smi without persistence mode takes up to ten for eight GPUs
 _NOW_S = 10.0  # a sample that is older says nothing of now
@@ -53,6 +55,8 @@ class HostSession:
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
+        self._board: JobBoard | None = None
+        self._asks_slurm: bool | None = None  # None: settings and records were not asked yet
         self._images: dict[str, str | None] = {}  # SGLang's versions by the ids of images
 
     @property
@@ -110,7 +114,28 @@ class HostSession:
         # The simulated host shares this machine's process table: what is real does not belong to it.
         look = control.list_runs if self._simulated else control.look
         named = [dataclasses.replace(run, host=self.entry.name) for run in await look(self.transport)]
+        named += await self.ranks()
         return tuple(sorted(named, key=lambda run: run.started_at or "", reverse=True))
+
+    def jobs(self, *, launching: bool = False) -> JobBoard | None:
+        """The cluster that this is a login host of; None where it is of none, as far as settings and records know.
+
+        `launching`: a job is about to be submitted there.
+        """
+        if self._board is None and self._asks_slurm is None:
+            self._asks_slurm = self.entry.slurm or launch_records.has_jobs(self.entry.name)
+        if self._board is None and (self._asks_slurm or launching):
+            from tui.core.slurm.board import JobBoard
+
+            self._board = JobBoard(self.transport)
+        return self._board
+
+    async def ranks(self) -> tuple[Run, ...]:
+        """The ranks of our jobs on the cluster, as the board's pace allows."""
+        if (board := self.jobs()) is None:
+            return ()
+        await board.look()
+        return tuple(dataclasses.replace(run, host=self.entry.name) for run in board.runs())
 
     async def heard_runs(self) -> tuple[Run, ...]:
         """The same for whoever waits for it: asked again where the link is lost under it."""
@@ -143,15 +168,13 @@ class HostSession:
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         """The exact command and the pre-flight findings; a link that is lost meanwhile is waited for.
 
-        Raises UsageError for a server over several hosts.
+        Raises UsageError for a server over several hosts, or a job.
         """
         if profile.several:
-            several = (
-                f"one server over {', '.join(profile.nodes.hosts)}" if profile.nodes else "a group of several servers"
-            )
-            raise UsageError(
-                f"{profile.name} is {several}", f"eagletui launch {profile.name} launches it on all of them"
-            )
+            several = "a job of Slurm" if profile.slurm else "a group of several servers"
+            if profile.nodes is not None:
+                several = f"one server over {', '.join(profile.nodes.hosts)}"
+            raise UsageError(f"{profile.name} is {several}", f"eagletui launch {profile.name} launches it as a whole")
         return await until_answered(self.transport, partial(self._plan, profile, sets), _PLAN_S)
 
     async def _plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None) -> LaunchPlan:
@@ -244,6 +267,11 @@ class HostSession:
 
     async def run_by_id(self, run_id: str) -> Run | None:
         """A run of ours as it is now, by its whole id; None where the host has none."""
+        board = self.jobs() if group_id_of(run_id) is not None else None
+        if board is not None:
+            await board.look()
+            if (rank := board.run(run_id)) is not None:
+                return dataclasses.replace(rank, host=self.entry.name)
         found = await control.status(self.transport, [run_id])
         return dataclasses.replace(found[0], host=self.entry.name) if found else None
 
@@ -262,16 +290,40 @@ class HostSession:
         """Log and state of a run to its end; survives the link. `fresh`: a look saw the run just now."""
         from tui.core.server.watch import RunWatcher
 
+        if run.job is not None:
+            return self._watch_job(run, fresh)
         return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh).updates()
+
+    async def _watch_job(self, run: Run, fresh: bool) -> AsyncGenerator[RunUpdate, None]:
+        """A rank of a job: the cluster's word counts, and it is asked for more often until the server is ready."""
+        from tui.core.server.watch import RunWatcher
+
+        board = self.jobs()
+        assert board is not None
+
+        async def refresh(latest: Run) -> Run | None:
+            return await self.run_by_id(latest.run_id)
+
+        watcher = RunWatcher(self.transport, run, fresh=fresh, refresh=refresh)
+        try:
+            async with contextlib.aclosing(watcher.updates()) as updates:
+                async for update in updates:
+                    starts = update.state.outcome in (Outcome.QUEUED, Outcome.STARTING)
+                    (board.starting.add if starts else board.starting.discard)(run.run_id)
+                    yield update
+        finally:
+            board.starting.discard(run.run_id)
 
     def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
 
         `who` asks for it, as it is kept with the run: by default the user of this process.
         """
-        from tui.core.server.stop import stop
+        from tui.core.server import stop as stopping
 
-        return stop(self.transport, run, self.sample, grace_s, who)
+        if run.job is not None and (board := self.jobs()) is not None:
+            return stopping.stop_job(board, self.transport, run, grace_s, who)
+        return stopping.stop(self.transport, run, self.sample, grace_s, who)
 
 
 async def settled_state(

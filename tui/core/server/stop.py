@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, error_words
 from tui.core.link.retry import patiently
 from tui.core.link.transport import Transport
-from tui.core.model.run import Run, RunState
+from tui.core.model.group import group_id_of
+from tui.core.model.run import Run, RunState, short_id
 from tui.core.runs import control
+
+if TYPE_CHECKING:
+    from tui.core.slurm.board import JobBoard
 
 _POLL_S = 0.5
 _MEMORY_BACK_LIMIT_S = 60.0
@@ -21,6 +26,13 @@ _TEXTS = {
     "kill": "SIGKILL to what is left",
     "done": "every process has ended",
 }
+
+_JOB_TEXTS = {
+    "term": "sent SIGTERM to the main process of rank 0; it is draining",
+    "kill": "cancelling the job",
+    "stuck": "the job does not end; Slurm has been asked to cancel it again and again",
+}
+_BY_ITSELF = ("requested", "term", "kill")  # its end is known before its stop has said so
 
 Sampler = Callable[[], Awaitable[GpuSample]]
 
@@ -62,6 +74,28 @@ async def stop(
     finally:
         if before is not None:
             before.cancel()
+
+
+async def stop_job(
+    board: "JobBoard", transport: Transport, run: Run, grace_s: float, who: str | None
+) -> AsyncGenerator[StopProgress, None]:
+    """Stops the job that a run is a rank of, as the login host carries it out; GPUs are the scheduler's, and come back with it."""
+    whole = group_id_of(run.run_id) or run.run_id
+    await patiently(transport, lambda: board.stop(whole, grace_s, who))
+    yield StopProgress("requested", f"asked {short_id(whole)} to stop")
+    step: str | None = "requested"
+    while True:
+        now = board.run(run.run_id)
+        if now is None or (now.over and now.stop in (None, "done", *_BY_ITSELF)):
+            yield StopProgress("done", "stopped, its nodes are free", done=True)
+            return
+        if now.stop != step and now.stop in _JOB_TEXTS:
+            step = now.stop
+            yield StopProgress(step, _JOB_TEXTS[step], done=step == "stuck")
+            if step == "stuck":
+                return
+        await asyncio.sleep(_POLL_S)
+        await patiently(transport, board.look)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.slurm.ends import diagnosis_of
 
 _TICK_S = 1.0
 _REST_S = 0.001
@@ -65,6 +66,7 @@ class RunWatcher:
         latest: Callable[[], GpuSample | None] | None = None,
         sample: Callable[[], Awaitable[GpuSample]] | None = None,
         fresh: bool = False,
+        refresh: Callable[[Run], Awaitable[Run | None]] | None = None,
     ) -> None:
         """Takes a run of any state.
 
@@ -72,10 +74,11 @@ class RunWatcher:
             latest: the newest sample of the GPUs that somebody else took; None where there is none of now.
             sample: takes one; asked only while something looks odd.
             fresh: the run is what a look at the host saw just now: its state is asked for later.
+            refresh: who knows the run's state, instead of its files on the host.
         """
-        self._transport = transport
-        self._run = run
+        self._transport, self._run = transport, run
         self._latest, self._sample, self._fresh = latest, sample, fresh
+        self._refresh = refresh or partial(control.refresh, transport)
         # What the tasks leave.
         self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
         self._wake = asyncio.Event()
@@ -196,9 +199,11 @@ class RunWatcher:
         if self._clock is None:
             self._clock = await host_clock(self._transport)
         fresh, self._fresh = self._fresh, False
-        found = self._run if fresh else await control.refresh(self._transport, self._run)
+        found = self._run if fresh else await self._refresh(self._run)
         self._known_at = time.monotonic()
         found = found or replace(self._run, state=RunState.LOST, why="its files are gone")
+        if self._run.state is RunState.QUEUED:  # the silence of a queue is none of the server's
+            self._dog = Watchdog(found.gpus, time.monotonic())
         if found != self._run:
             await self._hear_container(found)
             self._run = self._probe.run = found
@@ -248,7 +253,7 @@ class RunWatcher:
             seen = self._latest() if self._latest is not None else None
             if seen is not None:
                 self._dog.saw_gpus(now, seen)
-            pid = self._run.pid
+            pid = self._run.pid if self._run.job is None else None  # of a node, which this host does not see
             due = self._dog.wants_look(now, self._last_outcome) and now - looked_at >= LOOK_PERIOD_S
             if not (due and pid) or self._transport.status().state is not LinkState.UP:
                 continue
@@ -296,7 +301,7 @@ class RunWatcher:
                 taken += len(piece.data)
                 self._reader.glance(piece)
             elif isinstance(piece, SkippedLines):
-                event(self._reader.go_on_at(piece.end, piece.number), self._skipped(piece))
+                event(self._reader.go_on_at(piece.end, piece.number), _skipped(piece, self._tracker.place.number))
                 self._read_to = piece.end
             else:
                 if piece.data:
@@ -325,11 +330,6 @@ class RunWatcher:
         settled = ended or (self._caught_up() and (self._asked or state.outcome not in _UNREADY))
         log = replace(step, records=records) if step is not None else None
         return RunUpdate(state, records, step.behind_bytes if step is not None else 0, settled, log)
-
-    def _skipped(self, lines: SkippedLines) -> LogRecord:
-        skipped = (lines.end - lines.begin) / (1 << 20)
-        text = f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
-        return LogRecord(self._tracker.place.number, lines.begin, None, None, text, "marker", None)
 
     def _state(self, *, final: bool = False) -> ServerState:
         startup = self._tracker.state()
@@ -413,6 +413,7 @@ class RunWatcher:
             # The exit counts only when the whole log is read: a reason that is still unread must not look like silence.
             exit = evidence(self._run, self._kernel) if final and self._run_over() else ExitEvidence(alive=True)
             found, observations = diagnose(self._tracker.state(), exit=exit)
+            found = (diagnosis_of(self._run.job) if final else None) or found
             if found is not None and self._run.kind != "server" and found.cause == "unknown":
                 found = None  # its words are about a server
             elif found is not None:
@@ -451,9 +452,17 @@ class RunWatcher:
         """Keeps what this start showed, once per change."""
         cause = state.diagnosis.cause if state.diagnosis else None
         key = (state.outcome, state.ready_after_s, cause, state.run.exit_code)
-        if key != self._recorded and state.outcome is not Outcome.STARTING:
+        if key != self._recorded and state.outcome not in (Outcome.STARTING, Outcome.QUEUED):
             self._recorded = key
             record_start(state)
+
+
+def _skipped(lines: SkippedLines, number: int) -> LogRecord:
+    skipped = (lines.end - lines.begin) / (1 << 20)
+    text = (
+        f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
+    )
+    return LogRecord(number, lines.begin, None, None, text, "marker", None)
 
 
 async def _size_of(transport: Transport, path: str | None) -> int:

@@ -48,6 +48,7 @@ class Call:
     missed: tuple[str, ...] = ()  # what was not understood, or belongs to something else
     unresolved: tuple[Unresolved, ...] = ()
     inside: bool = False  # of a container
+    slurm: Mapping[str, object] | None = None  # the `[slurm]` table of the job that it is in
     container: Mapping[str, object] | None = None  # the `[container]` table of a profile that runs it so
 
     @property

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tui.core.errors import UsageError
+from tui.core.profiles.importing import batch_job
 from tui.core.profiles.importing.bash_tree import MAX_BYTES, Unclosed
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.servers import in_shell
@@ -147,7 +148,9 @@ def _shell(text: str, reading: Reading, env: dict[str, str], depth: int) -> list
         lines = {call.line for call in found}
         others = in_shell(text, Shell(reading, env), depth=depth, branches=False)
         found += [call for call in others if call.line not in lines]
-    if job := re.findall(r"(?m)^#(?:SBATCH|PBS|BSUB)[ \t]+([^\n#]*)", text):
+    if batch_job.asks(text):
+        return [batch_job.as_job(call, text) for call in found]
+    if job := re.findall(r"(?m)^#(?:PBS|BSUB)[ \t]+([^\n#]*)", text):
         left = one_line(", ".join(option.strip() for option in job), 300)
         found = [call.warn(f"of the job these were left out: {left}") for call in found]
     return found

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from tui.core.errors import Slug, UsageError
 from tui.core.masking import mask_text
+from tui.core.profiles.importing import batch_job
 from tui.core.profiles.importing.bash_tree import unreadable
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.posted import blocks, servers_in, tidied
 from tui.core.profiles.importing.servers import flags_start, model_word, names_model
-from tui.core.profiles.importing.unresolved import Unresolved
+from tui.core.profiles.importing.unresolved import Unresolved, named
 from tui.core.profiles.importing.written import profile_text
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import masked_profile
@@ -88,8 +89,8 @@ def import_command(
     warnings: list[str] = []
     reading = Reading(home, dict(defines or {}))
     servers, nameless = _servers(tidied(text, warnings), reading)
-    named = [number for number, one in enumerate(servers, 1) if not any(word.startswith("<") for word in one.argv)]
-    number = next(iter(named), 1) if pick is None else pick
+    picks = [number for number, one in enumerate(servers, 1) if not any(word.startswith("<") for word in one.argv)]
+    number = next(iter(picks), 1) if pick is None else pick
     if not 1 <= number <= len(servers):
         message = f"the text has {len(servers)} servers: there is no number {number}"
         raise UsageError(message, "choose one of them", slug=Slug.BAD_VALUE)
@@ -99,6 +100,9 @@ def import_command(
     env = {k: v for k, v in call.env.items() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", k) and k != "PATH"}
     missed = [*call.missed, *(f"{_where(one)}: a server call that names no model" for one in nameless)]
     warnings += call.warnings
+    if call.slurm is not None:  # what stands in the flags that it sets is nobody's to give
+        given = [*batch_job.without_nodes(call.argv), *env.values(), *call.wrapper, call.cwd or ""]
+        call = replace(call, unresolved=tuple(named(call.unresolved, given)))
     profile = profile_text(call, _server_flags(call, warnings), env, warnings, missed)
     mask = _Mask(call.argv, env, call.unresolved)
     others = _others(servers, number, mask)

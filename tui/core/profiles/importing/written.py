@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
+from tui.core.profiles.importing.batch_job import without_nodes
 from tui.core.profiles.importing.call import Call
 from tui.core.profiles.secrets import is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_lines
@@ -17,6 +18,8 @@ def profile_text(
     call: Call, flags: Sequence[str], env: Mapping[str, str], warnings: list[str], missed: list[str]
 ) -> str:
     """The call with its flags as a profile's TOML. Adds sentences about what it changed and what it left out."""
+    if call.slurm is not None:
+        flags = without_nodes(flags)
     args = _flags(flags, warnings, missed)
     table: dict[str, object] = {"kind": "launch", "description": "imported launch command"}
     rest = dict(env)
@@ -42,6 +45,8 @@ def profile_text(
     environment = f"\n\n[env]\n{toml_lines(rest)}" if rest else ""
     if call.container is not None:
         environment = f"\n\n[container]\n{toml_lines(call.container)}{environment}"
+    if call.slurm is not None:
+        environment = f"\n\n[slurm]\n{toml_lines(call.slurm)}{environment}"
     return sanitize(f"{toml_lines(table)}{environment}\n\n[args]\n{toml_lines(args)}").rstrip("\n") + "\n"
 
 
