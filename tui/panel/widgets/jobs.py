@@ -23,7 +23,7 @@ def your_jobs(board: Board, *, short: bool = False, named: bool = True) -> list[
         return []
     gpus: list[Run] = [(f", {fmt.plural(use.gpus, 'GPU')}", "muted")] if use.gpus else []
     if short:
-        return [("◐ ", "accent"), (str(use.running), "text"), (" ◌ ", "muted"), (str(use.queued), "text"), *gpus]
+        return [("◐ ", "accent"), (str(use.running), "text"), (" ◌ ", "muted"), (str(use.queued), "text")]
     counts: list[Run] = [("◐ ", "accent"), (f"{use.running} running", "text"), (", ◌ ", "muted"),
                          (f"{use.queued} queued", "text")]  # fmt: skip
     return [*([("your jobs ", "muted")] if named else []), *counts, *gpus]
