@@ -8,7 +8,6 @@ from tests.support import fakes, group_scenes
 from tui.core.host.gpus import GpuSample
 from tui.core.model.group import Group, Member, Role
 from tui.core.model.job import Job
-from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import RunState
 from tui.core.server.run_end import outcome_of_files
@@ -21,7 +20,7 @@ from tui.core.slurm.words import job_at_end, job_of_line
 ID = "kimi-k2.5-tp16-20261006T200103Z-7c31d0"
 GROUP = Group(ID, "kimi-k2.5-tp16", tuple(Member(Role.RANK, at, "login1", f"{ID}-{at}") for at in range(2)), job=True)
 NODES = ("n1", "n2")
-# `scontrol show job -d -o` of jobs that were ended in every way, but for fields that say nothing here.
+# `scontrol show job -d -o` of jobs that were ended in every way, but for fields that say nothing here; one line of sacct.
 LAST_WORDS = {
     "time limit": "JobId=7 JobState=TIMEOUT Reason=TimeLimit Requeue=0 Restarts=0 ExitCode=0:0 TimeLimit=04:00:00 "
     "StartTime=1796072192 EndTime=1796086592 Partition=gpu NodeList=n[1-2]",
@@ -29,8 +28,7 @@ LAST_WORDS = {
     "StartTime=1796072192 EndTime=1796072223 Partition=gpu NodeList=n[1-2] DownNodes=n2 down Not responding",
     "preempted": "JobId=7 JobState=COMPLETED Reason=None Requeue=0 Restarts=0 ExitCode=0:0 TimeLimit=04:00:00 "
     "StartTime=1796072192 EndTime=1796072223 PreemptTime=1796072193 Partition=spot NodeList=n[1-2]",
-    "cancelled": "JobId=7 JobState=CANCELLED Reason=cancelled_by_1003 Requeue=0 Restarts=0 ExitCode=0:15 "
-    "StartTime=1796072192 EndTime=1796072223 Partition=gpu NodeList=n[1-2]",
+    "cancelled": f"sacct|eagletui-{ID}|CANCELLED by 1003|0:15|1796072192|1796072223|n[1-2]",
     "out of memory": "JobId=7 JobState=OUT_OF_MEMORY Reason=OutOfMemory Requeue=0 Restarts=0 ExitCode=0:125 "
     "StartTime=1796072192 EndTime=1796072223 Partition=gpu NodeList=n[1-2]",
 }
@@ -101,13 +99,14 @@ def states(job: Job, base: str = "ready") -> tuple[ServerState, ...]:
     return tuple(found)
 
 
+def updates(state: ServerState) -> tuple[RunUpdate, ...]:
+    """What the watch of a rank says: its state, and a log where it has begun."""
+    records = () if state.outcome is Outcome.QUEUED else tuple(LogTracker().feed(fakes.log_text()))
+    return (RunUpdate(state, records, settled=True),)
+
+
 def script(found: Sequence[ServerState] = (), others: Sequence[Job] = ()) -> fakes.Script:
     """A login host that has these ranks, and no GPU."""
-    records = tuple(LogTracker().feed(fakes.log_text()))
-
-    def update(state: ServerState) -> RunUpdate:
-        lines: tuple[LogRecord, ...] = () if state.outcome is Outcome.QUEUED else records
-        return RunUpdate(state, lines, settled=True)
 
     def opened(session: fakes.FakeSession) -> None:
         session.entry = replace(session.entry, slurm=True)
@@ -115,8 +114,8 @@ def script(found: Sequence[ServerState] = (), others: Sequence[Job] = ()) -> fak
 
     return fakes.Script(
         runs=tuple(state.run for state in found),
-        updates=tuple(update(state) for state in found[:1]),
-        beside={state.run.run_id: (update(state),) for state in found[1:]},
+        updates=updates(found[0]) if found else (),
+        beside={state.run.run_id: updates(state) for state in found[1:]},
         jobs=fakes.FakeJobs(theirs=tuple(others)),
         on_open=opened,
     )

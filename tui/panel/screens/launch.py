@@ -162,9 +162,11 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         if self._difference:
             title = Title("Difference", [(f"to {plan.profile.name} as it is", "muted")])
             differs = [title, *difference_rows(self._difference)]
-        command = self._command(plan.command, plan.findings) if plan.command is not None else self._script(plan)
         title = Title("Pre-flight", finding_counts(plan.findings))
         expected = self._expected(plan)
+        if plan.command is None:  # a script is long: what was looked at stands over it
+            return sections(about, differs, [title, *finding_rows(plan.findings)], expected, self._script(plan))
+        command = self._command(plan.command, plan.findings)
         whole = sections(about, differs, command, [title, *finding_rows(plan.findings)], expected)
         problems = [finding for finding in plan.findings if finding.level is not Level.OK]
         if not problems or len(Rows(whole).lines(self._width)) <= room:

@@ -194,14 +194,9 @@ def detail_rows(panel: Panel, shown: Chosen, width: int, *, focus: bool, airy: b
         if text:
             head.append(Row([(f"{label:<12}", "muted"), (text, "text")], hang=12))
     command = _command(shown, panel.board.host, width)
-    return sections(
-        head,
-        _difference(shown),
-        command,
-        _preflight(shown, panel.board.host),
-        _outlook(panel, shown, airy=airy),
-        apart=airy,
-    )
+    looked = (_preflight(shown, panel.board.host), _outlook(panel, shown, airy=airy))
+    script = shown.plan is not None and shown.plan.script is not None  # is long: what was looked at stands over it
+    return sections(head, _difference(shown), *((*looked, command) if script else (command, *looked)), apart=airy)
 
 
 def _difference(shown: Chosen) -> list[AnyRow]:
