@@ -19,7 +19,6 @@ from tui.core.slurm.board import JobBoard, Pace
 from tui.job_words import asks_words, end_words, ending_words, gpus_words, queue_words
 from tui.panel.app import EagleApp
 from tui.panel.cluster_view import Cluster, Use, use_of
-from tui.panel.host_view import Board
 
 QUEUED = scenes.line("PENDING", "Priority", starts_s=9660)
 NEVER = scenes.line("PENDING", "PartitionNodeLimit")
@@ -285,12 +284,11 @@ def test_one_place_for_words():
 
 
 def test_what_is_not_known_is_not_counted():
-    board = Board("login1", cluster=Cluster("hpc", scenes.OTHERS))
-    board.runs = tuple(state.run for state in scenes.states(RUNNING))
-    assert use_of(board) == Use(2, 1, 32)
-    board.runs = tuple(state.run for state in scenes.states(AWAY))
-    assert use_of(board) is None
-    assert use_of(Board("gpu1")) is None
+    cluster = Cluster("hpc", scenes.OTHERS)
+    assert use_of(cluster, [state.run for state in scenes.states(RUNNING)]) == Use(2, 1, 32)
+    assert use_of(cluster, [state.run for state in scenes.states(scenes.ended("preempted"))]) == Use(1, 1, 16)
+    assert use_of(cluster, [state.run for state in scenes.states(AWAY)]) is None
+    assert use_of(None, []) is None
 
 
 # -- the real Slurm ---------------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """What a login host's board knows of its cluster: our jobs, and the user's others, which are watched only. No widget."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.core.model.job import Job, JobState
 
 if TYPE_CHECKING:
+    from tui.core.model.run import Run
     from tui.core.slurm.board import JobBoard
-    from tui.panel.host_view import Board
 
 _HOLDS = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
 
@@ -25,12 +26,6 @@ class Cluster:
         return cls(jobs.cluster, jobs.others()) if jobs is not None else None
 
 
-def our_jobs(board: "Board") -> list[Job]:
-    """Those that are not over, the newest first, each once."""
-    found = {run.job.job_id: run.job for run in board.runs if run.job is not None}
-    return [job for job in found.values() if job.state is not JobState.OVER]
-
-
 @dataclass(frozen=True)
 class Use:
     """The user's jobs with GPUs on a cluster, ours and the others."""
@@ -40,11 +35,12 @@ class Use:
     gpus: int  # of those that have nodes
 
 
-def use_of(board: "Board") -> Use | None:
-    """None of a host that is none of a cluster, and while its controller is away."""
-    if board.cluster is None:
+def use_of(cluster: Cluster | None, runs: "Iterable[Run]") -> Use | None:
+    """Of a cluster with these runs of ours; None of a host that is none of one, and while its controller is away."""
+    if cluster is None:
         return None
-    jobs = (*our_jobs(board), *board.cluster.others)
+    ours = {run.job.job_id: run.job for run in runs if run.job is not None}
+    jobs = (*ours.values(), *cluster.others)
     if any(job.state is JobState.UNKNOWN for job in jobs):
         return None
     held = [job for job in jobs if job.state in _HOLDS]

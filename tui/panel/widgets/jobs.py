@@ -18,7 +18,7 @@ _GLYPHS = {
 
 def your_jobs(board: Board, *, short: bool = False, named: bool = True) -> list[Run]:
     """How many jobs with GPUs the user has on a cluster; [] where that is not known."""
-    use = use_of(board)
+    use = use_of(board.cluster, board.runs)
     if use is None:
         return []
     gpus: list[Run] = [(f", {fmt.plural(use.gpus, 'GPU')}", "muted")] if use.gpus else []
