@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tui.core.config import HostEntry
 from tui.core.errors import LinkLost
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.logs.reader import LogStep
+from tui.core.model.job import Job
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
@@ -28,9 +29,11 @@ from tui.core.server.stop import StopProgress
 from tui.core.sglang.diagnosis import Diagnosis, Evidence
 from tui.core.sglang.state import DecodeFigures, LedgerRow, PhaseSpan, Progress, RankState, StartupState
 from tui.core.sglang.tracker import LogTracker
+from tui.core.slurm.script import JobRequest
 
 if TYPE_CHECKING:
     from tui.core.logs.log_file import LogFile
+    from tui.core.slurm.board import JobBoard
 
 GIB = 1024.0
 RUN_ID = "kimi-k2.5-eagle3-mem088-20261006T200103Z-4f9c2a"
@@ -316,6 +319,26 @@ class FakeTransport:
 
 
 @dataclass
+class FakeJobs:
+    """A `JobBoard` that was looked at."""
+
+    cluster: str | None = "hpc"
+    theirs: tuple[Job, ...] = ()
+    stopped: list[str] = field(default_factory=list)
+    requests: list[JobRequest] = field(default_factory=list)
+
+    def others(self) -> tuple[Job, ...]:
+        return self.theirs
+
+    def run(self, run_id: str) -> Run | None:
+        return None
+
+    async def submit(self, request: JobRequest) -> str:
+        self.requests.append(request)
+        return "7"
+
+
+@dataclass
 class Script:
     """What a fake host says. Queues are fed by tests while the panel runs."""
 
@@ -331,6 +354,7 @@ class Script:
     )
     on_open: Callable[["FakeSession"], object] | None = None
     replaced: Sequence[Run] = ()
+    jobs: "FakeJobs | None" = None  # of a login host
     files: Transport | None = None  # where the log of the run is read; None: only what is watched can be read
 
 
@@ -403,6 +427,12 @@ class FakeSession:
 
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
+
+    def jobs(self) -> "JobBoard | None":
+        return cast("JobBoard | None", self.script.jobs)
+
+    async def ranks(self) -> tuple[Run, ...]:
+        return tuple(run for run in self.known_runs if run.job is not None)
 
     async def heard_runs(self) -> tuple[Run, ...]:
         return self.known_runs

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
-from datetime import datetime
 
 from tui.commands.output import emit, error_line, say
 from tui.commands.sessions import LOOK_S, diagnosis_json, is_up, run_json
@@ -31,6 +30,7 @@ from tui.core.server.stop import StopProgress
 from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 from tui.demo.client import register
+from tui.job_words import end_words, ending_words, queue_words
 
 _ENDS_FOLLOW_S = 30.0
 _PLAN_S = 45.0  # so long is a plan asked for again where a link is lost under it
@@ -140,7 +140,7 @@ async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_
                 last = update.state
                 if update.settled and until == "ready" and last.outcome is Outcome.READY:
                     break
-                job = job_of(last)
+                job = last.job
                 if until == "ready" and last.outcome is Outcome.QUEUED and job is not None and job.never is not None:
                     break
                 if until == "ready" and last.outcome in (Outcome.CRASHED, Outcome.STOPPED):
@@ -186,7 +186,7 @@ async def look_at(hosts: GroupSession, group: Group, *, end_others: bool = False
 def _say_progress(state: GroupState, shown: object) -> object:
     """Reports how far a start is where that is news; what was reported is the next call's `shown`."""
     if state.outcome is Outcome.QUEUED:
-        queued = queue_words(job_of(state))
+        queued = queue_words(state.job)
         if queued != shown:
             say(f"{time.strftime('%H:%M:%S')} {queued}")
         return queued
@@ -199,33 +199,6 @@ def _say_progress(state: GroupState, shown: object) -> object:
         hangs = "".join(f"; {name} may hang: {why}" for name, why in suspicions.items())
         say(f"{time.strftime('%H:%M:%S')} {', '.join(words)}{hangs}{f'; {waits}' if waits else ''}")
     return key
-
-
-def job_of(state: GroupState) -> Job | None:
-    """The job that a group is; None of one that is none."""
-    return next((one.state.run.job for one in state.members if one.state is not None and one.state.run.job), None)
-
-
-def queue_words(job: Job | None) -> str:
-    """What a job waits for, and from when on it could run."""
-    if job is None:
-        return "queued"
-    begins = job.starts_s if job.never is None else None
-    at = f", could start at {datetime.fromtimestamp(begins):%H:%M}" if begins is not None else ""
-    return f"job {job.job_id} is queued: {job.sentence}{at}"
-
-
-def ending_words(job: Job | None) -> str | None:
-    """That little of a job's time is left; None where there is enough, or that is not known."""
-    if job is None or not job.ends_soon or job.left_s is None:
-        return None
-    return f"job {job.job_id} has {job.left_s / 60:.0f} min of its time left"
-
-
-def _place(state: GroupState, member: Member) -> str:
-    """Where a member runs: its host, or its node of a cluster."""
-    run = next((one.state.run for one in state.members if one.member == member and one.state), None)
-    return run.node if run is not None and run.node is not None else member.host
 
 
 def _progress_of(one: MemberState, *, tenths: bool = False) -> str:
@@ -245,7 +218,7 @@ def _progress_of(one: MemberState, *, tenths: bool = False) -> str:
 def say_outcome(state: GroupState, *, diagnosed: bool = True) -> None:
     """The end of a wait, for a person; with the diagnosis of the member that failed."""
     group, serving = state.group, state.group.serving
-    job = job_of(state)
+    job = state.job
     if state.outcome is Outcome.QUEUED:
         say(f"{queue_words(job)}; eagletui stop {group.group_id} cancels it")
         return
@@ -255,13 +228,14 @@ def say_outcome(state: GroupState, *, diagnosed: bool = True) -> None:
         took = f" after {state.ready_after_s:.0f} s" if state.ready_after_s is not None else ""
         port = next((one.state.run.port for one in state.members if one.member == serving and one.state), None)
         say(
-            f"ready{took}: {group.group_id} on {', '.join(group.hosts)}; {serving.name} on {_place(state, serving)} serves port {port}"
+            f"ready{took}: {group.group_id} on {', '.join(group.hosts)}; {serving.name} on {state.place_of(serving)} serves port {port}"
         )
         return
     failure = state.failure
     code = f", exit code {failure.run.exit_code}" if failure and failure.run.exit_code is not None else ""
-    where = (
-        f" by {state.failed.name} on {_place(state, state.failed)}{code}, in {state.phase.replace('_', ' ')}"
+    ended = f" ({end})" if (end := end_words(job)) is not None else ""  # no rank's doing
+    where = ended or (
+        f" by {state.failed.name} on {state.place_of(state.failed)}{code}, in {state.phase.replace('_', ' ')}"
         if state.failed
         else ""
     )
@@ -388,7 +362,7 @@ def group_json(state: GroupState) -> dict[str, object]:
         "diagnosis": diagnosis_json(failure.diagnosis) if failure is not None else None,
         "ready_after_s": took,
         "error": None,
-        "job": job_json(job_of(state)),
+        "job": job_json(state.job),
         "group": {
             "id": group.group_id,
             "profile": group.profile,

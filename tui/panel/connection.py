@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.transport import LinkState
+from tui.panel.cluster_view import Cluster
 from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Connection:
         while True:
             try:
                 board.runs = await session.runs()
+                board.cluster = Cluster.of(session.jobs())
                 board.runs_read = True
                 self._on_runs()
                 self._host.touch()

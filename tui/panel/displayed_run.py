@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from tui.core.model.phases import ALIVE, Outcome
+from tui.panel.host_view import one_server
 from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class DisplayedRun:
         board = self._host.board
         live = board.live_servers()
         place, _ = board.place()
-        others = [run for run in live if board.run is None or run.run_id != board.run.run_id]
+        others = [run for run in live if board.run is None or one_server(run) != one_server(board.run)]
         if not others:
             self._host.app.say("No other server runs here")
         elif place is None:  # what is displayed has ended

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.model.group import Member
+from tui.core.model.phases import Outcome
 from tui.panel.group_watch import Groups
 from tui.panel.host_app import HostApp
 from tui.panel.open_group import OpenGroup
@@ -98,17 +99,15 @@ class GroupControl:
         for one in opened.seen():
             run = one.state.run if one.state is not None else None
             pid = f"PID {run.pid}" if run is not None and run.pid is not None else "PID not known"
-            facts.append((one.member.name, f"{one.member.host} · {pid}"))
+            if not opened.group.job or one.node is not None:
+                facts.append((one.member.name, f"{one.place} · {pid}"))
         count = fmt.plural(len(opened.group.members), "member")
         order = "router, prefill, decode" if opened.roles else "rank 0 first, so that all of them drain"
+        title, no, yes = f"Stop all {count} on {hosts_text(opened.group.hosts)}?", "No, let it run", "Yes, stop all"
         note = f"Order: {order}; what is left after 20 s is killed. Nothing else is touched."
-        dialog = Confirm(
-            ("■ STOP", "warn!"),
-            f"Stop all {count} on {hosts_text(opened.group.hosts)}?",
-            [*facts_of(facts), [], [(note, "muted")]],
-            "No, let it run",
-            "Yes, stop all",
-        )
+        if opened.group.job:
+            title, note, no, yes = _about_job(opened)
+        dialog = Confirm(("■ STOP", "warn!"), title, [*facts_of(facts), [], [(note, "muted")]], no, yes)
 
         def answered(yes: bool | None) -> None:
             if yes:
@@ -117,7 +116,8 @@ class GroupControl:
         self._app.push_screen(dialog, answered)
 
     async def _stop(self, opened: OpenGroup) -> None:
-        opened.stop = f"asking all {len(opened.group.members)} members to stop"
+        whole = "the job" if opened.group.job else f"all {len(opened.group.members)} members"
+        opened.stop = f"asking {whole} to stop"
         self._app.touch(soon=True)
         told: dict[str, GroupProgress] = {}
         try:
@@ -130,7 +130,8 @@ class GroupControl:
             opened.stop = None
             raise
         unknown = [name for name, step in told.items() if step.stop is not None and step.stop.step != "done"]
-        ends = f"{', '.join(unknown)}: not known whether it ended" if unknown else "all members have stopped"
+        done = "the job has ended" if opened.group.job else "all members have stopped"
+        ends = f"{', '.join(unknown)}: not known whether it ended" if unknown else done
         opened.stop = ends
         self._app.say(f"{opened.group.profile}: {ends}", severity="warning" if unknown else "information")
 
@@ -191,3 +192,17 @@ class GroupControl:
             self._groups.look()
         if mode is not None:
             self._app.show_mode(mode, host.board)
+
+
+def _about_job(opened: OpenGroup) -> tuple[str, str, str, str]:
+    """What is asked before a job is stopped, what then happens, and the two answers."""
+    job, host = opened.job, opened.group.serving.host
+    named = f"job {job.job_id} on {host}" if job is not None else f"the job on {host}"
+    if opened.outcome is Outcome.QUEUED:
+        note = "It has not begun: scancel takes it out of the queue. No other job is touched."
+        return f"Cancel {named}?", note, "No, let it wait", "Yes, cancel it"
+    note = (
+        "Rank 0 is asked to drain and ends the others, so that the job ends COMPLETED 0:0; what is left after 20 s is "
+        "ended by scancel. No other job is touched."
+    )
+    return f"Stop {named}?", note, "No, let it run", "Yes, stop it"

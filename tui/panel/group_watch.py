@@ -6,6 +6,7 @@ run, and a watch of its own only for a member that its host's panel does not dis
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tui.core.link.transport import LinkState, LinkStatus
@@ -43,6 +44,7 @@ class Aside(OpenHost):
         mine, its = self.board, self._host.board
         self.session = self._host.session
         mine.link, mine.facts, mine.runs, mine.runs_read = its.link, its.facts, its.runs, its.runs_read
+        mine.cluster = its.cluster
         mine.sample, mine.sample_at, mine.points, mine.own_pids = its.sample, its.sample_at, its.points, its.own_pids
 
     def touch(self, *, soon: bool = False) -> None:
@@ -125,6 +127,8 @@ class Groups:
         for host in list(self._hosts()):
             run = host.board.run
             group = group_of(run.extra) if run is not None else None
+            if group is not None and group.job:  # through this host, by whatever name it was launched there
+                group = replace(group, members=tuple(replace(one, host=host.board.host) for one in group.members))
             if run is None or group is None or all(one.run_id != run.run_id for one in group.members):
                 host.board.group = host.board.group_state = None
                 continue

@@ -14,6 +14,7 @@ from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.host.gpus import MEMORY_IDLE_MIB, Gpu, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus
+from tui.core.model.group import group_id_of
 from tui.core.model.phases import ALIVE, Outcome, Phase
 from tui.core.text import as_number, epoch_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
     from tui.core.speculation.economics import Economics
+    from tui.panel.cluster_view import Cluster
     from tui.panel.open_log import OpenLog
 
 HISTORY_S = 60.0
@@ -79,6 +81,8 @@ class Board:
     state: "ServerState | None" = None
     group: "Group | None" = None  # that the run is a member of
     group_state: "GroupState | None" = None
+    cluster: "Cluster | None" = None  # that this is a login host of
+    on_node: "Board | None" = None  # the GPUs of the node that the displayed run is on, where that is not this host
     log: "OpenLog | None" = None  # of the run, as its watch reads it, or of the file that is displayed
     viewing: str | None = None  # what is displayed where there are no modes: `eagletui logs`
     decode: deque[DecodePoint] = field(default_factory=lambda: deque(maxlen=_DECODE_KEPT))
@@ -130,7 +134,7 @@ class Board:
             for key, points in self.points.items()
             if points and points[-1].memory_used_mib is not None
         }
-        self.stop = None
+        self.stop = self.on_node = None
         self.behind_bytes = 0
         self.caught_up = self.start_marked = False
         self.watched_at = time.monotonic()
@@ -348,17 +352,21 @@ class Board:
         return len(self.own_pids & {process.pid for gpu in held for process in gpu.processes or ()})
 
     def live_servers(self) -> "list[Run]":
-        """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other."""
+        """Servers that run on the host, ours and foreign ones, oldest first, so that a new one moves no other.
+
+        Of the ranks of a job the first, which stands for it.
+        """
         live = [run for run in self.runs if run.kind == "server" and (run.live or run.foreign)]
         ended = self.state is not None and not self.alive
         if ended and self.run is not None:  # the watch knows it before the next look at all runs
             live = [run for run in live if run.run_id != self.run.run_id]
-        return sorted(live, key=lambda run: (run.started_at or "", run.run_id))
+        live.sort(key=lambda run: (run.started_at or "", run.run_id))
+        return list({one_server(run): run for run in reversed(live)}.values())[::-1]
 
     def place(self) -> tuple[int | None, int]:
         """Which of the live servers is displayed (1-based, None where none of them is), and how many there are."""
-        ids = [run.run_id for run in self.live_servers()]
-        shown = self.run.run_id if self.run is not None else None
+        ids = [one_server(run) for run in self.live_servers()]
+        shown = one_server(self.run) if self.run is not None else None
         if shown is not None and shown not in ids and self.alive:
             ids.append(shown)  # just launched
         return (ids.index(shown) + 1 if shown in ids else None), len(ids)
@@ -423,6 +431,11 @@ class Board:
 def gpu_key(gpu: Gpu, position: int) -> str:
     """What a GPU is remembered by: its UUID, else its place in the list."""
     return gpu.uuid or f"#{gpu.index if gpu.index is not None else position}"
+
+
+def one_server(run: "Run") -> str:
+    """What servers of a host are counted by: the ranks of a job are one."""
+    return (group_id_of(run.run_id) if run.job is not None else None) or run.run_id
 
 
 def run_name(run: "Run") -> str:

@@ -13,7 +13,7 @@ from tui.core.model.group import Member
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import RunState
 from tui.core.text import epoch_of, one_line
-from tui.panel.host_view import Board, run_name
+from tui.panel.host_view import Board, one_server, run_name
 from tui.panel.server_view import LONG, Badge, badge
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ def _events(board: Board) -> list[Event]:
         rank = f", first rank {found.rank}" if found is not None and found.rank else ""
         code = f", exit code {state.run.exit_code}" if state.run.exit_code is not None else ""
         add(epoch_of(state.run.ended_at), "✗", "err", f"{run_name(state.run)} crashed{where}{rank}{code}")
-    for run in islice((run for run in board.runs if run.kind == "server"), _RUNS_LOOKED_AT):
+    mine = {one_server(run): run for run in reversed(board.runs) if run.kind == "server"}  # of a job's ranks the first
+    for run in islice(reversed(mine.values()), _RUNS_LOOKED_AT):
         if not run.foreign:
             add(epoch_of(run.started_at), "▸", "accent", f"{run_name(run)} launched, run {run.short_id}")
         if run.run_id != shown and run.state is RunState.EXITED and run.exit_code and not run.stopped_by_us:

@@ -65,6 +65,8 @@ KEYS: tuple[Key, ...] = (
     Key("group", "a", "apply and relaunch", "Apply the change that the member which ended suggests", {"a": "app.apply"},
         palette=False),
     Key("group", "Enter", "open", "Why it ended, else the log of the member that serves", {"enter": "open"}),
+    Key("group", "[ ]", "servers", "Previous and next server or job of this host",
+        {"left_square_bracket": "app.server(-1)", "right_square_bracket": "app.server(1)"}),
     Key("dashboard", "a", "apply and relaunch", "Apply the suggested change and launch again, after showing it",
         {"a": "app.apply"}),
     Key("dashboard", "f", "follow", "Follow the newest log line, or hold still", {"f": "follow"}),

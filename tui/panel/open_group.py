@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.model.group import Group, Member, Role
-from tui.core.model.phases import Outcome, Phase
+from tui.core.model.job import Job
+from tui.core.model.phases import ALIVE, Outcome, Phase
 from tui.core.model.run import short_id
 from tui.panel.host_view import Board
 from tui.panel.server_view import Badge, badge, left_s, phase_rows
@@ -31,9 +32,29 @@ class Seen:
     link_lost: bool = False
 
     @property
+    def node(self) -> str | None:
+        """Of a rank of a job where it runs, as far as it has a node."""
+        return self.state.run.node if self.state is not None else None
+
+    @property
+    def place(self) -> str:
+        """Where it runs: its host, or its node of a cluster."""
+        return self.node or self.member.host
+
+    @property
     def label(self) -> str:
         """What its column is called: the host of a rank, the role of anything else."""
-        return self.member.host if self.member.role is Role.RANK else self.member.name
+        named = self.member.role is not Role.RANK or (self.job is not None and self.node is None)
+        return self.member.name if named else self.place
+
+    @property
+    def job(self) -> Job | None:
+        return self.state.run.job if self.state is not None else None
+
+    @property
+    def gpus(self) -> Board:
+        """The board with the GPUs that it runs on: of a rank of a job those of its node, where they are read."""
+        return self.board if self.job is None else self.board.on_node or Board(self.place, link=self.board.link)
 
 
 @dataclass(frozen=True)
@@ -83,6 +104,11 @@ class OpenGroup:
         """Whether its members are servers of their own, rather than the nodes of one."""
         return any(member.role is not Role.RANK for member in self.group.members)
 
+    @property
+    def job(self) -> Job | None:
+        """The job of Slurm that it is, as last seen."""
+        return next((job for one in self.seen() if (job := one.job) is not None), None)
+
     def board_of(self, member: Member) -> Board:
         """What is known of a member and of its host."""
         return self._board_of(member)
@@ -105,12 +131,17 @@ class OpenGroup:
         return next(one for one in self.seen() if one.member == self.group.serving)
 
     def by_host(self) -> list[Seen]:
-        """A member of each host that has GPUs to show: of several on one host the first."""
+        """A member of each host that has GPUs to show: of several on one host the first; each node of a job."""
         first: dict[str, Seen] = {}
         for one in self.seen():
             if one.member.role is not Role.ROUTER:
-                first.setdefault(one.member.host, one)
+                first.setdefault(one.member.name if self.group.job else one.member.host, one)
         return list(first.values())
+
+    @property
+    def gpus_read(self) -> bool:
+        """Whether its GPUs are: of a job they are not those of its host."""
+        return not self.group.job or any(one.board.on_node is not None for one in self.seen())
 
     @property
     def outcome(self) -> Outcome:
@@ -120,10 +151,16 @@ class OpenGroup:
     @property
     def alive(self) -> bool:
         """Whether a stop has something to end."""
-        live = (Outcome.STARTING, Outcome.READY, Outcome.HUNG, Outcome.UNKNOWN)
-        return self.outcome in live or any(
+        return self.outcome in (*ALIVE, Outcome.UNKNOWN) or any(
             one.state is not None and (not one.state.run.over or one.state.run.orphans) for one in self.seen()
         )
+
+    @property
+    def stop_verb(self) -> str:
+        """What the key that stops it does."""
+        if not self.group.job:
+            return f"stop all {len(self.group.members)}"
+        return "cancel the job" if self.outcome is Outcome.QUEUED else "stop the job"
 
     @property
     def stopping(self) -> bool:
@@ -187,7 +224,7 @@ class OpenGroup:
             return None
         loaded: list[tuple[float, Seen]] = []
         for one in seen:
-            known = [mib for mib in one.board.loaded_mib() if mib is not None]
+            known = [mib for mib in one.gpus.loaded_mib() if mib is not None]
             if not known:
                 return None
             loaded.append((statistics.median(known), one))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tui.core.model.job import Job, JobEnd
 from tui.core.model.phases import ALIVE, Outcome, Phase
 from tui.core.text import epoch_of
 from tui.panel.host_view import argument
@@ -70,11 +71,24 @@ def badge(state: "ServerState", *, stale: bool, stopping: bool = False) -> Badge
             return Badge("■", "STOPPING", "warn", "warnbg")
         if state.suspicion is not None and state.outcome is not Outcome.RESTARTING:
             return _BADGES[Outcome.HUNG]
+    if state.run.job is not None and (mark := _of_job(state.run.job, state.outcome)) is not None:
+        return mark
     if state.outcome is Outcome.STARTING:
         if not state.startup.lines:
             return Badge("◌", "LAUNCH", "muted", "raised")
         return Badge("◐", "STARTING", "accent", "accbg")
     return _BADGES[state.outcome]
+
+
+def _of_job(job: Job, outcome: Outcome) -> Badge | None:
+    """What Slurm has to say of it; None where its server says it."""
+    if outcome is Outcome.QUEUED and job.never is not None:
+        return Badge("✗", "NEVER RUNS", "err", "errbg")
+    if job.end is JobEnd.CANCELLED:
+        return Badge("■", "CANCELLED", "muted", "raised")
+    if job.end not in (None, JobEnd.COMPLETED, JobEnd.FAILED, JobEnd.LOST):
+        return Badge("✗", str(job.end).upper(), "err", "errbg")
+    return None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tui.core.model.group import Group, Member
+from tui.core.model.job import Job
 from tui.core.model.log import LogRecord
 from tui.core.model.phases import Outcome, Phase
 from tui.core.server.server_state import ServerState
@@ -15,6 +16,11 @@ class MemberState:
     member: Member
     state: ServerState | None = None  # None: nothing was heard of it yet
     link_lost: bool = False  # its host cannot be asked now: it is unknown, not dead
+
+    @property
+    def place(self) -> str:
+        """Where it runs: its host, or its node of a cluster."""
+        return self.state.run.node or self.member.host if self.state is not None else self.member.host
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,15 @@ class GroupState:
             return None
         found = next((one for one in self.conditions if not one.holds), None)
         return f"{found.text}: {found.detail or 'not known'}" if found is not None else None
+
+    def place_of(self, member: Member) -> str:
+        """Where a member runs: its host, or its node of a cluster."""
+        return next((one.place for one in self.members if one.member == member), member.host)
+
+    @property
+    def job(self) -> Job | None:
+        """The job of Slurm that it is; None of a group that is none."""
+        return next((one.state.run.job for one in self.members if one.state is not None and one.state.run.job), None)
 
     @property
     def eta_s(self) -> float | None:

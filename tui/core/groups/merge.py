@@ -186,17 +186,17 @@ def _stopped_with_it(one: MemberState) -> MemberState:
 
 def _late(members: Sequence[MemberState]) -> str | None:
     """Which rank the others wait for, or have waited for: in the distributed init all wait for the last to come."""
-    ranks = [(one.member, one.state) for one in members if one.member.role is Role.RANK and one.state is not None]
+    ranks = [(one, one.state) for one in members if one.member.role is Role.RANK and one.state is not None]
     begun = [one for one in ranks if _PHASES.index(one[1].phase) >= _PHASES.index(Phase.DISTRIBUTED_INIT)]
     behind = [one for one in ranks if one not in begun]
     if begun and behind:
-        names = ", ".join(f"{member.name} ({member.host})" for member, _ in behind)
+        names = ", ".join(f"{one.member.name} ({one.place})" for one, _ in behind)
         return f"the others wait for {names}: {'it has' if len(behind) == 1 else 'they have'} not begun the distributed init"
-    waits = [(state.phase_took_s.get(Phase.DISTRIBUTED_INIT), member) for member, state in ranks]
-    known = [(wait, member) for wait, member in waits if wait is not None]
+    waits = [(state.phase_took_s.get(Phase.DISTRIBUTED_INIT), one) for one, state in ranks]
+    known = [(wait, one) for wait, one in waits if wait is not None]
     if len(known) < 2 or len(known) < len(ranks):
         return None
     (shortest, last), longest = min(known, key=lambda one: one[0]), max(wait for wait, _ in known)
     if longest - shortest < _LATE_S:
         return None
-    return f"{last.name} ({last.host}) came last: the others waited {longest - shortest:.0f} s for it"
+    return f"{last.member.name} ({last.place}) came last: the others waited {longest - shortest:.0f} s for it"

@@ -3,6 +3,7 @@
 Times are seconds since 1970 by the clock of the cluster; None is not known.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +33,22 @@ class JobEnd(StrEnum):
     REQUEUE_REFUSED = "requeue refused"
     LOST = "lost"  # the cluster has forgotten it and keeps no accounts, and it left no exit code
 
+
+# Reasons that time clears, as squeue(1) has them under "JOB REASON CODES".
+_WAITS = {
+    "Priority": "other jobs come first",
+    "Resources": "the nodes that it needs are in use",
+    "Dependency": "a job that it depends on has not ended",
+    "BeginTime": "the time that it asks for has not come",
+    "Licenses": "a license that it needs is in use",
+    "ReqNodeNotAvail": "a node that it asks for is not available",
+    "Reservation": "its reservation has not begun",
+    "QOSMaxGRESPerUser": "you use as many GPUs as its QOS allows",
+    "QOSMaxJobsPerUserLimit": "you run as many jobs as its QOS allows",
+    "QOSGrpGRES": "the GPUs of its QOS are in use",
+    "AssocGrpGRES": "the GPUs of its account are in use",
+    "AssocMaxJobsLimit": "its account runs as many jobs as it may",
+}
 
 ENDS_SOON_S = 900.0  # of an allocation's time: worth a warning
 
@@ -72,12 +89,26 @@ class Job:
         return self.gpus is not None and "gpu" in self.gpus
 
     @property
+    def gpu_count(self) -> int | None:
+        """On all its nodes together; None where it asks for none, or that is not known."""
+        kinds = re.findall(r"(?:^|,)gpu(?::[^:,()]*[^:,()\d][^:,()]*)?(?::(\d{1,6}))?(?=[,(]|$)", self.gpus or "")
+        return (self.node_count or 1) * sum(int(count or 1) for count in kinds) if kinds else None
+
+    @property
+    def waits(self) -> str:
+        """Why it is queued, in words and in Slurm's."""
+        if self.reason is None:
+            return "waits"
+        meant = _WAITS.get(self.reason)
+        return self.never or (f"waits: {meant} ({self.reason})" if meant else f"waits: {self.reason}")
+
+    @property
     def sentence(self) -> str:
         """What there is to say of it beside its state; "" where there is nothing."""
         if self.unknown is not None:
             return self.unknown
         if self.state is JobState.QUEUED:
-            return self.never or f"waits: {self.reason}" if self.reason else "waits"
+            return self.waits
         if self.end is JobEnd.CANCELLED and self.by is not None:
             return f"cancelled by {self.by}"
         if self.end is not None:

@@ -86,6 +86,11 @@ class JobBoard:
 
     # What is known
 
+    @property
+    def cluster(self) -> str | None:
+        """Its name; None where the controller has not said it yet."""
+        return self._cluster
+
     def runs(self) -> tuple[Run, ...]:
         """The ranks of all launches of ours, by the last look."""
         found: list[Run] = []

@@ -32,12 +32,13 @@ class Group(Mode):
         ready = ("b",) if opened.outcome is Outcome.READY else ()
         failure = opened.state.failure if opened.state is not None else None
         suggested = failure is not None and failure.diagnosis is not None and bool(failure.diagnosis.set)
-        stop = (("S", f"stop all {len(opened.group.members)}"),) if opened.alive else ()
+        stop = (("S", opened.stop_verb),) if opened.alive else ()
+        others = ("[ ]",) if self.board.place()[1] > 1 else ()
         change = ("a",) if suggested else ()
         return (
             *keys(*change, "l", *ready, where="group"),
             *stop,
-            *keys("m", "/", "Enter", "?", "^P", "q", where="group"),
+            *keys(*others, "m", "/", "Enter", "?", "^P", "q", where="group"),
         )
 
     # -- actions ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from tui.panel.hints import with_hint
 from tui.panel.keys import bindings, keys
 from tui.panel.screens.dialog import Box, Choices, Dialog
 from tui.panel.screens.plan_rows import (
-    as_one,
+    Shown,
+    as_shown,
     command_rows,
     difference_rows,
     error_rows,
@@ -26,8 +27,10 @@ from tui.panel.screens.plan_rows import (
     finding_rows,
     hosts_text,
     known_command,
+    launched_as,
     listed,
     note_rows,
+    script_rows,
     stopped_rows,
 )
 from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose, Rows, Title, sections
@@ -66,7 +69,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         self._sets = sets
         self._edit = edit
         self._entries: list[ProfileEntry] = []
-        self._plan: LaunchPlan | None = None  # as it is shown
+        self._plan: Shown | None = None  # as it is shown
         self._answer: LaunchPlan | GroupPlan | None = None  # as it is launched
         self._hosts: Sequence[str] = ()  # of a group; else the displayed host is meant
         self._known: LaunchCommand | None = None  # until the host has answered
@@ -159,9 +162,11 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         if self._difference:
             title = Title("Difference", [(f"to {plan.profile.name} as it is", "muted")])
             differs = [title, *difference_rows(self._difference)]
-        command = self._command(plan.command, plan.findings)
         title = Title("Pre-flight", finding_counts(plan.findings))
         expected = self._expected(plan)
+        if plan.command is None:  # a script is long: what was looked at stands over it
+            return sections(about, differs, [title, *finding_rows(plan.findings)], expected, self._script(plan))
+        command = self._command(plan.command, plan.findings)
         whole = sections(about, differs, command, [title, *finding_rows(plan.findings)], expected)
         problems = [finding for finding in plan.findings if finding.level is not Level.OK]
         if not problems or len(Rows(whole).lines(self._width)) <= room:
@@ -189,7 +194,12 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         of = f" of {self._first_member}" if self._hosts else ""
         return [Title(f"Command{of}", hint), *command_rows(command, self._width - 4), *note_rows(command, findings)]
 
-    def _expected(self, plan: "LaunchPlan") -> list[AnyRow]:
+    @staticmethod
+    def _script(plan: Shown) -> list[AnyRow]:
+        hint: Line = [("submitted with sbatch, at most once · ", "muted"), ("y", "accent!"), (" copies", "muted")]
+        return [Title("Batch script", hint), *script_rows(plan.text)]
+
+    def _expected(self, plan: Shown) -> list[AnyRow]:
         from tui.core.server.launch_records import usual as usual_times
 
         usual = usual_times((*self._hosts, self.panel.board.host)[0], plan.profile.name)[1]
@@ -286,14 +296,15 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
 
         try:
             sets = shlex.split(text)
-            bare, profile = (load_launch(name, self.panel.profile_dirs(), each) for each in ((), sets))
+            dirs = self.panel.profile_dirs()
+            bare, profile = (launched_as(self.panel, load_launch(name, dirs, each)) for each in ((), sets))
             self._hosts = _hosts_of(profile, self.panel.board.host)
             if self._plan is None:
                 self._known = known_command(self.panel, profile) if not self._hosts else None
                 self._show()
             self._answer = await self.panel.make_plan(profile, sets)
             self._difference = profile_difference(bare, profile)
-            self._plan, self._error = as_one(self._answer), None
+            self._plan, self._error = as_shown(self._answer, profile), None
         except ValueError as error:
             self._error = EagletuiError(f"the override line: {error}", "close the quote")
         except EagletuiError as error:
@@ -341,9 +352,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
     def action_copy(self) -> None:
         """The command as text."""
         if self._plan is not None:
-            from tui.core.profiles.command import render_command
-
-            self.panel.copy_text(render_command(self._plan.command), "command")
+            self.panel.copy_text(self._plan.text, "command" if self._plan.script is None else "batch script")
 
     def action_cancel(self) -> None:
         if self.query_one(Input).has_focus:

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
@@ -17,6 +17,7 @@ from tui.panel.widgets.paint import Run, cells, join
 from tui.panel.widgets.rows import AnyRow, Line, Row, Single
 
 if TYPE_CHECKING:
+    from tui.core.config import HostEntry
     from tui.core.groups.session import GroupPlan
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
@@ -76,13 +77,50 @@ def note_rows(command: "LaunchCommand", findings: "Sequence[Finding]") -> list[A
     ]
 
 
-def as_one(plan: "LaunchPlan | GroupPlan") -> "LaunchPlan":
-    """A plan as it is shown: of a group that of the member which starts first, with the findings of all hosts."""
+@dataclass(frozen=True)
+class Shown:
+    """A plan as it is shown."""
+
+    profile: "LaunchProfile"
+    findings: "tuple[Finding, ...]"  # of all hosts
+    replaces: "tuple[HostRun, ...]" = ()
+    command: "LaunchCommand | None" = None  # of a group that of the member which starts first
+    script: str | None = None  # of a job, instead of a command
+
+    @property
+    def text(self) -> str:
+        """What is run, as text."""
+        from tui.core.profiles.command import render_command
+
+        return self.script or (render_command(self.command) if self.command is not None else "")
+
+    def blocked_without(self, runs_gone: Iterable[str]) -> bool:
+        """Whether it would be blocked even if these runs were gone."""
+        gone = set(runs_gone)
+        return any(f.level is Level.BLOCK and f.run not in gone for f in self.findings)
+
+    @property
+    def blocked(self) -> bool:
+        return self.blocked_without(())
+
+
+def as_shown(plan: "LaunchPlan | GroupPlan", profile: "LaunchProfile") -> Shown:
+    """A plan of a profile as it is shown."""
     from tui.core.groups.session import GroupPlan
 
-    return (
-        replace(plan.plans[0], findings=plan.findings, replaces=plan.replaces) if isinstance(plan, GroupPlan) else plan
-    )
+    if not isinstance(plan, GroupPlan):
+        return Shown(plan.profile, plan.findings, plan.replaces, plan.command)
+    if plan.job is not None:
+        return Shown(profile, plan.findings, script=plan.job.request.script)
+    return Shown(plan.plans[0].profile, plan.findings, plan.replaces, plan.plans[0].command)
+
+
+def script_rows(script: str) -> list[AnyRow]:
+    """A batch script: what it asks of Slurm first, comments muted."""
+    return [
+        Row([(line, "accent" if line.startswith("#SBATCH") else "muted" if line.startswith("#") else "text")], hang=2)
+        for line in script.splitlines()
+    ]
 
 
 def finding_rows(findings: "Sequence[Finding]") -> list[AnyRow]:
@@ -172,15 +210,27 @@ def gpus_text(gpus: Sequence[int] | None) -> str:
     return ", ".join(map(str, ordered))
 
 
+def _entry(panel: Panel) -> "HostEntry":
+    from tui.core.config import load_settings
+
+    return panel.session.entry if panel.session is not None else load_settings().host(panel.board.host)
+
+
+def launched_as(panel: Panel, profile: "LaunchProfile") -> "LaunchProfile":
+    """A profile as the displayed host launches it: a login host of Slurm as a job."""
+    from tui.core.groups.planning import on_host
+
+    return on_host(profile, _entry(panel))
+
+
 def known_command(panel: Panel, profile: "LaunchProfile") -> "LaunchCommand | None":
     """What would run, from what is known of the host without asking it; None where that is nothing."""
-    from tui.core.config import load_settings
     from tui.core.host import facts_cache
     from tui.core.profiles.command import build_command
     from tui.core.sglang.flags import flags_of
 
     try:
-        entry = panel.session.entry if panel.session is not None else load_settings().host(panel.board.host)
+        entry = _entry(panel)
         facts = panel.board.facts or facts_cache.remembered(entry)
         if facts is None:
             return None

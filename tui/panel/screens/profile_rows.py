@@ -10,14 +10,17 @@ from tui.core.model.phases import Outcome
 from tui.panel.host_view import Board
 from tui.panel.protocol import Panel
 from tui.panel.screens.plan_rows import (
+    Shown,
     command_rows,
     difference_rows,
     error_rows,
     finding_counts,
     finding_rows,
     known_command,
+    launched_as,
     note_rows,
     run_words,
+    script_rows,
 )
 from tui.panel.widgets.paint import Run
 from tui.panel.widgets.rows import AnyRow, Line, Row, Title, sections
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding
-    from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
 
 _OUTCOME = {"ready": ("●", "ok"), "crashed": ("✗", "err"), "stopped": ("■", "muted"), "finished": ("■", "muted")}
@@ -48,7 +50,7 @@ class Chosen:
     base: "LaunchProfile | None" = None  # what the difference is against
     difference: "tuple[DiffLine, ...]" = ()
     known: "LaunchCommand | None" = field(default=None, compare=False)  # until the host has answered
-    plan: "LaunchPlan | None" = None
+    plan: "Shown | None" = None
     error: "EagletuiError | None" = None
 
     @property
@@ -67,11 +69,12 @@ def chosen(panel: Panel, entry: "ProfileEntry", compared: str | None) -> Chosen:
     if entry.kind != "launch" or entry.errors:
         return found
     try:
-        profile = load_launch(entry.name, panel.profile_dirs())
-        found = replace(found, profile=profile, known=known_command(panel, profile))
+        profile = launched_as(panel, load_launch(entry.name, panel.profile_dirs()))
+        known = known_command(panel, profile) if profile.slurm is None else None
+        found = replace(found, profile=profile, known=known)
         other = compared or profile.extends
         if other and other != entry.name:
-            base = load_launch(other, panel.profile_dirs())
+            base = launched_as(panel, load_launch(other, panel.profile_dirs()))
             found = replace(found, base=base, difference=profile_difference(base, profile))
     except EagletuiError as error:
         found = replace(found, error=error)
@@ -191,14 +194,9 @@ def detail_rows(panel: Panel, shown: Chosen, width: int, *, focus: bool, airy: b
         if text:
             head.append(Row([(f"{label:<12}", "muted"), (text, "text")], hang=12))
     command = _command(shown, panel.board.host, width)
-    return sections(
-        head,
-        _difference(shown),
-        command,
-        _preflight(shown, panel.board.host),
-        _outlook(panel, shown, airy=airy),
-        apart=airy,
-    )
+    looked = (_preflight(shown, panel.board.host), _outlook(panel, shown, airy=airy))
+    script = shown.plan is not None and shown.plan.script is not None  # is long: what was looked at stands over it
+    return sections(head, _difference(shown), *((*looked, command) if script else (command, *looked)), apart=airy)
 
 
 def _difference(shown: Chosen) -> list[AnyRow]:
@@ -214,6 +212,9 @@ def _difference(shown: Chosen) -> list[AnyRow]:
 
 
 def _command(shown: Chosen, host: str, width: int) -> list[AnyRow]:
+    if shown.plan is not None and shown.plan.script is not None:
+        about: Line = [(f"submitted on {host} with sbatch · ", "muted"), ("y", "accent!"), (" copies", "muted")]
+        return [Title("Batch script", about), *script_rows(shown.plan.script)]
     if shown.command is None:
         return []
     findings: Sequence[Finding] = shown.plan.findings if shown.plan is not None else ()

@@ -22,7 +22,7 @@ from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialog import Box, Choices
-from tui.panel.screens.plan_rows import as_one
+from tui.panel.screens.plan_rows import Shown, as_shown
 from tui.panel.screens.profile_rows import Chosen, broken_rows, chosen, detail_rows, history_rows, home_path, last_here
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.paint import Run
@@ -31,7 +31,6 @@ from tui.panel.widgets.rows import AnyRow, Prose, Rows, Single, Title
 if TYPE_CHECKING:
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
-    from tui.core.server.launch import LaunchPlan
     from tui.core.server.launch_records import LaunchRecord
 
 _SETTLE_S = 0.3  # the cursor rests on a profile for so long before the host is asked
@@ -50,7 +49,7 @@ class _Answer:
     """What the host said about a profile."""
 
     at: float  # monotonic
-    plan: "LaunchPlan"
+    plan: Shown
     runs: frozenset[tuple[str, str]]  # that were there then
 
     def holds(self, profile: "LaunchProfile", board: Board) -> bool:
@@ -256,7 +255,7 @@ class Profiles(Mode):
         if asked is None or asked.profile is None:
             return
         try:
-            plan = as_one(await self.eagle.make_plan(asked.profile, (), reach=False))
+            plan = as_shown(await self.eagle.make_plan(asked.profile, (), reach=False), asked.profile)
         except EagletuiError as error:
             answer = replace(asked, error=error)
         else:
@@ -388,6 +387,9 @@ class Profiles(Mode):
     def copied_text(self) -> tuple[str, str] | None:
         """The command of the chosen profile."""
         command = self._chosen.command if self._chosen is not None else None
+        plan = self._chosen.plan if self._chosen is not None else None
+        if plan is not None and plan.script is not None:
+            return plan.script, "batch script"
         if command is None:
             return None
         from tui.core.profiles.command import render_command

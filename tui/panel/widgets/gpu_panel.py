@@ -3,12 +3,18 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.core.host.gpus import Gpu, error_words
 from tui.core.model.phases import Outcome
+from tui.job_words import gpus_words
 from tui.panel.host_view import HISTORY_S, Board, GpuPoint, gpu_key
+from tui.panel.widgets.jobs import draw_jobs
 from tui.panel.widgets.paint import Canvas, Painted, Run
+
+if TYPE_CHECKING:
+    from tui.panel.cluster_view import Cluster
 
 _LATE_S = 3.0  # figures are sampled once a second; older ones carry their age
 _HEALTH = {"requires_reset": "needs a reset", "lost": "lost", "error": "error"}
@@ -26,11 +32,41 @@ class GpuPanel(Painted):
 
     def wanted_height(self, *, title: bool) -> int:
         """Rows needed for all GPUs; they are never dropped."""
-        count = len(self.board.sample.gpus) if self.board.sample else 0
+        if self.shown.cluster is not None:
+            return 2 + min(10, len(self.shown.cluster.others)) + (1 if title else 0)
+        count = len(self.shown.sample.gpus) if self.shown.sample else 0
         return max(1, count) + 1 + (1 if title else 0)
 
+    @property
+    def shown(self) -> Board:
+        """Whose GPUs these are: the host's, or those of the node that the displayed run is on."""
+        return self.board.on_node or self.board
+
+    def _draw_cluster(self, canvas: Canvas, cluster: "Cluster") -> None:
+        """Of a login host: where the GPUs are, and the user's other jobs that have some."""
+        run, width = self.board.run, canvas.width
+        jobs = cluster.others if run is None or run.job is None else ()
+        y = 1 if canvas.height > 2 + min(10, len(jobs)) else 0
+        if jobs:
+            canvas.title(
+                0, 0, width if y else 0, "Your other jobs", [("with GPUs, only shown", "muted")], focus=self.has_focus
+            )
+            draw_jobs(canvas, 0, y, width, canvas.height - y, jobs, self.board.utc_offset_s)
+            return
+        said = "on the nodes of the cluster"
+        if run is not None and run.job is not None and run.live:
+            said = (
+                f"{gpus_words(run.job)} on {run.node}; what they do is not read" if run.node else "it has no nodes yet"
+            )
+        if y:
+            canvas.title(0, 0, width, "GPUs", focus=self.has_focus)
+        canvas.put(0, y, said, "muted", width)
+
     def draw(self, canvas: Canvas) -> None:
-        board, sample, width = self.board, self.board.sample, canvas.width
+        board, sample, width = self.shown, self.shown.sample, canvas.width
+        if board.cluster is not None:
+            self._draw_cluster(canvas, board.cluster)
+            return
         gpus = sample.gpus if sample else ()
         titled = canvas.height > len(gpus) + 1 or not gpus
         y = 0
@@ -71,7 +107,7 @@ class GpuPanel(Painted):
         canvas.right(at.celsius, y, "°C", "muted")
 
     def _row(self, canvas: Canvas, y: int, at: "_Columns", gpu: Gpu, key: str, *, late: bool) -> None:
-        board = self.board
+        board = self.shown
         index = fmt.NONE if gpu.index is None else str(gpu.index)
         canvas.put(0, y, index, "warn!" if late else "muted")
         if late:
@@ -98,13 +134,13 @@ class GpuPanel(Painted):
         if used is None or not total:
             canvas.put(x, y, "not reported" if not gpu.unified_memory else "unified memory", "muted", width)
             return
-        limit = self.board.budget_mib(gpu, key) if budget else None
+        limit = self.shown.budget_mib(gpu, key) if budget else None
         mark = min(width - 1, round(limit / total * width)) if limit is not None else None
-        spec = "warn" if late else ("muted" if self.board.stale else "data")
+        spec = "warn" if late else ("muted" if self.shown.stale else "data")
         canvas.bar(x, y, width, used / total, spec, mark)
 
     def _facts(self) -> list[Run]:
-        board, sample = self.board, self.board.sample
+        board, sample = self.shown, self.shown.sample
         if sample is not None and sample.stalled_s:
             return [("▲ ", "warn"), (f"the driver has not answered for {fmt.age(sample.stalled_s)}", "text")]
         if board.stale and board.sample_at is not None:

@@ -6,6 +6,7 @@ from collections import Counter
 from tui import format as fmt
 from tui.panel.hints import in_panel
 from tui.panel.host_view import Board
+from tui.panel.widgets.jobs import your_jobs
 from tui.panel.widgets.paint import Canvas, Painted, Run, join
 
 
@@ -39,6 +40,9 @@ class HostLine(Painted):
             if width >= 100 and len(totals) == 1 and (total := next(iter(totals))):
                 part.append((f" {fmt.gib(total)} GiB", "muted"))
             parts.append(part)
+        if board.cluster is not None:
+            cluster: list[Run] = [("login host of the cluster ", "muted"), (board.cluster.name or fmt.NONE, "text")]
+            return join([cluster, your_jobs(board)])
         if facts is not None:
             parts += [
                 [(f"{label} ", "muted"), (value, "text")]

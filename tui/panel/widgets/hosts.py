@@ -12,12 +12,15 @@ from tui.core.config import HostKind
 from tui.core.host.gpus import error_words
 from tui.core.link.transport import LinkState
 from tui.core.model.phases import ALIVE, Outcome
+from tui.job_words import queue_words
 from tui.panel.host_view import Board, gpu_key, run_name
 from tui.panel.hosts_view import GpuUse, badge_of, gpu_use, measuring, member_of, newest, servers, state_of
 from tui.panel.protocol import panel_of
 from tui.panel.server_view import LONG
+from tui.panel.widgets.group.job import alert
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.host_line import short_gpu_name
+from tui.panel.widgets.jobs import your_jobs
 from tui.panel.widgets.paint import Canvas, Painted, Run, cells, clip_runs, join, width_of
 from tui.panel.widgets.server_lines import ServerLines
 
@@ -225,6 +228,8 @@ class _Row:
 
     def _gpus(self) -> list[Run]:
         use, sample = self._use, self._board.sample
+        if self._board.cluster is not None:
+            return your_jobs(self._board, named=False)
         if use is None:
             if sample is not None and sample.error is not None:
                 return [("✗ ", "err"), (error_words(sample.error), "muted")]
@@ -236,6 +241,8 @@ class _Row:
         """How many GPUs are free, of how many."""
         use = self._use
         ink = "muted" if self._board.stale else "text"
+        if self._board.cluster is not None:
+            return your_jobs(self._board, short=True)
         return [(f"{use.count - use.busy}{of}{use.count} free", ink)] if use is not None else []
 
     # -- the server ------------------------------------------------------------------------------------------------
@@ -268,6 +275,10 @@ class _Row:
         member, group = member_of(self._board), self._board.group
         if member is None or group is None:
             return [(run_name(state.run), "strong!")]
+        if state.run.job is not None:
+            job = state.run.job
+            where = f", {job.nodes}" if job.nodes is not None else ""
+            return [(group.profile, "strong!"), (f"  job {job.job_id}{where}", "muted")]
         others = ", ".join(host for host in group.hosts if host != member.host)
         with_it = f" with {others}" if others else ""
         return [(group.profile, "strong!"), (f"  {member.name}{with_it}", "muted")]
@@ -279,7 +290,10 @@ class _Row:
         if board.connected:
             if not board.runs_read or board.live_servers():
                 return [("looking for servers…", "muted")], []
-            return [("No server runs here.", "text")], [("l", "accent!"), (" launches one", "muted")]
+            others = board.cluster.others if board.cluster is not None else ()
+            names = ", ".join(job.name for job in others)
+            theirs: list[Run] = [("your other jobs: ", "muted"), (names, "text")] if names else []
+            return [("No server runs here.", "text")], theirs or [("l", "accent!"), (" launches one", "muted")]
         error = board.problem or (link.error if link is not None else None)
         if error is None:
             return [("waiting for its answer", "muted")], []
@@ -318,6 +332,11 @@ class _Row:
             return self._lines.alerts(state)
         if (measured := measuring(board)) is not None:
             return [(measured, "text")]
+        job = state.run.job
+        if job is not None and (said := alert(job)):
+            return said
+        if job is not None and state.outcome is Outcome.QUEUED:
+            return [(queue_words(job), "text")]
         if state.outcome is Outcome.STARTING:
             progress = self._lines.progress(state, 60)
             return [

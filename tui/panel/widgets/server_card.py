@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.model.phases import Outcome
 from tui.core.text import epoch_of
+from tui.job_words import queue_words
 from tui.panel.host_view import Board, run_name
 from tui.panel.server_view import LONG, SHORT, badge, left_s, speculative
 from tui.panel.widgets import decode_history
@@ -310,7 +311,9 @@ class ServerCard(Painted):
             facts.append([("exit code ", "muted"), (str(run.exit_code), "text")])
         if run.ended_at:
             facts.append([("ended ", "muted"), (fmt.clock(epoch_of(run.ended_at), self.board.utc_offset_s), "text")])
-        if run.why:
+        if state.outcome is Outcome.QUEUED:
+            facts.append([(queue_words(run.job), "text")])
+        elif run.why:
             facts.append([(run.why, "text")])
         if run.orphans:
             facts.append(
@@ -325,7 +328,9 @@ class ServerCard(Painted):
             return
         if self.board.stop is not None:
             canvas.runs(0, y + 1, [("■ ", "muted"), (self.board.stop.text, "text")], canvas.width)
-        keys: list[Run] = [("l", "accent!"), (" launches a profile", "muted")]
+        queued = state.outcome is Outcome.QUEUED
+        keys: list[Run] = [("S", "accent!"), (" cancels it", "muted")] if queued else [
+            ("l", "accent!"), (" launches a profile", "muted")]  # fmt: skip
         if state.diagnosis is not None:
             canvas.put(0, y + 1, state.diagnosis.title, "strong!", canvas.width)
             if state.diagnosis.set:

@@ -7,6 +7,7 @@ from tui import format as fmt
 from tui.core.model.phases import Outcome
 from tui.panel.open_group import GroupPhase, OpenGroup, Seen
 from tui.panel.server_view import LONG, SHORT
+from tui.panel.widgets.group import job
 from tui.panel.widgets.paint import Canvas, Run, cells, clip, join, width_of, words
 from tui.panel.widgets.server_lines import ServerLines
 
@@ -19,8 +20,10 @@ def title_facts(opened: OpenGroup) -> list[Run]:
     serving = opened.serving().state
     facts: list[list[Run]] = [
         [("group ", "muted"), (opened.short_id, "text")],
-        [(fmt.plural(len(opened.group.members), "member"), "muted")],
+        [(fmt.plural(len(opened.group.members), "rank" if opened.group.job else "member"), "muted")],
     ]
+    if (found := opened.job) is not None:
+        facts.insert(0, [("job ", "muted"), (found.job_id, "text")])
     if serving is not None and serving.run.port is not None:
         facts.append([("port ", "muted"), (str(serving.run.port), "text")])
     return join(facts)
@@ -37,9 +40,11 @@ def when(opened: OpenGroup, *, least: bool = False) -> list[Run]:
     """Started, ready or ended, and how long ago."""
     state = opened.state
     serving = opened.serving()
+    offset = serving.board.utc_offset_s
+    if opened.outcome is Outcome.QUEUED and opened.job is not None:
+        return job.submitted(opened.job, offset, least=least)
     if state is None or state.started_s is None:
         return []
-    offset = serving.board.utc_offset_s
     clock = fmt.clock(state.started_s, offset)
     if state.outcome is Outcome.STARTING:
         took = fmt.duration(max(0.0, time.time() - state.started_s))
@@ -63,10 +68,12 @@ def alert(opened: OpenGroup) -> list[Run]:
     if busy:
         return [("◌ ", "accent"), (busy, "text")]
     state = opened.state
+    if said := job.alert(opened.job):
+        return said
     if state is not None and state.failed is not None:
         found = state.failure.diagnosis if state.failure is not None else None
         title = f": {found.title}" if found is not None else ""
-        return [("✗ ", "err"), (f"{state.failed.name} on {state.failed.host} ended first{title}", "strong!")]
+        return [("✗ ", "err"), (f"{state.failed.name} on {state.place_of(state.failed)} ended first{title}", "strong!")]
     lost = [one.member for one in opened.seen() if one.link_lost]
     if lost:
         names = ", ".join(f"{member.name} on {member.host}" for member in lost)
@@ -91,7 +98,7 @@ def alive(opened: OpenGroup) -> list[Run]:
             facts += [("bar ", "muted"), (fmt.age(one.state.last_progress_age_s + delay), "text"), (" ago", "muted")]
         elif one.state.last_line_age_s is not None:
             facts += [("log ", "muted"), (fmt.age(one.state.last_line_age_s + delay), "text"), (" ago", "muted")]
-        rate = one.board.memory_rate([key for key, _ in one.board.own_gpus()])
+        rate = one.gpus.memory_rate([key for key, _ in one.gpus.own_gpus()])
         if rate is not None and rate >= 51 and one in opened.by_host():
             facts += [(", ", "muted"), (f"+{fmt.gib(rate)} GiB/s", "text")]
         if facts:
@@ -101,14 +108,24 @@ def alive(opened: OpenGroup) -> list[Run]:
 
 def wanted_height(opened: OpenGroup) -> int:
     """Rows of the card under its title."""
-    if opened.outcome is Outcome.READY:
+    if opened.outcome is Outcome.QUEUED:
         return 8
-    return 9 + max(6, len(opened.phases())) + 1
+    timed = job.has_time(opened.job)
+    if opened.outcome is Outcome.READY:
+        return 11 if timed else 8
+    return 9 + max(6, len(opened.phases())) + (3 if timed else 1)
 
 
 def draw_card(canvas: Canvas, x: int, y: int, width: int, height: int, opened: OpenGroup) -> None:
     """Everything of the card below its title."""
     draw_headline(canvas, x, y + 1, width, opened)
+    found, offset = opened.job, opened.serving().board.utc_offset_s
+    if found is not None and opened.outcome is Outcome.QUEUED:
+        job.draw_queued(canvas, x, y + 3, width, found, offset)
+        return
+    if found is not None and job.has_time(found):
+        job.draw_time(canvas, x, y + height - 1, width, found, offset)
+        height -= 2
     if opened.outcome is Outcome.READY:
         _ready(canvas, x, y + 3, width, opened)
         return
@@ -117,7 +134,7 @@ def draw_card(canvas: Canvas, x: int, y: int, width: int, height: int, opened: O
     at = max(x + 16, after + 2) if figure is not None else x
     if figure is not None and "h" in figure:
         canvas.put(x, y + 4, figure, "strong!")
-    for row, runs in enumerate(_beside(opened)):
+    for row, runs in enumerate(_beside(opened, x + width - at)):
         canvas.runs(at, y + 3 + row, words(runs, x + width - at))
     draw_phases(canvas, x, y + 7, width, opened)
     canvas.runs(x, min(y + height - 1, y + 9 + len(opened.phases())), alive(opened), width)
@@ -131,7 +148,7 @@ def _figure(opened: OpenGroup) -> str | None:
     return fmt.duration(eta if eta is not None else time.time() - started if started is not None else None)
 
 
-def _beside(opened: OpenGroup) -> list[list[Run]]:
+def _beside(opened: OpenGroup, width: int) -> list[list[Run]]:
     """The lines beside the large figure."""
     said = alert(opened)
     failure = opened.state.failure if opened.state is not None else None
@@ -139,7 +156,13 @@ def _beside(opened: OpenGroup) -> list[list[Run]]:
         advice = failure.diagnosis.advice[:1] if failure is not None and failure.diagnosis is not None else ()
         more: list[list[Run]] = [[(text, "muted")] for text in advice]
         keys: list[Run] = [("Enter", "accent!"), (" shows why", "muted")] if failure is not None else []
-        return [said, *more, join([keys, [("l", "accent!"), (" launches a profile", "muted")]])]
+        if opened.group.job and opened.outcome is Outcome.UNKNOWN:
+            return [*job.wrapped(said, width), [("it may be running: its logs are still read", "muted")]]
+        return [
+            *(job.wrapped(said, width) if opened.group.job else [said]),
+            *more,
+            join([keys, [("l", "accent!"), (" launches a profile", "muted")]]),
+        ]
     eta = opened.eta_s()
     serving = opened.serving()
     usual = serving.state.usual_total if serving.state is not None else None

@@ -10,6 +10,7 @@ from tui.core.model.phases import Outcome, Phase
 from tui.panel.host_view import gpu_key
 from tui.panel.open_group import OpenGroup, Seen
 from tui.panel.widgets.gpu_panel import bins
+from tui.panel.widgets.group import job
 from tui.panel.widgets.paint import Canvas, Run, join
 
 _GAP = 3
@@ -35,18 +36,23 @@ class _Columns:
 
 def wanted_height(opened: OpenGroup) -> int:
     """Rows under the title: heads and as many GPUs as the host with most has."""
-    return 1 + max((len(one.board.sample.gpus) if one.board.sample else 0 for one in opened.by_host()), default=0)
+    if not opened.gpus_read:
+        return 1
+    return 1 + max((len(one.gpus.sample.gpus) if one.gpus.sample else 0 for one in opened.by_host()), default=0)
 
 
 def draw_gpus(canvas: Canvas, x: int, y: int, width: int, rows: int, opened: OpenGroup) -> None:
     """Heads, and a row a GPU."""
+    if not opened.gpus_read:
+        canvas.put(x, y, job.where_words(opened), "muted", width)
+        return
     hosts = opened.by_host()
     if not hosts:
         return
     fitting = max(1, min(len(hosts), (width - 2 + _GAP) // (_LEAST + _GAP)))
     each = (width - 2 - _GAP * (fitting - 1)) // fitting
     late = opened.late_member()
-    numbers = max((len(one.board.sample.gpus) if one.board.sample else 0 for one in hosts[:fitting]), default=0)
+    numbers = max((len(one.gpus.sample.gpus) if one.gpus.sample else 0 for one in hosts[:fitting]), default=0)
     for row in range(min(numbers, rows - 1)):
         canvas.put(x, y + 1 + row, str(row), "muted")
     for place, one in enumerate(hosts[:fitting]):
@@ -60,10 +66,8 @@ def draw_gpus(canvas: Canvas, x: int, y: int, width: int, rows: int, opened: Ope
 def _draw_host(
     canvas: Canvas, x: int, y: int, width: int, rows: int, opened: OpenGroup, one: Seen, *, late: bool
 ) -> None:
-    board, at = one.board, _Columns.of(width)
-    end = canvas.put(
-        x, y, f"{'▲' if late else ''}{one.member.host}", "warn!" if late else "strong!", max(4, at.gib - 4)
-    )
+    board, at = one.gpus, _Columns.of(width)
+    end = canvas.put(x, y, f"{'▲' if late else ''}{one.place}", "warn!" if late else "strong!", max(4, at.gib - 4))
     canvas.put(
         end + 1, y, opened.rank_span(one) if not opened.roles else one.member.name, "muted", x + at.gib - 4 - end - 1
     )
@@ -86,7 +90,7 @@ def _draw_host(
 
 
 def _draw_gpu(canvas: Canvas, x: int, y: int, at: _Columns, one: Seen, gpu: Gpu, key: str, *, spec: str) -> None:
-    board = one.board
+    board = one.gpus
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     if gpu.health is not None:
         canvas.put(x, y, f"✗ {gpu.health}", "err!", at.memory)
@@ -108,7 +112,8 @@ def _draw_gpu(canvas: Canvas, x: int, y: int, at: _Columns, one: Seen, gpu: Gpu,
 def title_facts(opened: OpenGroup) -> list[Run]:
     """The budget mark, while the group starts."""
     serving = opened.serving()
-    fraction = serving.board.budget_fraction() if opened.outcome is Outcome.STARTING else None
+    shown = opened.outcome is Outcome.STARTING and opened.gpus_read
+    fraction = serving.board.budget_fraction() if shown else None
     return [("│", "text"), (f" mem-fraction-static {fraction:g}", "muted")] if fraction is not None else []
 
 
@@ -117,11 +122,11 @@ def power_line(opened: OpenGroup) -> list[Run]:
     watts: list[list[Run]] = []
     hottest: list[float] = []
     for one in opened.by_host():
-        gpus = one.board.sample.gpus if one.board.sample is not None else ()
+        gpus = one.gpus.sample.gpus if one.gpus.sample is not None else ()
         known = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
         hottest += [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
         if known:
-            watts.append([(f"{one.member.host} ", "muted"), (f"{sum(known) / 1000:.2f} kW", "text")])
+            watts.append([(f"{one.place} ", "muted"), (f"{sum(known) / 1000:.2f} kW", "text")])
     if not watts:
         return []
     warm: list[Run] = [("hottest ", "muted"), (f"{max(hottest):.0f} °C", "text")] if hottest else []
@@ -137,9 +142,9 @@ def draw_ranks(canvas: Canvas, x: int, y: int, width: int, height: int, opened: 
         if line + 1 >= y + height:
             break
         tags = [rank.tag or "" for rank in one.state.startup.ranks] if one.state is not None else []
-        loaded = one.board.loaded_mib()
+        loaded = one.gpus.loaded_mib()
         slow = one.member == late
-        canvas.put(x, line, f"{'▲' if slow else ''}{one.member.host}", "warn!" if slow else "strong!", 9)
+        canvas.put(x, line, f"{'▲' if slow else ''}{one.place}", "warn!" if slow else "strong!", 9)
         progress = one.state.startup.progress if one.state is not None else None
         told = f"{progress.done}/{progress.total}" if progress is not None else ""
         canvas.put(x, line + 1, f"◐ {told}".rstrip(), "accent", 9)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tui import format as fmt
 from tui.core.model.group import Role
 from tui.core.model.phases import Outcome
+from tui.job_words import end_words
 from tui.panel.open_group import OpenGroup, Seen
 from tui.panel.server_view import LONG, badge
 from tui.panel.widgets.paint import Canvas, Run, cells, clip_runs, join, width_of
@@ -27,6 +28,10 @@ def fatal_line(opened: OpenGroup) -> str:
     """What a fatal line does, and what a lost link does not do."""
     if opened.roles:
         return "Stop order: router, prefill, decode. The first member that ends is the diagnosis; a lost link is UNKNOWN, not dead"
+    if opened.group.job and not opened.alive:
+        return ""
+    if opened.group.job:
+        return "Once a rank ends, Slurm ends the others. S lets all ranks drain, so that the job ends COMPLETED 0:0"
     return (
         "At the first fatal line in any log the other members are stopped, and that line is the diagnosis. "
         "A lost link makes a member UNKNOWN, not dead"
@@ -63,8 +68,9 @@ def draw_members(
     """Heads, a row a member, and (with `checked`) the checks below; returns the rows that it took."""
     seen = opened.seen()
     wide = width >= 100
-    hosts = min(20, max([4, *(cells(one.member.host) for one in seen)])) + 2
-    at = {"member": 0, "host": 11, "state": 11 + hosts, "run": 11 + hosts + (27 if wide else 14)}
+    hosts = min(20, max([4, *(cells(one.place) for one in seen)])) + 2
+    where = "node" if opened.group.job else "host"
+    at = {"member": 0, where: 11, "state": 11 + hosts, "run": 11 + hosts + (27 if wide else 14)}
     at |= {"pid": at["run"] + 21, "log": at["run"] + 32}
     for name, column in at.items():
         if name in ("pid", "log"):
@@ -94,9 +100,9 @@ def _draw_member(
     canvas: Canvas, x: int, y: int, at: dict[str, int], opened: OpenGroup, one: Seen, *, wide: bool
 ) -> None:
     late = one.member == opened.late_member()
-    failed = opened.state is not None and opened.state.failed == one.member
+    failed = opened.state is not None and opened.state.failed == one.member and end_words(one.job) is None
     canvas.put(x, y, one.member.name, "strong!" if one.member == opened.group.serving else "text", 10)
-    canvas.put(x + at["host"], y, one.member.host, "warn!" if late else "text", at["state"] - at["host"] - 1)
+    canvas.put(x + 11, y, one.place, "warn!" if late else "text", at["state"] - 12)
     state = one.state
     if state is None:
         canvas.put(x + at["state"], y, "? not seen yet", "muted")

@@ -7,10 +7,11 @@ from tui.core.model.phases import Outcome
 from tui.panel.hints import in_panel
 from tui.panel.open_group import OpenGroup
 from tui.panel.protocol import panel_of
-from tui.panel.widgets.group import card, gpus, members, roles
+from tui.panel.widgets.group import card, gpus, job, members, roles
 from tui.panel.widgets.group.log import MergedLog
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.host_line import short_gpu_name
+from tui.panel.widgets.jobs import draw_jobs
 from tui.panel.widgets.paint import Canvas, Painted, Run, join
 
 _LOG_ROWS = 4
@@ -70,25 +71,32 @@ class GroupPanel(Painted):
         room = canvas.height - 2 - _LOG_ROWS - 4
         under = roles.wanted_height(opened, width) if opened.roles else members.wanted_height(opened) + 2
         starting = opened.outcome is Outcome.STARTING and gpus.loading(opened.seen()) and not opened.roles
+        starting = starting and opened.gpus_read
         ranks = 2 + 2 * len(opened.by_host()) if starting else 0
         wanted = max(card.wanted_height(opened), gpus.wanted_height(opened) + 2 + ranks)
         height = max(8, min(wanted, room - under))
         canvas.title(1, 2, left, "Server", card.title_facts(opened))
         card.draw_card(canvas, 1, 3, left, height, opened)
+        if opened.outcome is Outcome.QUEUED:
+            self._others(canvas, right, 2, canvas.width - 1 - right, canvas.height - 3, opened)
+            return
         canvas.title(right, 2, canvas.width - 1 - right, "GPUs", gpus.title_facts(opened))
         gpu_rows = min(gpus.wanted_height(opened), height - 1)
         gpus.draw_gpus(canvas, right, 3, canvas.width - 1 - right, gpu_rows, opened)
         canvas.runs(right, 3 + gpu_rows, gpus.power_line(opened), canvas.width - 1 - right)
         if ranks and gpu_rows + 2 + ranks <= height + 1:
             gpus.draw_ranks(canvas, right, 5 + gpu_rows, canvas.width - 1 - right, ranks, opened)
+        else:
+            self._others(canvas, right, 5 + gpu_rows, canvas.width - 1 - right, height - gpu_rows - 2, opened)
         self._below(canvas, 4 + height, opened)
 
     def _stacked(self, canvas: Canvas, opened: OpenGroup) -> None:
         """One below the other."""
         width = canvas.width - 2
-        card.narrow_headline(canvas, 1, 1, width, opened)
-        canvas.runs(1, 2, card.alert(opened) or card.alive(opened), width)
-        y = 3
+        y = self._narrow_head(canvas, width, opened)
+        if opened.outcome is Outcome.QUEUED:
+            self._others(canvas, 1, y + 1, width, canvas.height - y - 1, opened)
+            return
         if opened.outcome is Outcome.STARTING:
             card.draw_phases(canvas, 1, y, width, opened)
             y += 1 + len(opened.phases())
@@ -96,6 +104,14 @@ class GroupPanel(Painted):
         canvas.title(1, y, width, "GPUs", gpus.title_facts(opened))
         gpus.draw_gpus(canvas, 1, y + 1, width, rows, opened)
         self._below(canvas, y + 1 + rows, opened)
+
+    @staticmethod
+    def _others(canvas: Canvas, x: int, y: int, width: int, rows: int, opened: OpenGroup) -> None:
+        """What else the user has on the cluster."""
+        board = opened.serving().board
+        if rows >= 3 and opened.group.job and board.cluster is not None and board.cluster.others:
+            canvas.title(x, y, width, "Your other jobs", [("with GPUs, only shown", "muted")])
+            draw_jobs(canvas, x, y + 1, width, rows - 1, board.cluster.others, board.utc_offset_s)
 
     def _below(self, canvas: Canvas, y: int, opened: OpenGroup) -> None:
         """Members, merged log, and what a fatal line does."""
@@ -112,12 +128,29 @@ class GroupPanel(Painted):
             self.merged.draw(canvas, 1, y, width, rows, opened)
         canvas.put(1, canvas.height - 1, members.fatal_line(opened), "muted", width)
 
+    @staticmethod
+    def _narrow_head(canvas: Canvas, width: int, opened: OpenGroup) -> int:
+        """State, what deserves a look, and of a job what it waits for or the time that it has; the row below them."""
+        card.narrow_headline(canvas, 1, 1, width, opened)
+        found, offset = opened.job, opened.serving().board.utc_offset_s
+        if found is not None and opened.outcome is Outcome.QUEUED:
+            lines = job.queue_lines(found, offset, width)
+            for row, runs in enumerate(lines, 2):
+                canvas.runs(1, row, runs, width)
+            return 2 + len(lines)
+        canvas.runs(1, 2, card.alert(opened) or card.alive(opened), width)
+        if found is None or not job.has_time(found):
+            return 3
+        job.draw_time(canvas, 1, 3, width, found, offset)
+        return 4
+
     def _narrow(self, canvas: Canvas, opened: OpenGroup) -> None:
         """The essentials: state, who is late, phases across, GPUs, checks, the newest lines."""
         width, height = canvas.width - 2, canvas.height
-        card.narrow_headline(canvas, 1, 1, width, opened)
-        canvas.runs(1, 2, card.alert(opened) or card.alive(opened), width)
-        y = 3
+        y = self._narrow_head(canvas, width, opened)
+        if opened.outcome is Outcome.QUEUED:
+            self._others(canvas, 1, y + 1, width, height - y - 1, opened)
+            return
         if opened.outcome is Outcome.STARTING:
             y += card.draw_phases_across(canvas, 1, y, width, opened, 2 + min(4, len(opened.group.members)))
         else:
@@ -146,6 +179,8 @@ def _host_line(opened: OpenGroup, width: int) -> list[Run]:
         if board.problem is not None:
             hint = f"; {in_panel(board.problem.hint)}" if board.problem.hint else ""
             return [("▲ ", "warn"), (f"{name}: {board.problem.message}", "text"), (hint, "muted")]
+    if opened.group.job:
+        return job.host_line(opened, width)
     what = "host" if opened.roles else "node"
     parts: list[list[Run]] = [[(fmt.plural(len(boards), what), "text")]]
     kinds = Counter(
