@@ -9,10 +9,12 @@
 #   EX_WORDS   texts that matter, one a line: where more is unusual than EX_MOST, lines with one of them, and those around
 #   EX_MOST    bytes of unusual lines that are sent at most
 #   EX_COUNTED a text of lines that are counted where they are left out
+#   EX_BACK    a text of lines that count requests taken back, before their number: summed where they are left out
 #   EX_WORD    a random word
 # Answers. "O FILE SIZE": opened. "D BYTE COUNT", COUNT raw bytes, and EX_WORD on a line: bytes as they are. Between the two
 # of them, in the order of the file, by pieces of it: "L LINE COUNTED TEXT": a line, counted from the beginning of the piece,
-# and how many counted ones were left out since the one before; "S LINES UNREAD COUNTED": the end of a piece, how many line ends it
+# and how many counted ones were left out since the one before; "R TIMES REQUESTS LINE TEXT": the newest of the lines with EX_BACK that
+# were left out, how many there were before it, and of how many requests; "S LINES UNREAD COUNTED": the end of a piece, how many line ends it
 # has, how many unusual lines were too many, and how many counted ones were left out since the last one; "F": grep failed.
 # "Z SIZE": the end, and the size of the file now.
 
@@ -37,6 +39,11 @@ ex_raw() { # byte, count
 
 # Of lines that differ in numbers only, `often` a run are sent; more where something rare is just before.
 EX_TELL='
+function tell(line) {
+  if (times) keep("R " times - 1 " " requests - newest_took " " newest)
+  times = requests = 0
+  if (line != "") keep(line)
+}
 function keep(line) {
   size += length(line) + 1
   if (words == "" || size <= most / 2) {
@@ -71,9 +78,15 @@ function keep(line) {
   else if (near > 0) near--
   else if (count > often) {
     if (kind == counted) passed++
+    else if ((taken = index(text, back)) && !index(text, "Testing")) {
+      newest_took = substr(text, taken + length(back)) + 0
+      times++
+      requests += newest_took
+      newest = substr($0, 1, at - 1) " " text
+    }
     next
   }
-  keep("L " substr($0, 1, at - 1) " " passed + 0 " " text)
+  tell("L " substr($0, 1, at - 1) " " passed + 0 " " text)
   passed = 0
   if (words == "" && size > most) {
     over = 1
@@ -82,6 +95,7 @@ function keep(line) {
 }
 END {
   if (over) exit 3
+  tell("")
   for (i = 1; i <= many; i++) print out[i]
   for (i = dropped + 1; i <= last; i++) print ring[i]
   if (lines == "") print "F"
@@ -89,7 +103,7 @@ END {
 }'
 
 ex_tell() { # words
-  awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v word="$EX_WORD" "$EX_TELL"
+  awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v back="$EX_BACK" -v word="$EX_WORD" "$EX_TELL"
 }
 
 ex_unusual() { # byte, count : lines with their numbers; awk takes long ones badly

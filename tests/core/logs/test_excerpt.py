@@ -136,6 +136,22 @@ async def test_warnings_that_come_a_thousand_times_are_counted(local: LocalTrans
     assert bytes_of(found) < len(data) / 5
 
 
+async def test_requests_taken_back_a_thousand_times_are_counted(host: LocalTransport, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    full = b"[2026-10-06 23:00:%02d TP%d] KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_tokens_gained: 9\n"
+    data = START + b"".join(usual_lines(rng, 2) + full % (at % 60, at % 2, 1 + at % 3) for at in range(2_000))
+    data += usual_lines(rng, 100)
+    said, found, tracker = await read(host, tmp_path / "log", data)
+    retracted = tracker.state().retracted
+    assert (retracted.times, retracted.requests) == (2_000, sum(1 + at % 3 for at in range(2_000)))
+    assert said == report(data)
+    assert bytes_of(found) < len(data) / 3
+    # What an earlier run took back is not this one's.
+    said, _, tracker = await read(host, tmp_path / "log", data + START + usual_lines(rng, 600))
+    assert tracker.state().retracted is None
+    assert said == report((tmp_path / "log").read_bytes())
+
+
 @pytest.mark.parametrize("pieces", [2, 4])
 async def test_pieces_are_one_log(
     local: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int

@@ -22,6 +22,7 @@ from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, refused
 from tui.core.logs.follow import Chunk
 from tui.core.sglang.batch_lines import ANSWERS, DECODES, PREFILLS
+from tui.core.sglang.figures import RETRACTED
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import SEARCH_WORDS
 from tui.core.sglang.tracker import LogTracker
@@ -48,6 +49,7 @@ class Passage:
     number: int  # line of the file, counted from 1
     data: bytes
     slow_tokenizer: int = 0  # warnings of it among the lines left out before it
+    retracted: tuple[int, int] = (0, 0)  # lines that say so among those, and the requests that they took back
     offset: int = 0  # byte of the file where that is known
 
     @property
@@ -152,7 +154,8 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
     word = token_hex(16)
     script = (
         f"EX_FROM={begin} EX_WHOLE={WHOLE_BYTES} EX_HEAD={HEAD_BYTES} EX_TAIL={TAIL_BYTES} EX_MOST={MOST_BYTES}\n"
-        f"EX_WORD={word} EX_COUNTED={shlex.quote(_COUNTED)} EX_USUAL={_lines_of((*DECODES, *PREFILLS, *ANSWERS))}\n"
+        f"EX_WORD={word} EX_COUNTED={shlex.quote(_COUNTED)} EX_BACK={shlex.quote(RETRACTED)}\n"
+        f"EX_USUAL={_lines_of((*DECODES, *PREFILLS, *ANSWERS))}\n"
         f"EX_WORDS={_lines_of((*patterns().search_words, *SEARCH_WORDS))}\n{shell_program('excerpt.sh')}ex_main\n"
     )
     found: list[Passage] = []
@@ -166,11 +169,15 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
                     data = await answers.take(int(answer[2]))
                     if await answers.take(len(word) + 2) != f"\n{word}\n".encode():
                         raise _Changed
-                    found.append(Passage(number, data, slow, int(answer[1])))
+                    found.append(Passage(number, data, slow, offset=int(answer[1])))
                     number, slow = found[-1].end, 0
                 elif answer[0] == b"L":
                     found.append(Passage(number + int(answer[1]) - 1, answer[3] + b"\n", slow + int(answer[2])))
                     slow = 0
+                elif answer[0] == b"R":
+                    line, _, text = answer[3].partition(b" ")
+                    before = (int(answer[1]), int(answer[2]))
+                    found.append(Passage(number + int(line) - 1, text + b"\n", retracted=before))
                 elif answer[0] == b"S":
                     lines, left, passed = map(int, answer[1:])
                     number, unread, slow = number + lines, unread + left, slow + passed
@@ -216,7 +223,9 @@ async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[i
     at, taken = passages[0].number, 0
     for passage in passages:
         if passage.number > at:
-            tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
+            tracker.go_on_at(
+                passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer, retracted=passage.retracted
+            )
         for begin in range(0, len(passage.data), _PIECE_BYTES):
             piece = passage.data[begin : begin + _PIECE_BYTES]
             tracker.feed(piece)

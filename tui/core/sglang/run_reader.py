@@ -65,9 +65,12 @@ class RunReader:
         self._begin(Clock(self._clock.time, self._clock.stamp))
         self._clock.seconds()
 
-    def passed_over(self, number: int, slow_tokenizer: int) -> None:
-        """Usual lines up to this one are not read: stamped ones, and so many warnings of a slow tokenizer."""
+    def passed_over(self, number: int, slow_tokenizer: int, retracted: tuple[int, int]) -> None:
+        """Usual lines from this one on are not read: stamped ones, so many warnings of a slow tokenizer, so many
+        lines about so many requests that were taken back."""
         self.trouble.stamped()
+        if retracted[0]:
+            self.figures.retracted_before(number, *retracted)
         if slow_tokenizer:
             self.figures.warned_of_tokenizer(number, slow_tokenizer)
 

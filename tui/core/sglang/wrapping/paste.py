@@ -109,11 +109,13 @@ class PasteTracker(LogTracker):
             self._hand_on(data)
         return ()
 
-    def go_on_at(self, offset: int, number: int, *, slow_tokenizer: int = 0) -> None:
+    def go_on_at(
+        self, offset: int, number: int, *, slow_tokenizer: int = 0, retracted: tuple[int, int] = (0, 0)
+    ) -> None:
         self._learn()
         if not self._plain and self._tail:
             self._take("\n")
-        super().go_on_at(offset, number, slow_tokenizer=slow_tokenizer)
+        super().go_on_at(offset, number, slow_tokenizer=slow_tokenizer, retracted=retracted)
         self._number = number
 
     def flush(self) -> tuple[LogRecord, ...]:
