@@ -41,7 +41,7 @@ _BAR_REST = re.compile(
 _BAR_HEAD = re.compile(r"(?P<desc>[^|%\]]{0,160}?):?\s{0,8}\d{1,3}$")
 # Trouble that no pattern needs to name.
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)|^Exception: (?=\S)"
 )
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 FRAME = re.compile(r'^\s{0,12}File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:,? in (?P<function>\S{1,200}))?')

@@ -34,6 +34,7 @@ _LEARNERS: dict[str, Callable[[Sequence[Line]], Maker | None]] = {
     "frames": layers.broken_frames,
     "joined": layers.joined,
     "flattened": layers.flattened,
+    "sentences": layers.sentences,
 }
 
 
