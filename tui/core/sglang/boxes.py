@@ -17,6 +17,7 @@ _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>\S+)$")
 _PLACE_WITHOUT_FILE = re.compile(r"in (?P<function>[^\s:]+):(?P<line>\d{1,9})$")
 _HIDDEN = re.compile(r"\.\.\. \d{1,9} frames hidden \.\.\.$")
 _BETWEEN = 64  # lines of other writers within a box, before it is given up
+_HELD = 400  # lines of one traceback: of the first and of the last frames
 _WRAPPED = 40  # lines of one exception
 _PIECES = 8  # lines of one place
 
@@ -35,6 +36,7 @@ class Boxes:
         self._open = False
         self._below = False  # a box has ended, and its exception comes
         self._indent = self._width = self._depth = self._between = 0
+        self._held: list[Printed] = []  # of the traceback: other writers' lines do not come between its own
         self._place: list[str] = []
         self._at = 0  # line where the place began
         self._raised: list[str] = []  # of the exception, as far as it was wrapped
@@ -56,7 +58,8 @@ class Boxes:
             self._open, self._between = True, 0
             self._indent = len(head["indent"])
             self._width = len(text.strip()) - (0 if head["end"] else 1)
-            return [*found, Printed(number, "Traceback (most recent call last):")]
+            self._held = [Printed(number, "Traceback (most recent call last):")]
+            return found
         if self._open:
             return self._inside(number, text)
         if self._below:
@@ -65,7 +68,8 @@ class Boxes:
 
     def end(self) -> list[Printed]:
         """What was held back."""
-        found = [*self._placed(), *self._said()]
+        found = [*self._held, *self._placed(), *self._said()]
+        self._held = []
         self._open = self._below = False
         self._depth = 0
         return found
@@ -75,10 +79,10 @@ class Boxes:
         if bare[:1] not in ("│", "|", "╰", "└", "+"):
             self._between += 1
             return [*(self.end() if self._between > _BETWEEN else []), Printed(number, text)]
-        if _BOTTOM.match(bare):
-            found = self.end()
-            self._below = True
-            return found
+        if self._depth == 0 and _BOTTOM.match(bare):
+            self._hold(self._placed())
+            self._open, self._below = False, True
+            return []
         inner = bare[1:].removesuffix(bare[0]).strip()
         if self._depth or _INNER_TOP.match(inner):
             edge = inner[:1] or " "
@@ -89,11 +93,18 @@ class Boxes:
         if code is not None or not inner:
             marked = code is not None and code["mark"]
             source = _GUIDES.sub("", code["source"], count=1) if code is not None else ""
-            return [*self._placed(), *([Printed(number, f"    {source}")] if marked and source else [])]
+            self._hold(self._placed())
+            if marked and source:
+                self._hold([Printed(number, f"    {source}")])
+            return []
         if len(self._place) < _PIECES and not _HIDDEN.match(inner):
             self._at = self._at if self._place else number
             self._place.append(inner)
         return []
+
+    def _hold(self, lines: list[Printed]) -> None:
+        self._held += lines
+        del self._held[_HELD // 2 : len(self._held) - _HELD // 2]
 
     def _placed(self) -> list[Printed]:
         """The frame whose place has come to its end."""
@@ -108,14 +119,14 @@ class Boxes:
     def _under(self, number: int, text: str, record: bool) -> list[Printed]:
         """A line below a box: of the exception, as long as the one before it had no room for its first word."""
         bare = text[self._indent :] if not text[: self._indent].strip() else text
+        if not bare.strip() and not self._raised:
+            return []
         if record or not bare.strip():
-            self._below = self._below and not record and not self._raised
-            return [*self._said(), Printed(number, text)]
+            return [*self.end(), Printed(number, text)]
         if self._raised:
             last = self._raised[-1]
             if len(last.rstrip()) + 1 + len(bare.split(" ", 1)[0]) <= self._width or len(self._raised) >= _WRAPPED:
-                self._below = False
-                return [*self._said(), Printed(number, bare)]
+                return [*self.end(), Printed(number, bare)]
         else:
             self._raised_at = number
         self._raised.append(bare)

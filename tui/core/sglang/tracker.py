@@ -74,7 +74,7 @@ class LogTracker:
             slow_tokenizer: how many of those not read warn of a slow tokenizer.
             retracted: how many of them say that requests were taken back, and how many requests.
         """
-        if number > self._splitter.number:
+        if number > self._splitter.number or slow_tokenizer or retracted[0]:
             self._reader.passed_over(self._splitter.number, slow_tokenizer, retracted)
         self._splitter = LineSplitter(offset, number)
         self._state = None
