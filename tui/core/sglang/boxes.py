@@ -1,8 +1,8 @@
 """Tracebacks that rich draws in a box, as Python prints them: whatever reads a traceback knows one form.
 
 The format is that of rich's `traceback.py`, 10 to 14: a panel with "Traceback (most recent call last)" in its upper border; of
-each frame "FILE:LINE in FUNCTION", wrapped at the panel's width, and lines of program, the one that counts marked with "❱" (">" where
-a terminal has ASCII alone); panels within it hold local variables. The exception stands below it, wrapped at the terminal's width.
+each frame "FILE:LINE in FUNCTION", wrapped at the panel's width, and lines of program, the one that counts marked with "❱" (">" on old
+Windows, "?" where a terminal has ASCII alone, and no bars then); panels within it hold local variables. The exception stands below it, wrapped at the terminal's width.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 _HEAD = re.compile(r"(?P<indent>[ \t]{0,80})[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+(?P<end>[╮┐+])?[ \t]*$")
 BOXED = " Traceback (most recent call last) "  # in a box's upper border, wherever it stands
 _INNER_TOP, _BOTTOM = re.compile(r"[╭┌]|\+-{3}"), re.compile(r"[╰└]|\+-{3}")
-_CODE = re.compile(r"(?P<mark>[❱>]?)[ ]{0,12}(?P<line>\d{1,9}) [│|](?P<source>.*)$")
+_CODE = re.compile(r"(?P<mark>[❱>?]?)[ ]{0,12}(?P<line>\d{1,9}) (?:[│|]|(?!in ))(?P<source>.*)$")
 _GUIDES = re.compile(r"(?:[ ]{0,8}[│|])*[ ]*")
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>\S+)$")
 _PLACE_WITHOUT_FILE = re.compile(r"in (?P<function>[^\s:]+):(?P<line>\d{1,9})$")
