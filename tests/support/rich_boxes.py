@@ -42,7 +42,7 @@ def _drawn(frames: list[tuple[str, str, str, str]], kind: str, said: str, width:
     stack = Stack(exc_type=kind.rpartition(".")[2], exc_value=said, frames=drawn)
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii" if plain else "utf-8", errors="replace", newline="\n")
     console = Console(file=out, width=width, color_system=None, legacy_windows=False)
-    with mock.patch.dict(linecache.cache, cached), mock.patch.object(os.path, "exists", lambda _: True):
+    with mock.patch.dict(linecache.cache, cached), mock.patch.object(os.path, "exists", return_value=True):
         console.print(Traceback(Trace(stacks=[stack]), width=width, max_frames=100))
     out.seek(0)
     return out.read()

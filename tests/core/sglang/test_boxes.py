@@ -74,7 +74,9 @@ def test_a_message_that_was_wrapped_is_one_line() -> None:
 def test_local_variables_and_lines_of_others_are_no_frames() -> None:
     drawn = boxed(FAILED, 76)
     head, _, rest = drawn.rpartition("╰")
-    found = report((head + LOCALS + "[2026-05-01 10:00:01 TP1] Using KV cache dtype: torch.bfloat16\n╰" + rest).encode())
+    found = report(
+        (head + LOCALS + "[2026-05-01 10:00:01 TP1] Using KV cache dtype: torch.bfloat16\n╰" + rest).encode()
+    )
     assert said(found)[:3] == said(report(FAILED.encode()))[:3]
 
 

@@ -200,7 +200,13 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
             raise _failed(transport, path, stream) from None
         except _Refused as why:
             raise refused(transport.host, path, str(why)) from None
-    return Excerpt(file, size, _with(found, newest), unread, sum(any(text in item.data for text in _DECODES) for item in newest) >= _NEWEST)
+    return Excerpt(
+        file,
+        size,
+        _with(found, newest),
+        unread,
+        sum(any(text in item.data for text in _DECODES) for item in newest) >= _NEWEST,
+    )
 
 
 async def _opened(answers: _Answers) -> tuple[str, int]:

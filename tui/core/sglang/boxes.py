@@ -8,7 +8,9 @@ Windows, "?" where a terminal has ASCII alone, and no bars then); panels within 
 import re
 from typing import NamedTuple
 
-_HEAD = re.compile(r"(?P<indent>[ \t]{0,80})[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+(?P<end>[╮┐+])?[ \t]*$")
+_HEAD = re.compile(
+    r"(?P<indent>[ \t]{0,80})[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+(?P<end>[╮┐+])?[ \t]*$"
+)
 BOXED = " Traceback (most recent call last) "  # in a box's upper border, wherever it stands
 _INNER_TOP, _BOTTOM = re.compile(r"[╭┌]|\+-{3}"), re.compile(r"[╰└]|\+-{3}")
 _CODE = re.compile(r"(?P<mark>[❱>?]?)[ ]{0,12}(?P<line>\d{1,9}) (?:[│|]|(?!in ))(?P<source>.*)$")

@@ -47,7 +47,9 @@ TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 FRAME = re.compile(r'^\s{0,12}File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:,? in (?P<function>\S{1,200}))?')
 ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
 # A logged error that no pattern knows: it may be what a later exception comes from.
-SAID = re.compile(r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not |do(?:es)? not match")
+SAID = re.compile(
+    r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not |do(?:es)? not match"
+)
 # Python's fault handler: its frames begin with the innermost one.
 THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(most recent call first\):")
 # Errors of native libraries (Mooncake): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".

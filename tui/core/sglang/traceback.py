@@ -107,11 +107,15 @@ class Raised:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
         telling = [item for item in said if item is not head and _TELLING.search(item.text)]
-        if _POINTING.search(head.text):  # Triton shows its program up to the place: what is wrong stands behind the mark
+        if _POINTING.search(
+            head.text
+        ):  # Triton shows its program up to the place: what is wrong stands behind the mark
             mark = next((at for at, item in enumerate(said) if item.text.strip() == "^"), 0)
             telling = said[mark + 1 :][:1] or telling
             said = [head, *said[max(1, mark - 1) : mark], *said[mark + 1 :]] if mark else said
-            return " … ".join(item.text.strip() for item in (head, *telling)), tuple(item.text for item in said[:_QUOTED])
+            return " … ".join(item.text.strip() for item in (head, *telling)), tuple(
+                item.text for item in said[:_QUOTED]
+            )
         telling.sort(key=lambda item: (_DRIVER.search(item.text) is not None, _WARNING.search(item.text) is not None))
         if line is not None and telling and _DRIVER.search(line.text):
             line = None

@@ -345,7 +345,9 @@ def boxes(lines: Sequence[Line]) -> Maker | None:
 
 # ---- an error within a sentence ----------------------------------------------------------------------------------------
 
-_QUOTED_ERROR = re.compile(r"(?<![A-Za-z0-9.])(?P<error>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S.*)")
+_QUOTED_ERROR = re.compile(
+    r"(?<![A-Za-z0-9.])(?P<error>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S.*)"
+)
 
 
 def sentences(lines: Sequence[Line]) -> Maker | None:
