@@ -7,13 +7,19 @@
 #   EX_TAIL    the same of the end
 #   EX_USUAL   texts of usual lines, one a line
 #   EX_WORDS   texts that matter, one a line: where more is unusual than EX_MOST, lines with one of them, and those around
+#   EX_DECODES, EX_PREFILLS  texts of decode and of prefill lines, one a line
+#   EX_BEFORE  bytes before that end in which the newest of them are looked for
 #   EX_MOST    bytes of unusual lines that are sent at most
 #   EX_COUNTED a text of lines that are counted where they are left out
+#   EX_BACK    a text of lines that count requests taken back, before their number: summed where they are left out
 #   EX_WORD    a random word
 # Answers. "O FILE SIZE": opened. "D BYTE COUNT", COUNT raw bytes, and EX_WORD on a line: bytes as they are. Between the two
 # of them, in the order of the file, by pieces of it: "L LINE COUNTED TEXT": a line, counted from the beginning of the piece,
-# and how many counted ones were left out since the one before; "S LINES UNREAD COUNTED": the end of a piece, how many line ends it
+# and how many counted ones were left out since the one before; "R TIMES REQUESTS LINE TEXT": the newest of the lines with EX_BACK that
+# were left out, how many there were before it, and of how many requests; "S LINES UNREAD COUNTED": the end of a piece, how many line ends it
 # has, how many unusual lines were too many, and how many counted ones were left out since the last one; "F": grep failed.
+# "U LINES NUMBER:TEXT": one of the newest eight decode lines, or the newest prefill line, of the EX_BEFORE bytes before the end that is sent
+# whole, which have so many line ends, and its number among them.
 # "Z SIZE": the end, and the size of the file now.
 
 ex_cat() ( # byte, count: a part of the file, through a place in it of its own
@@ -37,6 +43,11 @@ ex_raw() { # byte, count
 
 # Of lines that differ in numbers only, `often` a run are sent; more where something rare is just before.
 EX_TELL='
+function tell(line) {
+  if (times) keep("R " times - 1 " " requests - newest_took " " newest)
+  times = requests = 0
+  if (line != "") keep(line)
+}
 function keep(line) {
   size += length(line) + 1
   if (words == "" || size <= most / 2) {
@@ -71,9 +82,15 @@ function keep(line) {
   else if (near > 0) near--
   else if (count > often) {
     if (kind == counted) passed++
+    else if ((taken = index(text, back)) && !index(text, "Testing")) {
+      newest_took = substr(text, taken + length(back)) + 0
+      times++
+      requests += newest_took
+      newest = substr($0, 1, at - 1) " " text
+    }
     next
   }
-  keep("L " substr($0, 1, at - 1) " " passed + 0 " " text)
+  tell("L " substr($0, 1, at - 1) " " passed + 0 " " text)
   passed = 0
   if (words == "" && size > most) {
     over = 1
@@ -82,6 +99,7 @@ function keep(line) {
 }
 END {
   if (over) exit 3
+  tell("")
   for (i = 1; i <= many; i++) print out[i]
   for (i = dropped + 1; i <= last; i++) print ring[i]
   if (lines == "") print "F"
@@ -89,7 +107,7 @@ END {
 }'
 
 ex_tell() { # words
-  awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v word="$EX_WORD" "$EX_TELL"
+  awk -v words="$1" -v most="$EX_MOST" -v often=256 -v counted="$EX_COUNTED" -v back="$EX_BACK" -v word="$EX_WORD" "$EX_TELL"
 }
 
 ex_unusual() { # byte, count : lines with their numbers; awk takes long ones badly
@@ -110,6 +128,19 @@ ex_pieces() { # the bytes where pieces begin, and the last end: all are read at 
   elif [ $# = 2 ]; then
     ex_piece "$1" $(($2 - $1))
   fi
+}
+
+ex_newest() { # byte, count, texts, how many
+  ex_cat "$1" "$2" | grep -a -n -F -e "$3" | tail -n "$4" | cut -b 1-8192
+}
+
+ex_recent() { # byte: the newest batches in the few megabytes before it
+  _from=$(($1 - EX_BEFORE))
+  [ "$_from" -gt "$EX_FROM" ] || _from=$EX_FROM
+  _count=$(($1 - _from))
+  _lines=$(ex_cat "$_from" "$_count" | wc -l)
+  { ex_newest "$_from" "$_count" "$EX_PREFILLS" 1; ex_newest "$_from" "$_count" "$EX_DECODES" 8; } |
+    awk -v lines="$_lines" '{ print "U " lines + 0 " " $0 }'
 }
 
 ex_main() {
@@ -140,6 +171,7 @@ ex_main() {
       _i=$((_i + 1))
     done
     ex_pieces "$@" "$_tail"
+    ex_recent "$_tail"
     ex_raw "$_tail" $((size - _tail))
   fi
   if _s=$(stat -L -c '%s' /proc/self/fd/3 2>/dev/null); then :; else

@@ -136,6 +136,43 @@ async def test_warnings_that_come_a_thousand_times_are_counted(local: LocalTrans
     assert bytes_of(found) < len(data) / 5
 
 
+async def test_requests_taken_back_a_thousand_times_are_counted(host: LocalTransport, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    full = b"[2026-10-06 23:00:%02d TP%d] KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_tokens_gained: 9\n"
+    data = START + b"".join(usual_lines(rng, 2) + full % (at % 60, at % 2, 1 + at % 3) for at in range(2_000))
+    data += usual_lines(rng, 100)
+    said, found, tracker = await read(host, tmp_path / "log", data)
+    retracted = tracker.state().retracted
+    assert (retracted.times, retracted.requests) == (2_000, sum(1 + at % 3 for at in range(2_000)))
+    assert said == report(data)
+    assert bytes_of(found) < len(data) / 3
+    # What an earlier run took back is not this one's.
+    said, _, tracker = await read(host, tmp_path / "log", data + START + usual_lines(rng, 600))
+    assert tracker.state().retracted is None
+    assert said == report((tmp_path / "log").read_bytes())
+
+
+async def test_the_newest_batches_come_with_the_first_answer(
+    host: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    usual = excerpt._usual
+    monkeypatch.setattr(excerpt, "_usual", lambda *args: asked.append(args) or usual(*args))
+    data = START + usual_lines(random.Random(6), 3_000)
+    health = b'[2026-10-06 22:00:00] INFO:     10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK\n' * 200
+    said, found, _ = await read(host, tmp_path / "log", data + health)
+    assert said == report(data + health)
+    assert (said["last_decode"]["gen_tok_s"] is not None, asked) == (True, [])
+    lines = (data + health).split(b"\n")
+    for passage in found.passages:
+        assert passage.data.split(b"\n")[0] == lines[passage.number - 1]
+    # Where they are far from the end they are asked for.
+    monkeypatch.setattr(excerpt, "BEFORE_BYTES", 1_000)
+    said, _, _ = await read(host, tmp_path / "log", data + health)
+    assert said == report(data + health)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("pieces", [2, 4])
 async def test_pieces_are_one_log(
     local: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
@@ -260,6 +297,7 @@ async def test_a_file_that_changes_is_read_again(
         monkeypatch.setattr(excerpt, "_read", then_truncated)
     else:
         log.write_bytes(START + usual_lines(random.Random(13), 900) + b"x\n" * 4_000)
+        monkeypatch.setattr(excerpt, "BEFORE_BYTES", 0)  # so that there is a second question
         monkeypatch.setattr(excerpt, "_usual", replaced_before)
     tracker = LogTracker(records=False)
     await read_excerpt(local, str(log), tracker=tracker)

@@ -64,6 +64,7 @@ def test_each_milestone_is_found(milestone: Milestone, records: bool) -> None:
         "dist_mark": state.phase == Phase.DISTRIBUTED_INIT,
         "dist_end": state.phase == Phase.DISTRIBUTED_INIT,
         "load_begin": state.phase == Phase.LOAD_WEIGHTS,
+        "load_mark": state.phase == Phase.LOAD_WEIGHTS,
         "load_end": state.phase == Phase.LOAD_WEIGHTS,
         "pool": state.phase == Phase.MEMORY_POOL,
         "pool_mark": state.phase == Phase.MEMORY_POOL,

@@ -22,6 +22,7 @@ from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import OPEN, refused
 from tui.core.logs.follow import Chunk
 from tui.core.sglang.batch_lines import ANSWERS, DECODES, PREFILLS
+from tui.core.sglang.figures import RETRACTED
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import SEARCH_WORDS
 from tui.core.sglang.tracker import LogTracker
@@ -30,6 +31,7 @@ from tui.core.text import one_line
 WHOLE_BYTES = 4 << 20  # a log that is not longer travels whole
 HEAD_BYTES = 262_144
 TAIL_BYTES = 262_144
+BEFORE_BYTES = 4 << 20  # before the end in which the newest batches are looked for at once
 MOST_BYTES = 4 << 20  # of unusual lines
 CANNOT_PICK = (Slug.SEARCH_FAILED, Slug.CHANGED)  # of errors after which a log can still be read whole
 _COUNTED = "Using a slow tokenizer"
@@ -48,6 +50,7 @@ class Passage:
     number: int  # line of the file, counted from 1
     data: bytes
     slow_tokenizer: int = 0  # warnings of it among the lines left out before it
+    retracted: tuple[int, int] = (0, 0)  # lines that say so among those, and the requests that they took back
     offset: int = 0  # byte of the file where that is known
 
     @property
@@ -64,6 +67,7 @@ class Excerpt:
     size: int  # bytes of the file
     passages: tuple[Passage, ...]  # ascending; the last one is the end of the file
     unread: int = 0  # unusual lines that are neither among the first nor the newest, where there were too many
+    newest: bool = False  # the newest decode lines before the last passage are there
 
     @property
     def last(self) -> Chunk:
@@ -134,6 +138,8 @@ async def read_excerpt(
             for _ in range(_ROUNDS):
                 tracker.reset(begin, number)
                 new = await _read_along(tracker, found.passages) - asked
+                if found.newest:
+                    new = {line for line in new if line <= found.passages[-1].number}
                 if not new:
                     break
                 asked |= new
@@ -152,10 +158,13 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
     word = token_hex(16)
     script = (
         f"EX_FROM={begin} EX_WHOLE={WHOLE_BYTES} EX_HEAD={HEAD_BYTES} EX_TAIL={TAIL_BYTES} EX_MOST={MOST_BYTES}\n"
-        f"EX_WORD={word} EX_COUNTED={shlex.quote(_COUNTED)} EX_USUAL={_lines_of((*DECODES, *PREFILLS, *ANSWERS))}\n"
+        f"EX_WORD={word} EX_COUNTED={shlex.quote(_COUNTED)} EX_BACK={shlex.quote(RETRACTED)}\n"
+        f"EX_DECODES={_lines_of(DECODES)} EX_PREFILLS={_lines_of(PREFILLS)} EX_BEFORE={BEFORE_BYTES}\n"
+        f"EX_USUAL={_lines_of((*DECODES, *PREFILLS, *ANSWERS))}\n"
         f"EX_WORDS={_lines_of((*patterns().search_words, *SEARCH_WORDS))}\n{shell_program('excerpt.sh')}ex_main\n"
     )
     found: list[Passage] = []
+    newest: list[Passage] = []
     unread = slow = 0
     async with transport.stream(f"p={shell_path(path)}\n{OPEN}{script}") as stream:
         answers = _Answers(stream)
@@ -166,11 +175,18 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
                     data = await answers.take(int(answer[2]))
                     if await answers.take(len(word) + 2) != f"\n{word}\n".encode():
                         raise _Changed
-                    found.append(Passage(number, data, slow, int(answer[1])))
+                    found.append(Passage(number, data, slow, offset=int(answer[1])))
                     number, slow = found[-1].end, 0
                 elif answer[0] == b"L":
                     found.append(Passage(number + int(answer[1]) - 1, answer[3] + b"\n", slow + int(answer[2])))
                     slow = 0
+                elif answer[0] == b"R":
+                    line, _, text = answer[3].partition(b" ")
+                    before = (int(answer[1]), int(answer[2]))
+                    found.append(Passage(number + int(line) - 1, text + b"\n", retracted=before))
+                elif answer[0] == b"U":
+                    line, _, text = b" ".join(answer[2:]).partition(b":")
+                    newest.append(Passage(number - int(answer[1]) + int(line) - 1, text + b"\n"))
                 elif answer[0] == b"S":
                     lines, left, passed = map(int, answer[1:])
                     number, unread, slow = number + lines, unread + left, slow + passed
@@ -184,7 +200,13 @@ async def _read(transport: Transport, path: str, begin: int, number: int) -> Exc
             raise _failed(transport, path, stream) from None
         except _Refused as why:
             raise refused(transport.host, path, str(why)) from None
-    return Excerpt(file, size, tuple(found), unread)
+    return Excerpt(
+        file,
+        size,
+        _with(found, newest),
+        unread,
+        sum(any(text in item.data for text in _DECODES) for item in newest) >= _NEWEST,
+    )
 
 
 async def _opened(answers: _Answers) -> tuple[str, int]:
@@ -215,8 +237,10 @@ async def _read_along(tracker: LogTracker, passages: Sequence[Passage]) -> set[i
     """Feeds the passages; lines before which the newest usual ones are missing: where it died, and the end."""
     at, taken = passages[0].number, 0
     for passage in passages:
-        if passage.number > at:
-            tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
+        if passage.number > at or passage.slow_tokenizer:  # what was left out before lines that were asked for
+            tracker.go_on_at(
+                passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer, retracted=passage.retracted
+            )
         for begin in range(0, len(passage.data), _PIECE_BYTES):
             piece = passage.data[begin : begin + _PIECE_BYTES]
             tracker.feed(piece)

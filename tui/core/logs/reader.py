@@ -67,7 +67,9 @@ class LogReader:
 
     def glance(self, passage: Passage) -> None:
         """Reads unusual lines further on, of which no records are wanted."""
-        self.tracker.go_on_at(passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer)
+        self.tracker.go_on_at(
+            passage.offset, passage.number, slow_tokenizer=passage.slow_tokenizer, retracted=passage.retracted
+        )
         self.tracker.feed(passage.data)
 
     def go_on_at(self, offset: int, number: int) -> LogStep:

@@ -45,7 +45,7 @@ def _died(state: StartupState, exit: ExitEvidence | None) -> bool:
     return exit.exit_code is None or exit.exit_code not in (0, 130, -2)
 
 
-def _tier(clue: Clue, near: bool) -> int:
+def _tier(clue: Clue, near: bool) -> float:
     """How good a clue is at naming the cause, the best first: communication trouble gives way to a root on any rank."""
     inside = clue.marked or clue.fatal
     match clue.level:
@@ -59,6 +59,8 @@ def _tier(clue: Clue, near: bool) -> int:
             return 7  # a line that a person put in front, or the rest of a traceback
         case "comm":
             return 4 if inside or clue.traceback else 5 if near else 9
+        case "exit" if clue.cause == "unknown":
+            return 8.5  # that a process died says less than how
         case level:
             return {"exception": 6, "wrapper": 7, "exit": 8}.get(level, _LAST_TIER)
 

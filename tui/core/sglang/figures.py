@@ -63,9 +63,12 @@ class Figures:
     def retract(self, body: str, number: int) -> None:
         """Takes in a line that says that requests were taken back."""
         digits = body.partition(RETRACTED)[2].partition(",")[0]
-        before = self.retracted or Retracted(0, 0, 0, "")
-        requests = before.requests + (whole(digits) or 0)
-        self.retracted = Retracted(before.times + 1, requests, number, one_line(body, 400))
+        self.retracted_before(number, 1, whole(digits) or 0, one_line(body, 400))
+
+    def retracted_before(self, number: int, times: int, requests: int, text: str = "") -> None:
+        """So many lines say so, about so many requests; this is the newest that is known, with its text."""
+        known = self.retracted or Retracted(0, 0, 0, "")
+        self.retracted = Retracted(known.times + times, known.requests + requests, number, text or known.text)
 
     def take_run(self, text: bytes, begin: int, stop: int, number: int) -> int:
         """Takes a run of plain lines in; how many they are, 0 (and nothing taken) where a line may hold two records."""

@@ -40,6 +40,7 @@ class Feature:
 
 _PACKAGES = re.compile(r".*(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 _CALL = re.compile(r"([A-Za-z_]\w{0,80})\(")
+_BATCH = re.compile(r"\b(?:forward_batch|hidden_states)\b")
 # A path whose beginning a person left out: ".../layers/attention/triton_backend.py", "srt/managers/scheduler.py".
 _ELIDED = re.compile(
     r"(?:(?:\.{3}|\u2026)/)?(?P<root>srt/)?(?P<rest>(?:batch_overlap|compilation|configs|constrained|disaggregation|distributed|"
@@ -67,11 +68,19 @@ def _path_of(frame: Frame) -> str:
 
 
 def _calls(frames: tuple[Frame, ...]) -> Iterator[tuple[str, str]]:
-    """Paths and functions of frames; behind each what its line calls, because the next frames may be left out."""
+    """Paths and functions of frames; behind each what its line calls, because the next frames may be left out.
+
+    Of a frame without a function its line tells: what it calls, and that it works on a batch. What a module calls while it is
+    imported is no work of the server.
+    """
     for at, frame in enumerate(frames, 1):
         path = _path_of(frame)
         yield path, frame.function
-        if frame.source is not None and at < len(frames):
+        if frame.source is None or frame.function == "<module>":
+            continue
+        if not frame.function and _BATCH.search(frame.source):
+            yield path, "forward"
+        if at < len(frames) or not frame.function:
             yield from ((path, name) for name in _CALL.findall(frame.source))
 
 

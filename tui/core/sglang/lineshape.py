@@ -41,13 +41,15 @@ _BAR_REST = re.compile(
 _BAR_HEAD = re.compile(r"(?P<desc>[^|%\]]{0,160}?):?\s{0,8}\d{1,3}$")
 # Trouble that no pattern needs to name.
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)"
+    r"^(?:[A-Za-z_][\w]*\.)*[A-Za-z_]\w*(?:Error|Exception|Timeout|Interrupt|OutOfResources)(?:: |:?$)|^Exception: (?=\S)"
 )
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 FRAME = re.compile(r'^\s{0,12}File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:,? in (?P<function>\S{1,200}))?')
 ERROR_LEVEL = re.compile(r"^(?:ERROR|CRITICAL|FATAL)\b")
 # A logged error that no pattern knows: it may be what a later exception comes from.
-SAID = re.compile(r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not ")
+SAID = re.compile(
+    r"(?i)\berror\b|\bfail(?:ed|ure)\b|\bexception\b|refused|unreachable|timed out|cannot |could not |do(?:es)? not match"
+)
 # Python's fault handler: its frames begin with the innermost one.
 THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(most recent call first\):")
 # Errors of native libraries (Mooncake): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".

@@ -20,7 +20,7 @@ from tui.core.sglang.lineshape import EXCEPTION, TROUBLE
 from tui.core.sglang.shortlist import Shortlist, search_words
 
 EVENTS = (
-    "capture_begin capture_end capture_list dist_begin dist_end dist_mark fired_up follower_up http http_up load_begin load_end memory pool "
+    "capture_begin capture_end capture_list dist_begin dist_end dist_mark fired_up follower_up http http_up load_begin load_end load_mark memory pool "
     "pool_end pool_mark sched_ready working"
 ).split()
 LEVELS = "root comm wrapper collateral exit stop marker end observation".split()

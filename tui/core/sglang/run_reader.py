@@ -4,6 +4,7 @@ import re
 
 from tui.core.model.phases import Outcome, Phase
 from tui.core.sglang.batch_lines import BATCH
+from tui.core.sglang.boxes import Boxes
 from tui.core.sglang.figures import RETRACTED, Figures
 from tui.core.sglang.lineshape import BarFrame, Segment, segments
 from tui.core.sglang.patterns import Patterns
@@ -35,6 +36,10 @@ SEARCH_WORDS = (
 _STEPS_A_DECODE_LINE = 40  # SGLang's default
 
 
+def _unstamped(text: str) -> Segment:
+    return Segment(None, None, None, text, None, 0)
+
+
 class RunReader:
     """What the newest run in a log said.
 
@@ -58,6 +63,7 @@ class RunReader:
         self._tags: set[str] = set()
         self._version: str | None = None
         self._stamped = False  # a record has the stamp of a server's logger
+        self._boxes = Boxes()
 
     def _new_run(self) -> None:
         """A second run in the same file: what the first one said is over."""
@@ -65,9 +71,12 @@ class RunReader:
         self._begin(Clock(self._clock.time, self._clock.stamp))
         self._clock.seconds()
 
-    def passed_over(self, number: int, slow_tokenizer: int) -> None:
-        """Usual lines up to this one are not read: stamped ones, and so many warnings of a slow tokenizer."""
+    def passed_over(self, number: int, slow_tokenizer: int, retracted: tuple[int, int]) -> None:
+        """Usual lines from this one on are not read: stamped ones, so many warnings of a slow tokenizer, so many
+        lines about so many requests that were taken back."""
         self.trouble.stamped()
+        if retracted[0]:
+            self.figures.retracted_before(number, *retracted)
         if slow_tokenizer:
             self.figures.warned_of_tokenizer(number, slow_tokenizer)
 
@@ -108,6 +117,16 @@ class RunReader:
         if len(body) > MATCHED and not body.startswith("server_args="):
             body = body[:MATCHED]
             segment = segment._replace(body=body)
+        if self._boxes.concern(body):
+            printed = self._boxes.take(number, body, stamped)
+            kinds = [
+                self._record(segment if line.text is body else _unstamped(line.text), line.number) for line in printed
+            ]
+            return next(filter(None, reversed(kinds)), "note")
+        return self._record(segment, number)
+
+    def _record(self, segment: Segment, number: int) -> str | None:
+        body, stamped = segment.body, segment.rank is not None
         self._stamped = self._stamped or stamped or _OTHER_LOGGER.match(body) is not None
         if self._version is None and "sglang" in body:
             version = _VERSION.search(body)
@@ -191,6 +210,8 @@ class RunReader:
             ended: the writer is gone.
         """
         if ended:
+            for line in self._boxes.end():
+                self._record(_unstamped(line.text), line.number)
             self.trouble.close()
         start, figures, clues = self.start, self.figures, self.trouble.clues()
         accept_one, accept_one_line = figures.accept_one()

@@ -246,6 +246,9 @@ class Start:
                 self.advance(rank, _DIST)
             case "load_begin":
                 return self._load_begins(rank, avail)
+            case "load_mark":
+                rank.loads = rank.loads or 1
+                return self.advance(rank, LOAD)
             case "load_end":
                 self._load_ends(rank, groups, avail)
             case "pool" | "pool_mark" | "pool_end":

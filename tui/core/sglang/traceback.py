@@ -25,6 +25,7 @@ _TELLING = re.compile(
     r"cannot find -l|multiple definition|No such file|not (?:found|supported|defined|recognized)|[Uu]nsupported|Permission denied"
 )
 # What a compiler's drivers say behind it: true, and no reason.
+_POINTING = re.compile(r"\bat \d+:\d+:$")
 _DRIVER = re.compile(
     r"ld returned \d+ exit status|build stopped|linker command failed|subcommand failed|compilation terminated"
 )
@@ -106,6 +107,15 @@ class Raised:
             source = self.frames[-1].source
             return f"{head.text.rstrip(': ')}: {source}", (source, head.text)
         telling = [item for item in said if item is not head and _TELLING.search(item.text)]
+        if _POINTING.search(
+            head.text
+        ):  # Triton shows its program up to the place: what is wrong stands behind the mark
+            mark = next((at for at, item in enumerate(said) if item.text.strip() == "^"), 0)
+            telling = said[mark + 1 :][:1] or telling
+            said = [head, *said[max(1, mark - 1) : mark], *said[mark + 1 :]] if mark else said
+            return " … ".join(item.text.strip() for item in (head, *telling)), tuple(
+                item.text for item in said[:_QUOTED]
+            )
         telling.sort(key=lambda item: (_DRIVER.search(item.text) is not None, _WARNING.search(item.text) is not None))
         if line is not None and telling and _DRIVER.search(line.text):
             line = None

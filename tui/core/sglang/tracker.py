@@ -64,15 +64,18 @@ class LogTracker:
         self._ended = True
         return tuple(record for piece in self._splitter.flush() for record in self._records(piece))
 
-    def go_on_at(self, offset: int, number: int, *, slow_tokenizer: int = 0) -> None:
+    def go_on_at(
+        self, offset: int, number: int, *, slow_tokenizer: int = 0, retracted: tuple[int, int] = (0, 0)
+    ) -> None:
         """Usual lines between here and a line further on are not read; what is known stays.
 
         Args:
             offset, number: byte and line where reading goes on.
             slow_tokenizer: how many of those not read warn of a slow tokenizer.
+            retracted: how many of them say that requests were taken back, and how many requests.
         """
-        if number > self._splitter.number:
-            self._reader.passed_over(self._splitter.number, slow_tokenizer)
+        if number > self._splitter.number or slow_tokenizer or retracted[0]:
+            self._reader.passed_over(self._splitter.number, slow_tokenizer, retracted)
         self._splitter = LineSplitter(offset, number)
         self._state = None
 

@@ -214,8 +214,8 @@ class Trouble:
                 self.stop = number
                 self._died(None)
             return "warning"
-        if failure.phase is not None and level != "observation" and self._start.position < WARMUP:
-            self._start.prove(self._start.rank(_rank_of(segment, episode)), failure.phase)
+        if level != "observation" and self._start.position < WARMUP and (phase := self._told_phase(failure, segment)):
+            self._start.prove(self._start.rank(_rank_of(segment, episode)), phase)
         clue = self._clue(failure, match, segment.body, number, _rank_of(segment, episode), self._phase_at(segment))
         if level == "observation":
             self._observed(failure, clue)
@@ -229,6 +229,14 @@ class Trouble:
         if level == "marker" or (traceback and level not in ("collateral", "end")):
             self._open(_Episode(segment.rank, level == "marker", number))
         return "error" if level not in ("collateral", "end", "wrapper") or traceback else "warning"
+
+    def _told_phase(self, failure: Failure, segment: Segment) -> Phase | None:
+        """The phase that a line tells: "Capture cuda graph failed: …" does, whatever the reason behind it."""
+        if failure.phase is not None:
+            return failure.phase
+        body = segment.body
+        wraps = (other for other in self._candidates(body) if other is not None and other.level == "wrapper")
+        return next((other.phase for other in wraps if other.phase is not None and other.regex.search(body)), None)
 
     def _observed(self, failure: Failure, clue: Clue) -> None:
         """Something about a server that lives; why is what a native library said just before."""

@@ -14,6 +14,7 @@ from tui.core.profiles.importing.bash_tree import as_written, templates_hidden
 from tui.core.profiles.importing.call import SHELLS, Call, Reading, filled
 from tui.core.profiles.importing.servers import MENTIONED, server_calls
 from tui.core.profiles.importing.unresolved import Unresolved
+from tui.core.sglang.flags import flag_table
 from tui.core.text import one_line
 
 MAX_ALIASES = 200
@@ -36,6 +37,7 @@ _BOX_OPTIONS = {
 }
 _IN_BOX = frozenset("image volumes privileged deploy restart".split())
 _COPIES = ("replicas", "replicaCount", "scale")
+_MODELS = ("modelname", "modelpath", "model_path", "model_name", "modelid", "model_id", "model")  # of a chart's values
 _COMMANDS = ("entrypoint", "command", "args", "cmd", "module")
 # Said of a container elsewhere, or of no meaning for its server.
 _QUIET = frozenset(
@@ -120,7 +122,7 @@ def _calls(document: Any, maps: Mapping[str, Mapping[str, str]], reading: Readin
             continue
         container = _Container(value, key, maps, reading)
         around = around.warn(*_copies(value))
-        calls = [call.warn(*around.warnings) for call in container.calls()]
+        calls = [call.warn(*around.warnings) for call in (*container.calls(), *container.of_values())]
         yield from calls
         inner = container.environment(Call((), around.env, warnings=around.warnings))
         used = container.used if calls else set()
@@ -169,6 +171,20 @@ class _Container:
         if isinstance(directory, str) and call.container is None:
             call = replace(call, cwd=as_written(directory))
         yield self._told(call)
+
+    def of_values(self) -> Iterator[Call]:
+        """The server that a chart's values describe without a command: a model, and a list of SGLang's flags."""
+        model = next((value for name in _MODELS if isinstance(value := self._table.get(name), str) and value), None)
+        if model is None:
+            return
+        for name, value in self._table.items():
+            words = _words(value) if isinstance(value, list) else []
+            flags = [word.lstrip("-").partition("=")[0] for word in words if word.startswith("--")]
+            if flags and words[0].startswith("--") and name not in _COMMANDS and any(map(flag_table().known, flags)):
+                self.used.add(name)
+                argv = ("python3", "-m", "sglang.launch_server", "--model-path", as_written(model), *words)
+                yield Call(argv, {}, where=self._where, inside=True).filled(self._reading, {}, "helm")
+                return
 
     def _box(self) -> dict[str, object] | None:
         """The `[container]` table of a compose service; None of anything else."""

@@ -36,6 +36,9 @@ _DIALECTS = [
         (r"(?:!(?=[\w/])|%%(?:bash|sh)\b.*|\+{1,3}[ \t]+(?=\w))", ""),  # a notebook, set -x
         (r"(?:%env|set)[ \t]+(?=[A-Z_]\w*=)", "export "),  # a notebook, cmd.exe
         (r"\$env:(\w+)[ \t]*=[ \t]*", r"export \1="),  # PowerShell
+        (r"(?:\[[\w.]+\][ \t]*)?\$([A-Za-z_]\w*)[ \t]+=[ \t]*", r"\1="),
+        (r"(?:\[[\w.]+\][ \t]*)\$([A-Za-z_]\w*)[ \t]*=[ \t]*", r"\1="),
+        (r"(?i:param)[ \t]*\([ \t]*$", ""),
         (r"set -[gU]?x[ \t]+(\w+)[ \t]+(?=\S)", r"export \1="),  # fish
         (r"([A-Za-z_]\w*)[ \t]*(?:\?|::?)=[ \t]*", r"\1="),  # a Makefile
         (r"@-?(?=[\w$])", ""),
@@ -122,8 +125,25 @@ def blocks(text: str) -> list[tuple[str, int]]:
     return found
 
 
+_CMD = re.compile(r"(?im)[ \t]\^[ \t]*$|^[ \t]*@echo off|^[ \t]*set[ \t]+[a-z_]\w*=")
+_POWERSHELL = re.compile(r"(?m)[ \t]`[ \t]*$|^[ \t]*\$env:\w")
+_DRIVE = re.compile(r"(?<![\w\"'])[A-Za-z]:\\[^\s\"'|&<>]*")
+
+
+def _of_windows(text: str) -> str:
+    """Text for PowerShell or cmd.exe with its variables and paths as a POSIX shell writes them."""
+    cmd = _CMD.search(text) is not None
+    if not cmd and not _POWERSHELL.search(text):
+        return text
+    text = re.sub(r"(?m)^(?P<head>[ \t]*\[\w+\][ \t]*\$\w+[ \t]*=.*),[ \t]*$", r"\g<head>", text)  # of param( )
+    text = re.sub(r"(?im)(^[ \t]*param[ \t]*\([ \t]*\n(?:[^()\n]*\n){0,60})[ \t]*\)[ \t]*$", r"\1", text)
+    text = re.sub(r"%([A-Za-z_]\w+)%", r"${\1}", text) if cmd else text
+    return _DRIVE.sub(lambda path: path[0].replace("\\", "\\\\"), text)
+
+
 def _without_prompts(text: str) -> str:
     """Shell text without prompts, and with the line ends that another shell or an escape made put right."""
+    text = _of_windows(text)
     lines: list[str] = []
     shown = text.split("\n")
     for number, line in enumerate(shown):

@@ -140,6 +140,8 @@ def _distribution(posted: Posted, name: str) -> model.Distribution | None:
     if posted.count("successful") is None or no_latencies(posted):
         return None
     values = {point: posted.number(f"{'median' if point == 'p50' else point}_{name}_ms") for point in _LATENCY_POINTS}
+    if name == "itl" and values["mean"] is None:  # a mean of means a reply is a mean gap; its other points are not
+        values["mean"] = posted.number(f"mean_{TOOLS.get(posted.tool or '', {}).get('mean_itl')}_ms")
     if all(value is None for value in values.values()):
         return None
     return model.Distribution(posted.count("successful") or 0, **values)

@@ -10,8 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice, pairwise
 
+from tui.core.sglang.boxes import Boxes
 from tui.core.sglang.lineshape import EXCEPTION
-from tui.core.sglang.wrapping.line import Line, Maker, anchored, is_of_a_log, starts_record, written
+from tui.core.sglang.wrapping.line import (
+    HEAD,
+    STAMP,
+    Line,
+    Maker,
+    anchored,
+    is_of_a_log,
+    names_failure,
+    starts_record,
+    written,
+)
 
 _MARKS = 60  # characters in which marks are looked for
 _MOST = 0.9  # of the lines: what a layer that is around all of them must show
@@ -301,6 +312,54 @@ def flattened(lines: Sequence[Line]) -> Maker | None:
     """The blanks at the beginning of all lines are lost."""
     frames = sum(_FLAT_FRAME.match(line.text) is not None for line in lines)
     return Raised if frames and not any(line.text.startswith("  File ") for line in lines) else None
+
+
+# ---- boxes around tracebacks -------------------------------------------------------------------------------------------
+
+
+class Unboxed:
+    """Tracebacks that rich drew in boxes, as Python prints them."""
+
+    def __init__(self) -> None:
+        self._boxes = Boxes()
+
+    def take(self, lines: Iterable[Line]) -> list[Line]:
+        return [
+            Line(*printed)
+            for line in lines
+            for printed in (
+                self._boxes.take(line.number, line.text, STAMP.match(line.text) is not None)
+                if self._boxes.concern(line.text)
+                else (line,)
+            )
+        ]
+
+    def end(self) -> list[Line]:
+        return [Line(*printed) for printed in self._boxes.end()]
+
+
+def boxes(lines: Sequence[Line]) -> Maker | None:
+    """Tracebacks in boxes."""
+    return Unboxed if any(Boxes().concern(line.text) for line in lines) else None
+
+
+# ---- an error within a sentence ----------------------------------------------------------------------------------------
+
+_QUOTED_ERROR = re.compile(
+    r"(?<![A-Za-z0-9.])(?P<error>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S.*)"
+)
+
+
+def sentences(lines: Sequence[Line]) -> Maker | None:
+    """Prose alone that quotes one error, of a kind that is known: what stands before it in its line is no part of it."""
+    if any(is_of_a_log(line.text) for line in lines):
+        return None
+
+    def clean(text: str) -> str | None:
+        match = _QUOTED_ERROR.search(text[:HEAD])
+        return text[match.start() :].rstrip("*_` ") if match is not None and names_failure(match["error"]) else text
+
+    return partial(Cleaned, clean) if any(clean(line.text) != line.text for line in lines) else None
 
 
 # ---- quote marks, numbers, indentation ----------------------------------------------------------------------------------

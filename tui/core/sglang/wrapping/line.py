@@ -105,6 +105,12 @@ def says_something(text: str) -> bool:
     return any(shape.search(head) for shape in shapes)
 
 
+def names_failure(text: str) -> bool:
+    """Whether a line says why a server died, in words that the tables know."""
+    found = patterns().failures_for.of(text[:HEAD].encode("utf-8", "replace"))
+    return any(item is not None and item.level == "root" and item.regex.search(text[:HEAD]) for item in found)
+
+
 def starts_record(text: str) -> bool:
     """Whether a line is the first of a record, and no continuation of the line before it."""
     return STAMP.match(text) is not None or _FRAME.match(text) is not None or TRACEBACK.match(text) is not None

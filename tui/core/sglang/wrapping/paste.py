@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Callable, Sequence
 
 from tui.core.model.log import LINE_LIMIT, LogRecord
+from tui.core.sglang.boxes import BOXED
 from tui.core.sglang.state import Paste
 from tui.core.sglang.tracker import LogTracker
 from tui.core.sglang.wrapping import engines, envelopes, layers, terminal
@@ -17,6 +18,7 @@ _DEEP = 8  # layers
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 _LEARNERS: dict[str, Callable[[Sequence[Line]], Maker | None]] = {
+    "boxes": layers.boxes,
     "endings": layers.endings,
     "terminal": terminal.breaks,
     "typography": layers.typography,
@@ -32,6 +34,7 @@ _LEARNERS: dict[str, Callable[[Sequence[Line]], Maker | None]] = {
     "frames": layers.broken_frames,
     "joined": layers.joined,
     "flattened": layers.flattened,
+    "sentences": layers.sentences,
 }
 
 
@@ -56,8 +59,9 @@ class Wrapping:
             self._makers.append(mended)
 
     def _next(self, lines: Sequence[Line]) -> Maker | None:
+        boxed = any(BOXED in line.text for line in lines)  # its borders are no column around the text
         for name, learn in _LEARNERS.items():
-            maker = learn(lines)
+            maker = learn(lines) if not (boxed and name in ("endings", "terminal")) else None
             if maker is not None:
                 self.names.append(name)
                 return maker
@@ -109,11 +113,13 @@ class PasteTracker(LogTracker):
             self._hand_on(data)
         return ()
 
-    def go_on_at(self, offset: int, number: int, *, slow_tokenizer: int = 0) -> None:
+    def go_on_at(
+        self, offset: int, number: int, *, slow_tokenizer: int = 0, retracted: tuple[int, int] = (0, 0)
+    ) -> None:
         self._learn()
         if not self._plain and self._tail:
             self._take("\n")
-        super().go_on_at(offset, number, slow_tokenizer=slow_tokenizer)
+        super().go_on_at(offset, number, slow_tokenizer=slow_tokenizer, retracted=retracted)
         self._number = number
 
     def flush(self) -> tuple[LogRecord, ...]:
