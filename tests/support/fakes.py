@@ -19,6 +19,7 @@ from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs.request import LaunchRequest
+from tui.core.runs.news import Pace
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, LaunchProgress
@@ -380,6 +381,11 @@ class FakeSession:
     async def link(self) -> AsyncIterator[LinkStatus]:
         while True:
             yield await self.link_queue.get()
+
+    async def hear(self) -> None: ...
+
+    def pace(self, shortest_s: float, longest_s: float) -> Pace:
+        return Pace(None, shortest_s, longest_s)
 
     async def facts(self, *, refresh: bool = False) -> HostFacts:
         return self.script.facts

@@ -16,9 +16,12 @@ from tui.core.logs.blocks import read_block
 from tui.core.logs.follow import Chunk, before_last_lines, follow
 
 
-@pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
-def host(request, make_shell_host):
-    """This machine under three shells, and with tools that lack stat."""
+@pytest.fixture(params=["python", "dash", "busybox", "bash", "no stat"])
+def host(request, make_shell_host, monkeypatch):
+    """This machine with its Python, without one under three shells, and with tools that lack stat."""
+    if request.param == "python":
+        return make_shell_host("dash")
+    monkeypatch.setattr("tui.core.link.programs.PYTHONS", ())
     few = request.param == "no stat"
     return make_shell_host("busybox" if few else request.param, ("dd", "ls", "sleep", "printf") if few else ())
 

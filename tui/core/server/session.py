@@ -23,6 +23,7 @@ from tui.core.model.group import group_of
 from tui.core.model.run import Run
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
+from tui.core.runs.news import News, Pace
 from tui.core.server import launch_records
 from tui.core.text import one_line
 
@@ -50,6 +51,7 @@ class HostSession:
     def __init__(self, entry: HostEntry, transport: Transport) -> None:
         self.entry = entry
         self.transport = transport
+        self._news = News(transport)
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
@@ -70,6 +72,14 @@ class HostSession:
     def link(self) -> AsyncIterator[LinkStatus]:
         """The link's present status, then every change."""
         return self.transport.watch()
+
+    async def hear(self) -> None:
+        """Has the host tell what changes about its runs and servers, as long as this is awaited; ends where it cannot."""
+        await self._news.follow()
+
+    def pace(self, shortest_s: float, longest_s: float) -> Pace:
+        """When whoever looks at the runs is to look again; rarely while `hear` is told of nothing."""
+        return Pace(self._news, shortest_s, longest_s)
 
     async def facts(self, *, refresh: bool = False) -> HostFacts:
         """Hardware and software of the host: asked once a session, and again on demand."""
@@ -262,7 +272,9 @@ class HostSession:
         """Log and state of a run to its end; survives the link. `fresh`: a look saw the run just now."""
         from tui.core.server.watch import RunWatcher
 
-        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh).updates()
+        return RunWatcher(
+            self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh, news=self._news
+        ).updates()
 
     def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
