@@ -234,7 +234,9 @@ def main() -> None:
     library = Path(os.environ.get("TMPDIR", "/tmp")) / f"eagletui-nvml-{os.getpid()}"
     library.mkdir()
     try:
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library / "libnvidia-ml.so.1", HERE / "nvml_eight.c"], check=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-o", library / "libnvidia-ml.so.1", HERE / "nvml_eight.c"], check=True
+        )
         with Loopback(alone=True, environment=f"LD_LIBRARY_PATH={library}") as loopback:
             trees = [Tree(path, loopback.home) for path in (HERE.parent, *options.against)]
             measure(Host(loopback, alone), trees, options, few)

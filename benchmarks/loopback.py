@@ -34,7 +34,9 @@ class Loopback:
         self._before = ["nice", "-n", "19"] if programs else []
         if alone and os.geteuid() == 0 and shutil.which("unshare"):
             self._before += ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        self._environment = (f" PATH={programs}:/usr/bin:/bin" if programs else "") + (environment and f" {environment}")
+        self._environment = (f" PATH={programs}:/usr/bin:/bin" if programs else "") + (
+            environment and f" {environment}"
+        )
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
         self.port = free_port()

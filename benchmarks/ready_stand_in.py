@@ -65,7 +65,9 @@ def main() -> None:
     part.write_text(repr(moment))
     part.rename(written)
     while len(sys.argv) > 4:
-        log("Decode batch, #running-req: 16, #token: 9216, token usage: 0.11, cuda graph: True, gen throughput (token/s): 802.13, #queue-req: 0")
+        log(
+            "Decode batch, #running-req: 16, #token: 9216, token usage: 0.11, cuda graph: True, gen throughput (token/s): 802.13, #queue-req: 0"
+        )
         time.sleep(1)
     threading.Event().wait()
 

@@ -140,7 +140,36 @@ N
 ba
 }'
 
+# The same with the marks, where there is a Python: a third of the time. Indented by tabs, which the sender leaves.
+ER_SCANNER='
+import os
+def read(name):
+	try:
+		with open(f"/proc/{pid}/{name}", "rb", 0) as file:
+			return file.read()
+	except OSError:
+		return b""
+snap, marks, me = "", "", os.geteuid()
+for pid in filter(str.isdigit, os.listdir("/proc")):
+	f = read("stat").rpartition(b") ")[2].decode().split()
+	if len(f) < 20 or f[0] in "ZXx":
+		continue
+	snap += f" {pid}:{f[19]}:{f[1]}:{f[2]}:{f[3]}"
+	environ = read("environ")
+	if b"EAGLETUI_RUN=" in environ and os.stat(f"/proc/{pid}").st_uid == me:
+		for word in environ.split(b"\0"):
+			if word.startswith(b"EAGLETUI_RUN="):
+				marks += f" {pid}:{f[19]}:" + word[13:].decode("utf-8", "replace").replace("\n", "\1")
+print(snap, marks, sep="\n")
+'
+
 er_scan() { # ER_SNAP: every live process " pid:start:ppid:pgrp:sid"; ER_MARK: those with our mark " pid:start:run"
+  _e=${ER_PYTHON-/usr/bin/python3}
+  if [ -x "$_e" ] && _e=$("$_e" -I -S -c "$ER_SCANNER" 2>/dev/null); then
+    ER_SNAP=${_e%%"$ER_NL"*} ER_MARK=${_e#"$ER_SNAP"}
+    ER_MARK=${ER_MARK#"$ER_NL"}
+    return
+  fi
   ER_MARK=
   set +f
   ER_SNAP=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "$ER_STAT" | tr -d '\n')

@@ -13,7 +13,10 @@ import time
 
 TICK_S = 0.1
 HEAD_BYTES = 1024  # of a file, by which it is known again
-FIRST_BYTES, MOST_BYTES = 262_144, 4_194_304  # in a frame: a slow link shows its first bytes soon, a fast one has few frames
+FIRST_BYTES, MOST_BYTES = (
+    262_144,
+    4_194_304,
+)  # in a frame: a slow link shows its first bytes soon, a fast one has few frames
 
 
 class Ended(Exception):

@@ -31,7 +31,9 @@ class News:
     async def follow(self) -> None:
         """Listens until cancelled, over lost links; ends where the host cannot watch, and then it is asked again and again."""
         variables = {"ER_WATCHER": program("host_watch.py")}
-        script = helper_script("watch", str(LIFE_S), str(PERIOD_S), " ".join(PYTHONS), PYTHON_FLAGS, variables=variables)
+        script = helper_script(
+            "watch", str(LIFE_S), str(PERIOD_S), " ".join(PYTHONS), PYTHON_FLAGS, variables=variables
+        )
         loop = asyncio.get_running_loop()
         while True:
             began, words = loop.time(), 0
