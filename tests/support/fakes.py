@@ -18,8 +18,8 @@ from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.runs.request import LaunchRequest
 from tui.core.runs.news import Pace
+from tui.core.runs.request import LaunchRequest
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
 from tui.core.server.launch import LaunchPlan, LaunchProgress

@@ -44,7 +44,7 @@ def read(path: str, most: int = MOST_BYTES) -> bytes:
 
 def started(pid: str) -> bytes:
     """When a process started, in ticks since boot; b"" where it has ended. No other process has both this and its number."""
-    fields = read("/proc/%s/stat" % pid).rpartition(b") ")[2].split()
+    fields = read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     return fields[19] if len(fields) > 19 and fields[0] not in b"ZXx" else b""
 
 
@@ -83,9 +83,9 @@ class Processes:
         """One process."""
         self.servers.pop(pid, None)
         self.runs.pop(pid, None)
-        if SERVER.search(read("/proc/%s/cmdline" % pid)):
+        if SERVER.search(read(f"/proc/{pid}/cmdline")):
             self.servers[pid] = started(pid)
-        mark = MARK.search(read("/proc/%s/environ" % pid, 1 << 20))
+        mark = MARK.search(read(f"/proc/{pid}/environ", 1 << 20))
         if mark:
             self.runs[pid] = mark.group(1)
 
@@ -144,7 +144,7 @@ def main(life_s: float, period_s: float, directories: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    try:  # noqa: SIM105 - contextlib is a megabyte
         main(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])
     except (BrokenPipeError, KeyboardInterrupt):
         pass
