@@ -120,6 +120,9 @@ async def test_bytes_as_they_are_written(host, tmp_path):
     assert watch.events == ["ended"]
 
 
+@pytest.mark.fault(
+    "S5", "a log is truncated, rotated or replaced", sees="a line that says so", holds="two files are never mixed"
+)
 async def test_truncation_rotation_replacement_and_removal_begin_generations(host, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"first file, generation 0\n")
@@ -292,6 +295,9 @@ async def _write_slowly(path: Path, seed: int, pieces: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.fault(
+    "C8", "a link dies again and again", sees="the log goes on after each", holds="every byte once, in order"
+)
 async def test_the_log_is_the_same_whatever_happens_to_the_link(sshd, tcp_proxy, ssh_transport, tmp_path, seed):
     log = tmp_path / "log"
     log.write_bytes(b"")
@@ -351,6 +357,9 @@ def _senders(log: Path) -> int:
     return found
 
 
+@pytest.mark.fault(
+    "S11", "links die while a log is followed", sees="nothing", holds="what sent it ends within 5 minutes"
+)
 async def test_lost_links_leave_no_senders_behind(sshd, tcp_proxy, ssh_transport, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"x\n")
