@@ -85,8 +85,7 @@ class RunWatcher:
         self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
         self._wake = asyncio.Event()
         self._startup_changed = asyncio.Event()
-        self._over = asyncio.Event()
-        self._log_found = asyncio.Event()  # or known to be nowhere
+        self._over, self._log_found = asyncio.Event(), asyncio.Event()  # found, or known to be nowhere
         self._clock: HostClock | None = None
         self._kernel = KernelWords()
         self._known_at = time.monotonic()
@@ -301,7 +300,7 @@ class RunWatcher:
                 taken += len(piece.data)
                 self._reader.glance(piece)
             elif isinstance(piece, SkippedLines):
-                event(self._reader.go_on_at(piece.end, piece.number), self._skipped(piece))
+                event(self._reader.go_on_at(piece.end, piece.number), _skipped(self._tracker.place.number, piece))
                 self._read_to = piece.end
             else:
                 if piece.data:
@@ -331,11 +330,6 @@ class RunWatcher:
         log = replace(step, records=records) if step is not None else None
         return RunUpdate(state, records, step.behind_bytes if step is not None else 0, settled, log)
 
-    def _skipped(self, lines: SkippedLines) -> LogRecord:
-        skipped = (lines.end - lines.begin) / (1 << 20)
-        text = f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
-        return LogRecord(self._tracker.place.number, lines.begin, None, None, text, "marker", None)
-
     def _state(self, *, final: bool = False) -> ServerState:
         startup = self._tracker.state()
         now = time.monotonic()
@@ -344,7 +338,7 @@ class RunWatcher:
             self._progress_key, self._progress_at = progress_key, now
         link = self._transport.status()
         lost_link = link.state is not LinkState.UP
-        if self._pace.hearing and not lost_link:
+        if self._pace.hearing and not lost_link:  # what the host did not tell of has not changed
             self._known_at = max(self._known_at, link.last_byte_at or 0.0)
         outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, outcome, final)
@@ -462,6 +456,12 @@ class RunWatcher:
         if key != self._recorded and state.outcome is not Outcome.STARTING:
             self._recorded = key
             record_start(state)
+
+
+def _skipped(number: int, lines: SkippedLines) -> LogRecord:
+    skipped = (lines.end - lines.begin) / (1 << 20)
+    text = f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
+    return LogRecord(number, lines.begin, None, None, text, "marker", None)
 
 
 async def _size_of(transport: Transport, path: str | None) -> int:
