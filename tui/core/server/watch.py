@@ -460,7 +460,9 @@ class RunWatcher:
 
 def _skipped(number: int, lines: SkippedLines) -> LogRecord:
     skipped = (lines.end - lines.begin) / (1 << 20)
-    text = f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
+    text = (
+        f"[eagletui] of {skipped:,.0f} MiB up to line {lines.number:,} only unusual lines were read; none is shown here"
+    )
     return LogRecord(number, lines.begin, None, None, text, "marker", None)
 
 
