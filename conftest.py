@@ -90,6 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line("markers", "fault(name, ...): a row of docs/faults.md (tests/support/faults.py)")
     config.addinivalue_line(
         "markers", "quick: may differ between Pythons; needs no sshd, terminal or server (set by itself)"
     )

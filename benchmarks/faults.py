@@ -1,11 +1,12 @@
 """What an interrupted upload or a dying link does to a launch, counted.
 
-    .venv/bin/python benchmarks/faults.py [--launches 200] [--seed 1]
+    .venv/bin/python benchmarks/faults.py [--launches 500] [--seed 1]
 
 1. The bytes that launch a run are given to `/bin/sh -s` cut after every byte, and to bash and BusyBox (where there are) cut at
    every 16th: how many of the cut ones started something or left a file. The whole upload must start exactly one.
 2. Launches over a real sshd on loopback, the link reset after a random number of bytes, at most five times a
-   launch: how often each run was started in truth (it writes a line), against what was reported.
+   launch, and a third of them given up at a random moment and asked for again: how often each run was started in truth (it
+   writes a line), against what was reported.
 """
 
 import argparse
@@ -141,11 +142,18 @@ async def launches_under_resets(count: int, seed: int) -> None:
         transport = open_transport(HostEntry("loopback", "loopback"), TerminalAsker())
         await transport.connect()
         seconds: list[float] = []
+        given_up = 0
         reported: collections.Counter[str] = collections.Counter()
         for number in range(count):
             proxy.resets_left = rng.randint(0, 5)
             began = time.monotonic()
-            run = await control.launch(transport, request(f"launch{number}", log))
+            asked = request(f"launch{number}", log)
+            if rng.random() < 1 / 3:
+                first = asyncio.create_task(control.launch(transport, asked))
+                await asyncio.wait([first], timeout=2 * rng.random())
+                given_up += first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
+            run = await control.launch(transport, asked)
             seconds.append(time.monotonic() - began)
             reported[run.profile or ""] += 1
             proxy.resets_left = 0
@@ -154,7 +162,7 @@ async def launches_under_resets(count: int, seed: int) -> None:
         started = collections.Counter(log.read_text().split())
     exactly = sum(started[f"launch{n}"] == 1 for n in range(count))
     print(
-        f"{count} launches, {proxy.resets} resets, seed {seed}: {exactly} started exactly once,"
+        f"{count} launches, {proxy.resets} resets, {given_up} given up and repeated, seed {seed}: {exactly} started exactly once,"
         f" {sum(v > 1 for v in started.values())} more than once, {count - len(started)} never;"
         f" median {statistics.median(seconds):.2f} s, slowest {max(seconds):.2f} s"
     )
@@ -162,7 +170,7 @@ async def launches_under_resets(count: int, seed: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--launches", type=int, default=200)
+    parser.add_argument("--launches", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--smoke", action="store_true", help="few launches and cuts")
     options = parser.parse_args()

@@ -22,17 +22,21 @@ class Loopback:
         programs: a directory searched for programs there before the usual ones; the host then yields to the panel on
             this machine's cores, as one that is elsewhere would.
         alone: it sees no process of this machine but its own, where we may give it a PID namespace (root).
+        environment: words `NAME=VALUE` for every command there.
 
     Attributes:
         home: HOME for the commands under test.
         port: where sshd listens.
+        sshd: the process that is sshd, or what gives it its namespace.
     """
 
-    def __init__(self, programs: Path | None = None, *, alone: bool = False) -> None:
+    def __init__(self, programs: Path | None = None, *, alone: bool = False, environment: str = "") -> None:
         self._before = ["nice", "-n", "19"] if programs else []
         if alone and os.geteuid() == 0 and shutil.which("unshare"):
             self._before += ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        self._path = f" PATH={programs}:/usr/bin:/bin" if programs else ""
+        self._environment = (f" PATH={programs}:/usr/bin:/bin" if programs else "") + (
+            environment and f" {environment}"
+        )
         self.directory = Path(tempfile.mkdtemp(prefix="eagletui-bench-"))
         self.home = self.directory / "home"
         self.port = free_port()
@@ -60,7 +64,7 @@ class Loopback:
         (self.directory / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.directory}/host_key\n"
             f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
-            f"MaxStartups 100\nSetEnv HOME={self.home}{self._path}\n"
+            f"MaxStartups 100\nSetEnv HOME={self.home}{self._environment}\n"
         )
         self.ssh_config(self.port)
         if os.geteuid() == 0:
@@ -68,7 +72,7 @@ class Loopback:
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
         if not sshd:
             raise SystemExit("no sshd: apt-get install openssh-server")
-        self._sshd = subprocess.Popen(
+        self.sshd = subprocess.Popen(
             [*self._before, sshd, "-D", "-e", "-f", self.directory / "sshd_config"], stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 10
@@ -82,6 +86,6 @@ class Loopback:
                 time.sleep(0.05)
 
     def __exit__(self, *_: object) -> None:
-        self._sshd.kill()  # unshare heeds no SIGTERM, and takes its sshd along
-        self._sshd.wait()
+        self.sshd.kill()  # unshare heeds no SIGTERM, and takes its sshd along
+        self.sshd.wait()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -57,6 +57,9 @@ def test_what_is_none_stays(line: bytes) -> None:
         *((name, False) for name in ("PATH", "PWD", "OLDPWD", "MAX_TOKENS", "tokenizer-path", "NCCL_DEBUG", "AUTHOR")),
     ],
 )
+@pytest.mark.fault(
+    "F4", "a server prints its environment", sees="`***`", holds="names that mean a secret are known broadly"
+)
 def test_names_that_mean_a_secret(name: str, secret: bool) -> None:
     assert secret_name(name) is secret
 

@@ -19,6 +19,7 @@ from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.runs.news import Pace
 from tui.core.runs.request import LaunchRequest
 from tui.core.server import launch
 from tui.core.server.finding import Finding, Level
@@ -382,12 +383,6 @@ class FakeSession:
     def words_for(self, variables: Iterable[str]) -> tuple[str, ...]:
         return ()
 
-    def jobs(self, *, launching: bool = False) -> None:
-        return None
-
-    async def ranks(self) -> tuple[Run, ...]:
-        return ()
-
     async def open(self) -> None:
         for state in self.script.link_states:
             self.say_link(state)
@@ -415,6 +410,11 @@ class FakeSession:
         while True:
             yield await self.link_queue.get()
 
+    async def hear(self) -> None: ...
+
+    def pace(self, shortest_s: float, longest_s: float) -> Pace:
+        return Pace(None, shortest_s, longest_s)
+
     async def facts(self, *, refresh: bool = False) -> HostFacts:
         return self.script.facts
 
@@ -428,7 +428,7 @@ class FakeSession:
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    def jobs(self) -> "JobBoard | None":
+    def jobs(self, *, launching: bool = False) -> "JobBoard | None":
         return cast("JobBoard | None", self.script.jobs)
 
     async def ranks(self) -> tuple[Run, ...]:

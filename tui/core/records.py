@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.core.config import data_dir, write_whole
-from tui.core.text import one_line, sanitize
+from tui.core.errors import UsageError
+from tui.core.text import one_line, read_json, sanitize
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
@@ -118,6 +119,11 @@ def _clean(raw: Any, depth: int = 0) -> Any:
     return raw
 
 
+def _left_out(names: list[str], why: str) -> str:
+    some = ", ".join(one_line(name, 80) for name in names[:5]) + (" …" if len(names) > 5 else "")
+    return f"{len(names)} file{'s' * (len(names) != 1)} left out, {why}: {some}"
+
+
 Stamp = tuple[int, int, int]  # time, size and inode of a file: others where it was replaced
 
 
@@ -153,9 +159,12 @@ class RecordFiles(Generic[T]):
         return self.directory / f"{record_id}.json"
 
     def write(self, record: T) -> None:
-        """Stores a record, replacing the one of the same id."""
+        """Stores a record, replacing the one of the same id. Raises UsageError where that is a newer eagletui's."""
+        path = self.path(self.id_of(record))
+        if self.read(path.stem) is None and self._is_newer(path):
+            raise UsageError(f"{path} was written by a newer eagletui", "upgrade eagletui; the file was left as it is")
         text = json.dumps(to_json(record), ensure_ascii=False, indent=self.indent, allow_nan=False) + "\n"
-        write_whole(self.path(self.id_of(record)), text.encode("utf-8", "backslashreplace"))
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
 
     def read(self, record_id: str) -> T | None:
         """The record of this id; None where there is none, or it can't be read."""
@@ -171,13 +180,23 @@ class RecordFiles(Generic[T]):
         return sorted(path.name for path, record in self._all() if record is None)
 
     def unreadable_words(self) -> str | None:
-        """ "…/results: 2 files left out, broken or of another version: a.json, b.json"; None where all can be read."""
+        """ "…/results: 2 files left out, broken: a.json, b.json", and those of a newer eagletui; None where all can be read."""
         names = self.unreadable()
-        if not names:
-            return None
-        some = ", ".join(one_line(name, 80) for name in names[:5]) + (" …" if len(names) > 5 else "")
-        files = "1 file" if len(names) == 1 else f"{len(names)} files"
-        return f"{self.directory}: {files} left out, broken or of another version: {some}"
+        newer = [name for name in names if self._is_newer(self.directory / name)]
+        broken = [name for name in names if name not in newer]
+        left_out = [(broken, "broken"), (newer, "written by a newer eagletui and not touched (upgrade to read them)")]
+        said = "; ".join(_left_out(some, why) for some, why in left_out if some)
+        return f"{self.directory}: {said}" if said else None
+
+    def _is_newer(self, path: Path) -> bool:
+        """Whether a file is a record of a later version of the format."""
+        try:
+            with open(path, "rb") as file:
+                raw = read_json(file.read(_SIZE_LIMIT))
+        except (OSError, ValueError):
+            return False
+        of = raw.get("schema") if isinstance(raw, dict) else None
+        return isinstance(of, int) and of > getattr(self.kind, "schema", of)
 
     def _all(self) -> list[tuple[Path, T | None]]:
         directory = self.directory

@@ -15,7 +15,8 @@ from tui.panel.open_host import OpenHost
 if TYPE_CHECKING:
     from tui.core.server.session import HostSession
 
-_RUNS_S = 5.0  # how often the host is asked for servers that others started
+_RUNS_S = 5.0  # how often the host is asked for servers that others started, at most
+_LONGEST_RUNS_S = 300.0  # and at least, where it tells when something changes
 
 
 def _nothing() -> None: ...
@@ -65,6 +66,7 @@ class Connection:
         host.touch()
         host.read("facts", self._read_facts, session)
         host.read("gpus", self._follow_gpus, session)
+        host.read("news", session.hear)
         host.read("runs", self._follow_runs, session)
         self._on_open()
 
@@ -108,6 +110,7 @@ class Connection:
 
     async def _follow_runs(self, session: "HostSession") -> None:
         board = self._host.board
+        pace = session.pace(_RUNS_S, _LONGEST_RUNS_S)
         while True:
             try:
                 board.runs = await session.runs()
@@ -120,7 +123,7 @@ class Connection:
                     self._host.set_problem(error)
             except Exception as error:
                 self._host.set_problem(self._host.app.report_fault(error))
-            await asyncio.sleep(_RUNS_S)
+            await pace.next_look()
 
     # -- refused, again, elsewhere ---------------------------------------------------------------------------------
 

@@ -140,7 +140,36 @@ N
 ba
 }'
 
+# The same with the marks, where there is a Python: a third of the time. Indented by tabs, which the sender leaves.
+ER_SCANNER='
+import os
+def read(name):
+	try:
+		with open(f"/proc/{pid}/{name}", "rb", 0) as file:
+			return file.read()
+	except OSError:
+		return b""
+snap, marks, me = "", "", os.geteuid()
+for pid in filter(str.isdigit, os.listdir("/proc")):
+	f = read("stat").rpartition(b") ")[2].decode().split()
+	if len(f) < 20 or f[0] in "ZXx":
+		continue
+	snap += f" {pid}:{f[19]}:{f[1]}:{f[2]}:{f[3]}"
+	environ = read("environ")
+	if b"EAGLETUI_RUN=" in environ and os.stat(f"/proc/{pid}").st_uid == me:
+		for word in environ.split(b"\0"):
+			if word.startswith(b"EAGLETUI_RUN="):
+				marks += f" {pid}:{f[19]}:" + word[13:].decode("utf-8", "replace").replace("\n", "\1")
+print(snap, marks, sep="\n")
+'
+
 er_scan() { # ER_SNAP: every live process " pid:start:ppid:pgrp:sid"; ER_MARK: those with our mark " pid:start:run"
+  _e=${ER_PYTHON-/usr/bin/python3}
+  if [ -x "$_e" ] && _e=$("$_e" -I -S -c "$ER_SCANNER" 2>/dev/null); then
+    ER_SNAP=${_e%%"$ER_NL"*} ER_MARK=${_e#"$ER_SNAP"}
+    ER_MARK=${ER_MARK#"$ER_NL"}
+    return
+  fi
   ER_MARK=
   set +f
   ER_SNAP=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "$ER_STAT" | tr -d '\n')
@@ -1014,6 +1043,42 @@ er_foreign() { # engines : processes that look like a server of SGLang or vLLM, 
   er_each er_record
 }
 
+er_watch() { # life period pythons flags : says when a look is worth it, as host_watch.py (ER_WATCHER) does and describes
+  _life=$1 _period=$2 _pythons=$3 _flags=$4
+  set --
+  IFS=$ER_NL
+  for _r in $ER_ROOTS; do set -- "$@" "$_r/$ER_HOSTID/runs"; done
+  IFS=$ER_IFS
+  for _py in $_pythons; do
+    command -v "$_py" >/dev/null 2>&1 || continue
+    # shellcheck disable=SC2086
+    printf '%s\n' "$ER_WATCHER" | "$_py" $_flags - "$_life" "$_period" "$@" 2>/dev/null && return
+  done
+  # Without one: a grep each time, and the files that say how far a run is.
+  er_up
+  _end=$((UP + _life)) _was=
+  while [ "$UP" -lt $_end ]; do
+    set +f
+    er_naming 'sglang|vllm|VLLM' /proc/[0-9]*/cmdline
+    for _d; do
+      for _f in "$_d"/*; do
+        _st='' _p=''
+        { IFS= read -r _st < "$_f/stop"; } 2>/dev/null
+        { read -r _p _ < "$_f/pid"; } 2>/dev/null
+        [ ! -f "$_f/exit" ] || _p=exit
+        [ -d "/proc/$_p" ] || _p="$_p-"
+        _named="$_named$ER_NL${_f##*/} $_st $_p"
+      done
+    done
+    set -f
+    _named=.$_named
+    if [ -z "$_was" ]; then echo W; elif [ "$_named" != "$_was" ]; then echo C; fi
+    _was=$_named
+    sleep $((_period * 10))
+    er_up
+  done
+}
+
 er_limit() { # ER_LIMIT: what an engine that hangs must not hold up
   ER_LIMIT=
   ! command -v timeout >/dev/null 2>&1 || ER_LIMIT='timeout 10'
@@ -1126,6 +1191,7 @@ er_main() { # command args...
     port) er_port "$@" ;;
     netport) er_listeners "$2" "$1" ;;
     foreign) er_foreign "${1-}" ;;
+    watch) er_watch "$@" ;;
     engines) er_ask_engines "$@" ;;
     adopt) er_adopt "$@" ;;
     copy) er_copy_box "$@" ;;

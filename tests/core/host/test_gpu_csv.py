@@ -63,6 +63,9 @@ def test_names_with_timestamps_are_grouped_by_time():
         ("[Requested functionality has been deprecated]", None),
     ],
 )
+@pytest.mark.fault(
+    "G1", "`[N/A]`, `ERR!` and the like", sees="a dash in that cell", holds="never 0, and no other cell suffers"
+)
 def test_markers_are_none_in_their_cell_only(cell, health):
     sample, _ = parse_smi(HEAD + f"0, A, 5 MiB, 9 MiB, {cell}\n1, B, 1 MiB, 9 MiB, 4 %\n", None)
     first, second = sample.gpus

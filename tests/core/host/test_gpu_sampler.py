@@ -145,6 +145,7 @@ async def test_nvml_named_errors(host, fault, words, error):
     assert sample.detail
 
 
+@pytest.mark.fault("G1")
 async def test_nvml_per_cell_errors(host, fault):
     fault.set("err")
     gpu = (await one_sample(host("nvml"), sys.executable)).gpus[0]
@@ -177,6 +178,7 @@ async def test_unified_memory_is_the_hosts(host, fault, kind):
     assert 0 < gpu.memory_used_mib < gpu.memory_total_mib
 
 
+@pytest.mark.fault("G4", "MIG", sees="parent and instances", holds="no utilisation is made up")
 async def test_mig_by_nvml(host, fault):
     fault.set("mig noperm")
     sample = await one_sample(host("nvml"), sys.executable)
@@ -188,6 +190,7 @@ async def test_mig_by_nvml(host, fault):
     assert (other.mig_mode, other.parent_uuid) == (False, None)
 
 
+@pytest.mark.fault("G4")
 async def test_mig_by_nvidia_smi(host, fault):
     fault.set("mig")
     parent, first, second, other = (await one_sample(host("smi"), sys.executable)).gpus
@@ -197,6 +200,7 @@ async def test_mig_by_nvidia_smi(host, fault):
 
 
 @pytest.mark.parametrize(("kind", "lost"), [("nvml", "GPU-aaaa-2"), ("smi", "GPU-aaaa-1")])
+@pytest.mark.fault("G3", "a GPU is lost", sees="that it is lost", holds="the others are shown")
 async def test_a_lost_gpu_keeps_its_name_and_hides_no_other(host, fault, kind, lost):
     async with samples(host(kind)) as stream:
         await until(stream, lambda sample: len(sample.gpus) == 2)
@@ -221,6 +225,12 @@ async def test_reset_required(host, fault, kind):
 
 
 @pytest.mark.parametrize("kind", ["nvml", "smi"])
+@pytest.mark.fault(
+    "G6",
+    "a driver that hangs",
+    sees="how long it has been silent, and in what",
+    holds="one sampler at a time, replaced once",
+)
 async def test_a_hung_sampler_is_replaced_once_and_recovers(host, fault, kind):
     what = "" if kind == "nvml" else "--query-gpu"
     timing = replace(FAST, first_after_s=4.0)
@@ -331,6 +341,7 @@ async def test_a_sampler_that_ends_is_started_again(host, fault):
     await gone({int(line.split()[0]) for line in fault.starts()})
 
 
+@pytest.mark.fault("G7", "half a row", sees="the row before it", holds="never half a figure")
 async def test_half_a_row_is_dropped(host, fault):
     fault.set("half")
     async with samples(host("smi")) as stream:
@@ -342,6 +353,7 @@ async def test_half_a_row_is_dropped(host, fault):
 
 
 @pytest.mark.parametrize(("words", "error"), [("mismatch", "driver_mismatch"), ("none", "no_devices")])
+@pytest.mark.fault("G2", "driver and library differ", sees="that by name", holds="asked again every 30 s")
 async def test_smi_named_errors_are_asked_again(host, fault, words, error):
     fault.set(words)
     async with samples(host("smi")) as stream:
@@ -369,6 +381,7 @@ async def test_without_the_library_nvidia_smi_is_asked(host, fault):
     assert (sample.source, sample.error, len(sample.gpus)) == ("nvidia-smi", None, 2)
 
 
+@pytest.mark.fault("E3", "no nvidia-smi, no NVML", sees="that there are no GPU figures, and why", holds="runs work")
 async def test_neither(host, tmp_path):
     bare = tmp_path / "bin"
     bare.mkdir()

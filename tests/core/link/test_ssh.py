@@ -21,6 +21,9 @@ async def test_status_and_outputs(ssh_transport):
     assert (done.exit_status, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
 
 
+@pytest.mark.fault(
+    "S10", "the host has no SFTP", sees="nothing", holds="no SFTP is used: scripts and their input do it"
+)
 async def test_bytes_are_exact(ssh_transport, tmp_path):
     data = os.urandom(3_000_000)
     path = tmp_path / "it's a $name"
@@ -35,6 +38,9 @@ async def test_bytes_are_exact(ssh_transport, tmp_path):
     assert received == data
 
 
+@pytest.mark.fault(
+    "C15", "one channel sends what is no text", sees="that channel's text with marks", holds="the others go on"
+)
 async def test_invalid_text_in_one_channel_leaves_the_others_alone(ssh_transport):
     async with ssh_transport.stream("while echo tick; do sleep 0.1; done") as ticks:
         assert await ticks.read() == b"tick\n"
@@ -89,6 +95,9 @@ async def test_many_calls_share_one_connection(ssh_transport, tcp_proxy):
     assert tcp_proxy.accepted == 1
 
 
+@pytest.mark.fault(
+    "C10", "the host opens few sessions at once", sees="nothing but a wait", holds="calls wait, none fails"
+)
 async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transport):
     server = start_sshd("MaxSessions 2\n")
     transport = make_ssh_transport(server.target())
@@ -111,6 +120,12 @@ async def test_max_sessions_queues_and_never_fails(start_sshd, make_ssh_transpor
         assert b"tick" in await stream.read()
 
 
+@pytest.mark.fault(
+    "F7",
+    "MaxSessions 1",
+    sees="everything that is asked in turn; of the rest, that there are too few sessions",
+    holds="nothing hangs",
+)
 async def test_one_session_only(start_sshd, make_ssh_transport):
     transport = make_ssh_transport(start_sshd("MaxSessions 1\n").target())
     await transport.connect()
@@ -170,6 +185,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("shell", NOISE)
+@pytest.mark.fault("S9", "a login shell prints of its own", sees="nothing of it", holds="no byte is shifted")
 async def test_noise_of_any_login_shell_shifts_no_byte(start_sshd, make_ssh_transport, tmp_path, shell):
     path = shutil.which(shell) or pytest.skip(f"no {shell}: apt-get install {shell}")
     name, text = NOISE[shell]
@@ -198,6 +214,15 @@ async def test_noise_of_any_login_shell_shifts_no_byte(start_sshd, make_ssh_tran
 
 @pytest.mark.parametrize(
     "command", ["/usr/sbin/nologin", "echo This account is not available; exit 1", "exit 0", "kill -9 $$"]
+)
+@pytest.mark.fault(
+    "E1",
+    "csh, fish, nologin, a forced command",
+    sees="works, or that the account has no shell",
+    holds="nothing passes through the login shell's parser",
+)
+@pytest.mark.fault(
+    "E11", "a host without /bin/sh (Windows)", sees="that the host runs no /bin/sh", holds="refused, no half state"
 )
 async def test_an_account_without_a_shell_is_said(start_sshd, make_ssh_transport, command):
     transport = make_ssh_transport(start_sshd(f"ForceCommand {command}\n").target())

@@ -83,6 +83,9 @@ async def test_an_old_pem_key_without_its_public_part(sshd, make_ssh_transport, 
 
 
 @pytest.mark.parametrize("answers", [[("a",), ("b",), ("c",), ("open sesame",)], [None], []])
+@pytest.mark.fault(
+    "A7", "a passphrase is wrong", sees="the question three times, then the end", holds="the agent is asked first"
+)
 async def test_wrong_passphrases_end_after_three(sshd, make_ssh_transport, make_asker, locked_key, answers):
     asker = make_asker(answers=answers)
     target = sshd.target(identity_files=(locked_key,), methods=("publickey",))
@@ -139,10 +142,17 @@ async def test_identities_only_hides_the_other_keys_of_the_agent(
     await denied(make_ssh_transport(sshd.target(identity_files=(other,), agent=agent.path, identities_only=True)))
 
 
+@pytest.mark.fault("A8")
 async def test_an_agent_that_is_gone_is_passed_over(sshd, make_ssh_transport, tmp_path):
     await make_ssh_transport(sshd.target(agent=str(tmp_path / "gone"))).connect()
 
 
+@pytest.mark.fault(
+    "A8",
+    "the agent has too many keys, or is gone",
+    sees="IdentitiesOnly as the way out",
+    holds="without an agent files are tried",
+)
 async def test_too_many_keys_in_the_agent(start_sshd, make_ssh_transport, new_key, agent, tmp_path):
     server = start_sshd("MaxAuthTries 2\n")
     for number in range(4):
@@ -266,6 +276,12 @@ async def test_two_factors(scripted, make_ssh_transport, make_asker):
     assert (await transport.run("echo in")).stdout == b"in\n"
 
 
+@pytest.mark.fault(
+    "A9",
+    "a person takes a minute for a code",
+    sees="the question, as long as it takes",
+    holds="no deadline of ours ends it",
+)
 async def test_a_slow_person_meets_no_deadline(scripted, make_ssh_transport, make_asker):
     asker = make_asker(answers=[("secret",), ("123456", "phone")])
     asker.gate = asyncio.Event()
@@ -280,6 +296,12 @@ async def test_a_slow_person_meets_no_deadline(scripted, make_ssh_transport, mak
     await connecting
 
 
+@pytest.mark.fault(
+    "A10",
+    "the link is lost after a one-time code",
+    sees="WAITING for the person",
+    holds="no code is asked for in a loop",
+)
 async def test_after_two_factors_a_lost_link_waits_for_the_person(
     scripted, make_tcp_proxy, make_ssh_transport, make_asker
 ):
@@ -328,6 +350,7 @@ async def test_wrong_passwords_end_after_three(scripted, make_ssh_transport, mak
     assert len(asker.prompts) == 3
 
 
+@pytest.mark.fault("A11", "the password has expired", sees="the server's words", holds="an end, not a hang")
 async def test_an_expired_password_is_said(scripted, make_ssh_transport, make_asker):
     asker = make_asker(answers=[("secret",)])
     error = await denied(make_ssh_transport(await scripted(password="secret", expired=True), asker))
@@ -335,6 +358,9 @@ async def test_an_expired_password_is_said(scripted, make_ssh_transport, make_as
     assert "\x1b" not in error.message
 
 
+@pytest.mark.fault(
+    "A12", "a banner or prompt has escape sequences", sees="harmless text", holds="none reaches the terminal"
+)
 async def test_text_of_the_server_is_neutralised(scripted, make_ssh_transport, make_asker):
     evil = "\x1b]52;c;aGk=\x07\x1b[2Jhello\u202e\x9b31m"
     steps = ((evil, evil, [(evil, False)], ["x"]),)

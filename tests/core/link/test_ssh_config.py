@@ -161,6 +161,7 @@ async def test_a_jump_host_that_leads_to_itself(config):
 
 
 @needs_ssh
+@pytest.mark.fault("C17")
 async def test_a_bad_line_is_named(config):
     file = config("Host gpu1\n  Port 22\n  Prot 22\n  Nonsense yes\n")
     with pytest.raises(HostError) as caught:
@@ -268,6 +269,7 @@ async def test_an_alias_behind_a_jump_host_and_one_behind_a_command(sshd, start_
             await transport.close()
 
 
+@pytest.mark.fault("C17", "a line of ~/.ssh/config is wrong", sees="file and line", holds="mended, `r` connects")
 async def test_a_broken_configuration_is_a_refusal_that_mending_ends(sshd, config):
     config("Host gpu1\n  Prot 22\n")
     transport = open_transport(HostEntry("gpu1", "gpu1"), SilentAsker())

@@ -47,16 +47,34 @@ async def reach(transport, *states: LinkState):
 # No connection
 
 
+@pytest.mark.fault(
+    "C1",
+    "the name does not resolve",
+    sees="that it cannot be resolved, in one line",
+    holds="no traceback; `r` tries again",
+)
 async def test_a_name_that_does_not_resolve(make_ssh_transport):
     error = await fails(make_ssh_transport(target(22, address="no-such-host.invalid")), "host_unknown")
     assert "no-such-host.invalid" in error.message
 
 
+@pytest.mark.fault(
+    "C2",
+    "nothing listens on the port",
+    sees="host and port on which nothing listens",
+    holds="tried again with growing pauses",
+)
 async def test_nothing_listens(make_ssh_transport, unused_tcp_port):
     error = await fails(make_ssh_transport(target(unused_tcp_port)), "refused")
     assert f"127.0.0.1:{unused_tcp_port}" in error.message
 
 
+@pytest.mark.fault(
+    "C3",
+    "packets are swallowed while it connects",
+    sees='"no answer", after 10 s',
+    holds="never longer, then tried again",
+)
 async def test_no_answer_at_all(make_ssh_transport):
     with socket.socket() as listener:
         # A full queue: the kernel drops what comes.
@@ -88,6 +106,18 @@ async def test_no_answer_at_all(make_ssh_transport):
         (b"SSH-2.0-Fake\r\n", "dropped"),  # and closes
         (b"SSH-2.0-Fake\r\ngarbage of no protocol at all\r\n" * 50, "not_ssh"),
     ],
+)
+@pytest.mark.fault(
+    "C4",
+    "another kind of server answers, or none at all",
+    sees="that it is no SSH server, with what it said, as harmless text",
+    holds="at once, or by the deadline of the login",
+)
+@pytest.mark.fault(
+    "C11",
+    "MaxStartups drops the connection",
+    sees="dropped, not a failed login",
+    holds="tried again after pauses of random length",
 )
 async def test_what_is_no_ssh_server(make_ssh_transport, said, slug):
     async def serve(reader, writer):
@@ -140,6 +170,12 @@ async def stream_all(transport, script: str) -> bytes:
 # A link that breaks
 
 
+@pytest.mark.fault(
+    "C5",
+    "a link that stands goes silent",
+    sees="LOST within 15 s; what is known stays, with its age",
+    holds="nothing is sent twice; the link is renewed",
+)
 async def test_a_stalled_link_is_lost_and_comes_back(ssh_transport, tcp_proxy, tmp_path, until):
     mark = tmp_path / "mark"
     waiting = asyncio.create_task(ssh_transport.run(f"touch {mark}; sleep 600", timeout_s=600))
@@ -168,6 +204,7 @@ async def test_a_call_that_was_not_sent_yet_waits_for_the_next_link(ssh_transpor
     assert (await waiting).stdout == b"sent once\n"
 
 
+@pytest.mark.fault("C6", "an outage of a few seconds", sees="nothing", holds="no reconnect, no gap")
 async def test_a_short_outage_costs_nothing(sshd, tcp_proxy, make_ssh_transport):
     transport = make_ssh_transport(sshd.target(tcp_proxy.port), timing=Timing(keepalive_s=20.0))
     await transport.connect()
@@ -183,6 +220,12 @@ async def test_a_short_outage_costs_nothing(sshd, tcp_proxy, make_ssh_transport)
 
 
 @pytest.mark.parametrize("fault", ["reset", "kill", "stall"])
+@pytest.mark.fault(
+    "C7",
+    "a link is reset, or sshd killed, in the middle of a log",
+    sees="the loss, then the log goes on",
+    holds="every byte once, in order",
+)
 async def test_a_followed_file_is_the_same_byte_for_byte(ssh_transport, sshd, tcp_proxy, tmp_path, until, fault):
     log, stop, got = tmp_path / "log", tmp_path / "stop", bytearray()
     writer = await asyncio.create_subprocess_exec(
@@ -232,6 +275,12 @@ async def test_a_followed_file_is_the_same_byte_for_byte(ssh_transport, sshd, tc
     assert hashlib.sha256(got).digest() == hashlib.sha256(log.read_bytes()).digest()
 
 
+@pytest.mark.fault(
+    "C9",
+    "the host restarts",
+    sees="LOST with the next try, at most 30 s away",
+    holds="found again by itself; runs of before are lost: rebooted",
+)
 async def test_a_host_that_restarts(start_sshd, make_ssh_transport):
     server = start_sshd()
     transport = make_ssh_transport(server.target())
@@ -266,6 +315,12 @@ async def test_a_call_that_finds_no_link_is_lost_not_late(make_ssh_transport, un
         await transport.run("true", timeout_s=0.5)
 
 
+@pytest.mark.fault(
+    "C12",
+    "this machine slept, the link is dead and does not know",
+    sees="LOST, then what is true now",
+    holds="a call on the dead link is lost at once, never answered late",
+)
 async def test_a_call_on_a_dead_link_is_lost_not_late(sshd, tcp_proxy, make_ssh_transport):
     timing = Timing(keepalive_s=60.0, ping_s=0.1)
     transport = make_ssh_transport(sshd.target(tcp_proxy.port), timing=timing)
@@ -277,6 +332,12 @@ async def test_a_call_on_a_dead_link_is_lost_not_late(sshd, tcp_proxy, make_ssh_
 
 
 @pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNRESET])
+@pytest.mark.fault(
+    "C19",
+    "the kernel gives the connection up (ETIMEDOUT and others)",
+    sees="a lost link, not a deadline of ours",
+    holds="renewed",
+)
 async def test_what_the_kernel_says_is_link_loss(ssh_transport, number):
     """TCP_USER_TIMEOUT ends a connection with ETIMEDOUT, which Python raises as TimeoutError, like our own deadlines."""
     running = asyncio.create_task(ssh_transport.run("sleep 600", timeout_s=600))
@@ -291,6 +352,7 @@ async def test_what_the_kernel_says_is_link_loss(ssh_transport, number):
     assert (await ssh_transport.run("echo back", timeout_s=60)).stdout == b"back\n"
 
 
+@pytest.mark.fault("C20", "quitting over a dead link", sees="nothing", holds="over within 2 s")
 async def test_closing_on_a_dead_link(ssh_transport, tcp_proxy):
     running = asyncio.create_task(ssh_transport.run("sleep 600", timeout_s=600))
     async with ssh_transport.stream("echo here; sleep 600") as stream:
@@ -308,6 +370,9 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.fault(
+    "C16", "connecting is given up at any moment", sees="nothing", holds="no task, no handle, no process is left"
+)
 async def test_cancelled_connects_leave_nothing_behind(sshd, make_asker, fast_timing, until):
     from tui.core.link.ssh import SshTransport
 
@@ -397,6 +462,12 @@ async def test_a_server_that_never_sends_an_exit_status(odd_server):
 
 
 @pytest.mark.parametrize("limit", [0, 30, 50, 60])
+@pytest.mark.fault(
+    "C18",
+    "a server never sends an exit status",
+    sees='a lost link, with "may or may not have happened"',
+    holds="never taken for success",
+)
 async def test_no_exit_status_and_no_end_is_never_success(odd_server, limit):
     transport = await odd_server(lambda process: _shell(process, limit=limit))
     with pytest.raises(LinkLost):
@@ -428,6 +499,7 @@ while data := os.read(0, 65536):
 
 
 @pytest.mark.parametrize("manner", ["quiet", "chatty", "close"])
+@pytest.mark.fault("C13")
 async def test_a_proxy_command_whatever_it_does_with_its_stderr(sshd, make_ssh_transport, tmp_path, manner):
     relay = tmp_path / "relay.py"
     relay.write_text(RELAY)
@@ -447,6 +519,12 @@ async def test_a_proxy_command_whatever_it_does_with_its_stderr(sshd, make_ssh_t
         ("sh -c 'echo no route to gpu1 >&2; exit 3'", ("no route to gpu1", "status 3")),
         ("false", ("status 1",)),
     ],
+)
+@pytest.mark.fault(
+    "C13",
+    "a ProxyCommand is missing, fails or talks",
+    sees="what it said, with its exit status",
+    holds="its words get into no data",
 )
 async def test_a_proxy_command_that_fails_is_quoted(sshd, make_ssh_transport, command, words):
     transport = make_ssh_transport(sshd.target(proxy_command=command))
@@ -476,6 +554,7 @@ async def test_through_jump_hosts(sshd, start_sshd, make_ssh_transport):
     assert (await transport.run("echo through", timeout_s=60)).stdout == b"through\n"
 
 
+@pytest.mark.fault("C14", "a jump host dies", sees="which hop it was", holds="renewed like any link")
 async def test_a_jump_host_that_is_lost_is_named(sshd, start_sshd, make_ssh_transport):
     jump = start_sshd()
     transport = make_ssh_transport(sshd.target(via=jump.target(name="bastion")))

@@ -26,6 +26,12 @@ async def refused(transport, slug: str) -> HostError:
     return caught.value
 
 
+@pytest.mark.fault(
+    "A1",
+    "an unknown host key",
+    sees="its fingerprint, and a question",
+    holds="on no, nothing is written and nothing sent",
+)
 async def test_unknown_and_no(sshd, make_ssh_transport, make_asker, tmp_path):
     asker, file = make_asker(host_keys=False), tmp_path / "known_hosts"
     transport = make_ssh_transport(sshd.target(known_hosts=(file,)), asker)
@@ -69,6 +75,9 @@ async def test_the_state_is_waiting_while_a_person_decides(sshd, make_ssh_transp
     assert transport.status().state is LinkState.UP
 
 
+@pytest.mark.fault(
+    "A2", "a changed host key", sees="both fingerprints, file, line, how to remove the old one", holds="no way through"
+)
 async def test_changed_cannot_be_accepted(sshd, make_ssh_transport, make_asker, new_key, tmp_path):
     asker, file, other = make_asker(host_keys=True), tmp_path / "known_hosts", new_key(tmp_path / "other")
     file.write_text("# mine\n" + sshd.known_line(sshd.port, other))
@@ -116,6 +125,7 @@ async def test_an_unknown_host_shows_the_key_that_openssh_would_store(
     assert [question.key_type for question in asker.host_keys] == ["ssh-ed25519"]
 
 
+@pytest.mark.fault("A3", "a revoked key", sees="that it is revoked", holds="no way through")
 async def test_revoked(sshd, make_ssh_transport, make_asker, tmp_path):
     asker, file = make_asker(host_keys=True), tmp_path / "known_hosts"
     file.write_text(f"@revoked * {sshd.known_line(sshd.port).split(' ', 1)[1]}{sshd.known_line(sshd.port)}")
@@ -124,6 +134,7 @@ async def test_revoked(sshd, make_ssh_transport, make_asker, tmp_path):
     assert f"{file}:1" in error.message
 
 
+@pytest.mark.fault("A4")
 async def test_swapped_between_answer_and_connection(
     sshd, start_sshd, tcp_proxy, make_ssh_transport, make_asker, tmp_path
 ):
@@ -144,6 +155,12 @@ async def test_swapped_between_answer_and_connection(
     assert len(asker.host_keys) == 1
 
 
+@pytest.mark.fault(
+    "A4",
+    "the key changes between question and connection, or on a reconnect",
+    sees="refused",
+    holds="only the key that was accepted is connected to",
+)
 async def test_swapped_on_a_reconnect(sshd, start_sshd, tcp_proxy, make_ssh_transport, make_asker):
     impostor, asker = start_sshd(), make_asker(host_keys=True)
     impostor.let_in(sshd.client_key)
@@ -162,6 +179,12 @@ async def test_swapped_on_a_reconnect(sshd, start_sshd, tcp_proxy, make_ssh_tran
 
 
 @pytest.mark.parametrize("state", ["hashed", "malformed", "latin-1", "missing"])
+@pytest.mark.fault(
+    "A5",
+    "known_hosts is hashed, damaged, in another encoding or missing",
+    sees="what its good lines mean",
+    holds="no line hides another",
+)
 async def test_known_hosts_in_every_state(sshd, make_ssh_transport, make_asker, tmp_path, state):
     file, missing = tmp_path / "known_hosts", tmp_path / "missing"
     line = sshd.known_line(sshd.port)
@@ -188,6 +211,7 @@ async def test_a_name_is_written_hashed_where_the_file_is(sshd, make_ssh_transpo
     assert found.returncode == 0
 
 
+@pytest.mark.fault("A13", "known_hosts cannot be written", sees="that the key was not saved", holds="the session works")
 async def test_known_hosts_that_cannot_be_written(sshd, make_ssh_transport, make_asker):
     file = Path("/proc/known_hosts")  # not even for root
     transport = make_ssh_transport(sshd.target(known_hosts=(file,)), make_asker(host_keys=True))
@@ -218,6 +242,9 @@ async def test_accept_new_takes_no_changed_key(sshd, make_ssh_transport, new_key
     await refused(make_ssh_transport(target), "host_key_changed")
 
 
+@pytest.mark.fault(
+    "A6", "a jump host is unknown", sees="the same question, naming the hop", holds="judged like the target"
+)
 async def test_an_unknown_jump_host_is_asked_about_by_name(sshd, start_sshd, make_ssh_transport, make_asker, tmp_path):
     jump, asker = start_sshd(), make_asker(host_keys=False)
     file = tmp_path / "known_hosts"

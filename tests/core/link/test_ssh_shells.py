@@ -145,6 +145,7 @@ async def test_a_host_without_setsid_gets_a_shell_for_each_script(tmp_path):
 # Over a real sshd
 
 
+@pytest.mark.fault("F14", "a login that takes seconds", sees="one wait", holds="calls share what was opened")
 async def test_calls_one_after_another_share_a_shell(ssh_transport, sshd, until):
     await ssh_transport.connect()
     pids = {(await ssh_transport.run("echo $PPID $$")).stdout for _ in range(5)}

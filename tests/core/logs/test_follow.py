@@ -16,9 +16,12 @@ from tui.core.logs.blocks import read_block
 from tui.core.logs.follow import Chunk, before_last_lines, follow
 
 
-@pytest.fixture(params=["dash", "busybox", "bash", "no stat"])
-def host(request, make_shell_host):
-    """This machine under three shells, and with tools that lack stat."""
+@pytest.fixture(params=["python", "dash", "busybox", "bash", "no stat"])
+def host(request, make_shell_host, monkeypatch):
+    """This machine with its Python, without one under three shells, and with tools that lack stat."""
+    if request.param == "python":
+        return make_shell_host("dash")
+    monkeypatch.setattr("tui.core.link.programs.PYTHONS", ())
     few = request.param == "no stat"
     return make_shell_host("busybox" if few else request.param, ("dd", "ls", "sleep", "printf") if few else ())
 
@@ -117,6 +120,9 @@ async def test_bytes_as_they_are_written(host, tmp_path):
     assert watch.events == ["ended"]
 
 
+@pytest.mark.fault(
+    "S5", "a log is truncated, rotated or replaced", sees="a line that says so", holds="two files are never mixed"
+)
 async def test_truncation_rotation_replacement_and_removal_begin_generations(host, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"first file, generation 0\n")
@@ -289,6 +295,9 @@ async def _write_slowly(path: Path, seed: int, pieces: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.fault(
+    "C8", "a link dies again and again", sees="the log goes on after each", holds="every byte once, in order"
+)
 async def test_the_log_is_the_same_whatever_happens_to_the_link(sshd, tcp_proxy, ssh_transport, tmp_path, seed):
     log = tmp_path / "log"
     log.write_bytes(b"")
@@ -348,6 +357,9 @@ def _senders(log: Path) -> int:
     return found
 
 
+@pytest.mark.fault(
+    "S11", "links die while a log is followed", sees="nothing", holds="what sent it ends within 5 minutes"
+)
 async def test_lost_links_leave_no_senders_behind(sshd, tcp_proxy, ssh_transport, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"x\n")

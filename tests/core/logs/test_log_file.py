@@ -163,6 +163,7 @@ async def test_lines_are_counted_from_the_beginning_once_that_is_loaded(local, t
         assert numbers(file)[:3] == [1, 2, 3]
 
 
+@pytest.mark.fault("S6", "a log of 10 GB", sees="its end at once", holds="it is never read whole")
 async def test_a_file_of_ten_gigabytes_is_opened_and_jumped_through(local, tmp_path):
     log = tmp_path / "huge"
     with log.open("wb") as handle:
@@ -186,6 +187,7 @@ async def test_a_file_of_ten_gigabytes_is_opened_and_jumped_through(local, tmp_p
 
 
 @pytest.mark.parametrize("place", ["tail", "middle", "after"])
+@pytest.mark.fault("S2", "a line of 100 MB", sees="its beginning", holds="memory stays flat")
 async def test_one_line_of_100_megabytes(local, tmp_path, place):
     long = b"[2026-10-06 20:00:01 TP0] " + b"x" * 100_000_000
     data = {
@@ -217,6 +219,7 @@ async def test_one_line_of_100_megabytes(local, tmp_path, place):
         assert file.window.record(index).offset == begin
 
 
+@pytest.mark.fault("S3", "a progress bar without line ends", sees="its last state", holds="bounded")
 async def test_a_bar_without_a_line_end_anywhere(local, tmp_path):
     frames = b"".join(b"\r%3d%%|###| %d/100000 [00:01<00:01]" % (n // 1000, n) for n in range(100_000))
     log = tmp_path / "log"
@@ -398,6 +401,7 @@ async def test_bytes_as_they_are_written(local, tmp_path):
         assert file.window.records[-1].provisional is False
 
 
+@pytest.mark.fault("S8", "a log is removed", sees="that it is gone", holds="the run's state is shown all the same")
 async def test_truncation_rotation_and_replacement_are_told_and_read_on(local, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(LINES[:700_000])
@@ -449,6 +453,7 @@ async def test_a_reader_in_the_middle_learns_that_the_rest_is_gone(local, tmp_pa
         assert await file.jump_to(0) == file.window.end - 1
 
 
+@pytest.mark.fault("S7")
 async def test_a_reader_who_holds_still_is_not_moved_by_a_flood(local, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(LINES[:300_000])
@@ -480,6 +485,9 @@ async def test_a_reader_who_holds_still_is_not_moved_by_a_flood(local, tmp_path)
         assert file.window is window
 
 
+@pytest.mark.fault(
+    "S7", "a log grows faster than it is shown", sees="how far the view is behind", holds="memory stays flat"
+)
 async def test_while_it_follows_the_oldest_go(local, tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"")

@@ -140,6 +140,9 @@ def test_a_suggestion_is_plausible_or_absent(folder, value, suggestion):
     assert caught.value.errors[0].suggestion == suggestion
 
 
+@pytest.mark.fault(
+    "F5", "a profile that no parser takes", sees="it in the list of what is broken", holds="the others load"
+)
 def test_a_broken_file_blocks_nothing_else(folder):
     directory = folder(bad="kind = [", good=BASE, latin="x")
     (directory / "latin.toml").write_bytes(b'kind = "launch" # \xe9')
@@ -198,6 +201,7 @@ def test_toml_1_1(folder):
         (r'args = { dtype = "\r" }', "args.dtype", "U+000D at character 1"),
     ],
 )
+@pytest.mark.fault("F3", "escape sequences in a profile", sees="file, key and place", holds="refused on load")
 def test_what_a_terminal_would_obey_is_refused(folder, line, key, message):
     found = errors_of(folder(x=f'kind = "launch"\n{line}\n'))
     assert {name: message in said[0] for name, said in found.items()} == {key: True}

@@ -65,6 +65,15 @@ def _umask() -> int:
 # -- launch -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "J4",
+    "values full of quotes, dollars and newlines",
+    sees="the server's own argv",
+    holds="every byte arrives, nothing is executed",
+)
+@pytest.mark.fault(
+    "E4", "the host speaks another language", sees="the server's own locale", holds="ours is for our tools only"
+)
 async def test_values_arrive_byte_for_byte_and_nothing_is_executed(make_host, shell, tmp_path):
     host = make_host(shell)
     where = tmp_path / "a dir with 'quotes' $(x)"
@@ -97,6 +106,12 @@ async def test_values_arrive_byte_for_byte_and_nothing_is_executed(make_host, sh
     assert run.argv[3:-1] == tuple(HOSTILE)
 
 
+@pytest.mark.fault(
+    "J6",
+    "a program or directory is missing, or may not be run",
+    sees="code 127, 126 or 72, and the reason in the log",
+    holds="never counted as a start",
+)
 async def test_exit_codes_and_reasons(make_host, shell, tmp_path):
     host = make_host(shell)
     plain = tmp_path / "plain"
@@ -123,6 +138,7 @@ async def test_exit_codes_and_reasons(make_host, shell, tmp_path):
         assert run.ended_at >= run.started_at
 
 
+@pytest.mark.fault("J9", "a profile has secrets", sees="`***`", holds="in no argv, log, record or export")
 async def test_files_are_private_and_hold_no_secret(make_host, shell, state):
     host = make_host(shell)
     secrets = ("t0ken-in-env", "k3y-in-file")
@@ -178,6 +194,7 @@ async def test_files_of_a_launch_are_there_before_the_start(make_host, shell):
     assert said.endswith(f"plain{directory}\n")
 
 
+@pytest.mark.fault("F4")
 async def test_a_secret_inside_another_value_is_masked_in_cmd_json(make_host):
     host = make_host()
     run = await launch(
@@ -188,6 +205,7 @@ async def test_a_secret_inside_another_value_is_masked_in_cmd_json(make_host):
     assert run.argv == ("true", "--header=Bearer ***")
 
 
+@pytest.mark.fault("J1", "a launch is asked for many times at once", sees="one run", holds="one start an id")
 async def test_twelve_simultaneous_launches_start_once(make_host, shell, tmp_path):
     host = make_host(shell)
     count = tmp_path / "count"
@@ -218,6 +236,7 @@ async def test_of_simultaneous_launches_on_one_gpu_one_starts(make_host, shell):
     assert [run.run_id for run in await control.list_runs(host)] == [started[0].run_id]
 
 
+@pytest.mark.fault("E8", "the host's clock jumps", sees="the same durations", holds="they are of the time since boot")
 async def test_a_reservation_keeps_others_out_until_it_is_started_released_or_old(make_host, shell, state):
     host = make_host(shell)
     kept, other = request(sh("exec sleep 300"), gpus=(1,)), request(sh("exec sleep 300"), gpus=(0, 1))
@@ -258,6 +277,7 @@ async def test_a_stop_of_what_is_only_reserved_keeps_it_from_starting(make_host)
     assert (await launch(host, wanted)).state is RunState.EXITED
 
 
+@pytest.mark.fault("J8", "port or GPU are taken", sees="by whom", holds="nothing is started")
 async def test_a_taken_port_is_refused_and_the_holder_named(make_host, shell):
     host = make_host(shell)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -304,11 +324,20 @@ async def test_our_run_on_the_port_is_refused_and_named_before_it_listens(make_h
         ({"argv": ("a",), "files": {"x": b"x" * (4 << 20), "y": b"y"}}, "at most 4194304 are sent"),
     ],
 )
+@pytest.mark.fault(
+    "J5", "NUL or control characters in a value", sees="the field's name", holds="refused before anything is sent"
+)
 async def test_values_that_cannot_be_passed_are_refused_here_by_name(make_host, fields, named):
     with pytest.raises(UsageError, match=named):
         await launch(make_host(), request(fields.pop("argv"), **fields))
 
 
+@pytest.mark.fault(
+    "J12",
+    "values larger than the kernel passes",
+    sees="the limit, and whose value it is",
+    holds="what is let through really passes",
+)
 async def test_the_largest_value_that_is_let_through_really_passes(make_host, shell):
     host = make_host(shell)
     run = await exited(host, await launch(host, request(("true", *["x" * 131_071] * 7))))
@@ -354,6 +383,9 @@ def _cut_points(size: int, every: int = 13) -> list[int]:
     return [*random.Random(13).sample(points, len(points) // 10), size - 2, size - 3]
 
 
+@pytest.mark.fault(
+    "J3", "an upload is cut at any byte", sees="the launch goes on by itself", holds="half a script runs nothing"
+)
 async def test_an_upload_cut_anywhere_has_no_effect(make_host, shell, state, monkeypatch):
     """A tenth of every 13th byte, by a fixed seed; benchmarks/upload_cut.py does them all."""
     sent: list[str] = []
@@ -402,6 +434,12 @@ def tmpfs(tmp_path):
         subprocess.run(["umount", "-l", where], check=False)
 
 
+@pytest.mark.fault(
+    "J10",
+    "the host's disk is full, out of inodes, read-only or noexec",
+    sees="where it could not be written",
+    holds="another directory, or no launch; never half of one",
+)
 async def test_a_full_disk_at_launch_starts_nothing(make_host, tmpfs, shell):
     disk = tmpfs("size=64k")
     (disk / "filler").write_bytes(b"x" * 60_000)
@@ -420,6 +458,7 @@ async def test_a_full_disk_at_launch_starts_nothing(make_host, tmpfs, shell):
     assert run.exit_code == 0
 
 
+@pytest.mark.fault("J10")
 async def test_a_disk_without_inodes_at_launch_starts_nothing(make_host, tmpfs):
     disk = tmpfs("size=1m,nr_inodes=8")
     host = make_host(EAGLETUI_STATE=str(disk / "state"))
@@ -447,6 +486,7 @@ async def test_a_full_disk_does_not_keep_a_run_from_being_stopped(make_host, tmp
     assert (await exited(host, run)).exit_code == 143
 
 
+@pytest.mark.fault("J10")
 async def test_a_read_only_or_noexec_home(make_host, tmpfs, shell, tmp_path):
     disk = tmpfs("size=1m")
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
@@ -460,6 +500,7 @@ async def test_a_read_only_or_noexec_home(make_host, tmpfs, shell, tmp_path):
     assert (await exited(host, await launch(host, request(sh("exit 3"))))).exit_code == 3
 
 
+@pytest.mark.fault("F13", "no state directory can be written", sees="all that were tried", holds="nothing is started")
 async def test_directories_of_others_and_symbolic_links_are_refused(make_host, tmp_path):
     real = tmp_path / "real"
     real.mkdir()
@@ -485,6 +526,7 @@ def busybox_path(tmp_path) -> str:
     return str(directory)
 
 
+@pytest.mark.fault("E2", "BusyBox alone: no bash, no Python, no setsid", sees="fewer figures", holds="runs work")
 async def test_busybox_alone_is_enough(make_host, busybox_path):
     host = make_host(f"{busybox_path}/sh", PATH=busybox_path)
     run = await launch(host, request(sh("sleep 300 & sleep 301; exit 5"), gpus=(0,)))
@@ -501,6 +543,9 @@ async def test_busybox_alone_is_enough(make_host, busybox_path):
 # -- states -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "E7", "a run of another PID namespace (a container)", sees="unknown, and why", holds="no signal is sent"
+)
 async def test_states_that_only_the_files_tell(make_host, shell):
     host = make_host(shell)
     run = await launch(host, request(sh("exec sleep 300")))
@@ -552,6 +597,12 @@ async def test_staged_is_no_start_and_a_repeated_launch_starts_it(make_host, she
     assert (found.state, found.why) == (RunState.LOST, "died before start")
 
 
+@pytest.mark.fault(
+    "U4",
+    "a run of a newer eagletui",
+    sees="its state, as far as it is known",
+    holds="watched and stopped; what is not known stays",
+)
 async def test_a_newer_version_s_files_are_read_and_its_run_is_stopped(make_host):
     host = make_host()
     run = await launch(host, request(sh("exec sleep 300")))
@@ -640,6 +691,7 @@ done
     assert len(list(tmp_path.glob("lock.*"))) == 1
 
 
+@pytest.mark.fault("U3", "the holder of a lock died", sees="nothing", holds="taken by exactly one, and only if dead")
 def test_the_lock_of_a_holder_that_died_is_taken_by_one(shell, tmp_path):
     holder = _helper(shell, f"er_lock {tmp_path}/lock dead 1 && echo held; exec sleep 300", tmp_path)
     assert holder.stdout.readline() == b"held\n"

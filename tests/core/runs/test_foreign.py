@@ -256,8 +256,24 @@ def oddly_named():
         os.waitpid(pid, 0)
 
 
-async def test_a_process_with_any_name_is_seen(make_host, shell, oddly_named):
-    """The name stands in the middle of the line that the process table is read from."""
-    script = helper_script("list").replace("er_main list", "er_init; er_scan; printf '%s\\n' $ER_SNAP")
-    seen = {line.split(b":")[0] for line in (await make_host(shell).run(script)).stdout.split()}
-    assert {str(pid).encode() for pid in (*oddly_named, os.getpid())} <= seen
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/nonexistent"])
+async def test_a_process_with_any_name_is_seen(make_host, shell, python, oddly_named):
+    """The name stands in the middle of the line that the process table is read from; with the host's Python and without."""
+    marked = subprocess.Popen(["sleep", "300"], env={"EAGLETUI_RUN": "a-run"})
+    try:
+        script = helper_script("list", variables={"ER_PYTHON": python}).replace(
+            "er_main list", "er_init; er_scan; printf '%s\\n' $ER_SNAP; echo; printf '%s\\n' $ER_MARK"
+        )
+        snap, _, marks = (await make_host(shell).run(script)).stdout.decode().partition("\n\n")
+        of = {line.split(":")[0]: line for line in snap.split("\n")}
+        assert {str(pid) for pid in (*oddly_named, os.getpid())} <= set(of)
+        fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
+        assert of[str(os.getpid())] == ":".join([str(os.getpid()), fields[19], *fields[1:4]])
+        assert (
+            of[str(marked.pid)].split(":")[1]
+            == (Path(f"/proc/{marked.pid}/stat").read_text().rpartition(") ")[2].split()[19])
+        )
+        assert f"{marked.pid}:{of[str(marked.pid)].split(':')[1]}:a-run" in marks.split("\n")
+    finally:
+        marked.kill()
+        marked.wait()

@@ -38,6 +38,12 @@ def _counting(path: Path):
     return sh(f"echo x >> {shlex.quote(str(path))}; exec sleep 300")
 
 
+@pytest.mark.fault(
+    "J2",
+    "the link dies at any moment of a launch",
+    sees="a wait, then the run",
+    holds="one start, or none and it is said",
+)
 async def test_a_launch_whose_link_dies_at_any_moment_starts_once(lab, tmp_path):
     server, proxy, host = await lab()
     rng = random.Random(20)
@@ -68,6 +74,7 @@ async def test_simultaneous_launches_of_three_clients_start_once(lab, tmp_path):
     assert count.read_text() == "x\n"
 
 
+@pytest.mark.fault("U1", "several people on one host", sees="the same runs", holds="all can follow")
 async def test_a_run_outlives_every_link_and_all_clients_see_the_same(lab, tmp_path):
     server, _, one = await lab()
     run = await launch(one, request(sh("echo up; exec sleep 300"), gpus=(1,)))
@@ -92,6 +99,7 @@ async def test_a_run_outlives_every_link_and_all_clients_see_the_same(lab, tmp_p
     assert data == b"up\n"
 
 
+@pytest.mark.fault("J7", "a server dies within a second", sees="exit code and last words", holds="kept on the host")
 async def test_a_server_that_dies_at_once_leaves_code_and_last_words(lab):
     _, _, host = await lab()
     script = "for i in $(seq 1 200); do echo line $i; done; echo RuntimeError: CUDA >&2; exit 3"
@@ -102,6 +110,9 @@ async def test_a_server_that_dies_at_once_leaves_code_and_last_words(lab):
     assert data.endswith(b"RuntimeError: CUDA\n")
 
 
+@pytest.mark.fault(
+    "P4", "the link dies during a stop", sees="how it went, once it is back", holds="the host goes on with it"
+)
 async def test_a_stop_goes_on_when_the_link_dies_right_after_it_was_asked_for(lab, tmp_path):
     server, proxy, host = await lab()
     up = tmp_path / "up"

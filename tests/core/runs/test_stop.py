@@ -66,6 +66,12 @@ async def tree(host, tmp_path, count: int = 6):
     return run, {name: int(pid) for name, pid in pids.items()}
 
 
+@pytest.mark.fault(
+    "P1",
+    "a stop of a server that drains",
+    sees="each step, then its exit code",
+    holds="its main process alone is asked first",
+)
 async def test_a_graceful_stop_asks_the_main_process_alone(make_host, shell, tmp_path):
     told = tmp_path / "told"
     script = f"""
@@ -101,6 +107,12 @@ while True: time.sleep(300)
     assert over.run.stop_by == "anna@laptop"
 
 
+@pytest.mark.fault(
+    "P2",
+    "children ignore the signal, leave the session, clear their environment",
+    sees="that all have ended",
+    holds="the whole tree goes, nothing else",
+)
 async def test_the_whole_tree_goes_and_other_runs_stay(make_host, shell, tmp_path):
     host = make_host(shell)
     other = await launch(host, request(sh("exec sleep 300")))
@@ -114,6 +126,9 @@ async def test_the_whole_tree_goes_and_other_runs_stay(make_host, shell, tmp_pat
     assert (await seen(host, other)).state is RunState.RUNNING
 
 
+@pytest.mark.fault(
+    "P6", "the main process is dead, others hold the GPUs", sees="them, by number", holds="a stop removes them"
+)
 async def test_orphans_of_a_killed_main_process_are_listed_and_removed(make_host, shell, tmp_path):
     host = make_host(shell)
     run, pids = await tree(host, tmp_path)
@@ -143,6 +158,9 @@ async def test_orphans_block_a_launch_on_their_gpus(make_host):
     await launch(host, request(("true",), gpus=(4,)))
 
 
+@pytest.mark.fault(
+    "P3", "a process number was used again", sees="the run as over", holds="the other process is untouched"
+)
 async def test_a_process_that_has_the_number_of_one_of_ours_is_untouched(make_host, shell):
     host = make_host(shell)
     run = await exited(host, await launch(host, request(("true",))))
@@ -167,6 +185,9 @@ async def test_a_process_that_has_the_number_of_one_of_ours_is_untouched(make_ho
             process.wait()
 
 
+@pytest.mark.fault(
+    "P5", "a stop is asked for twice", sees="the same stop", holds="one stop; a shorter patience is heard"
+)
 async def test_asking_twice_and_by_two_clients_is_one_stop(make_host, shell, tmp_path):
     out = tmp_path / "terms"
     script = f"""
@@ -204,6 +225,7 @@ while True: time.sleep(300)
     assert (again.step, again.by, again.run.exit_code) == ("done", state.by, over.run.exit_code)
 
 
+@pytest.mark.fault("P9", "a server of somebody else", sees="that it is watched only", holds="no signal is sent")
 async def test_stop_of_what_is_over_unknown_or_not_ours(make_host):
     host = make_host()
     run = await exited(host, await launch(host, request(sh("exit 4"))))
@@ -235,6 +257,7 @@ async def test_a_staged_run_that_is_stopped_never_starts(make_host, shell):
     assert not (staged / "pid").exists()
 
 
+@pytest.mark.fault("U2", "one launches where another stops", sees="who it is", holds="one of them at a time")
 async def test_a_launch_while_another_stops_is_told_who(make_host, shell, tmp_path):
     ready = tmp_path / "ready"
     script = f"import signal,time; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); time.sleep(300)"

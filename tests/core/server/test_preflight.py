@@ -220,6 +220,7 @@ async def test_gpus_held_by_an_orphan_of_our_run(local, model):
     assert text(found, "gpus", Level.BLOCK).startswith("GPU 1 is held by run 4f9c2a")
 
 
+@pytest.mark.fault("U5", "another user's process on the GPUs", sees="whose it is", holds="never ended")
 async def test_gpus_held_by_somebody_else(local, model):
     held = [gpu(i, GpuProcess(2**22 + i, "bob", "/usr/bin/python3", 61440.0), used=62000.0) for i in (2, 3)]
     found = await look(local, profile(model), gpus=sample(*held))
@@ -229,6 +230,12 @@ async def test_gpus_held_by_somebody_else(local, model):
     assert all(finding.run is None for finding in found)
 
 
+@pytest.mark.fault(
+    "G9",
+    "processes on a GPU that may not be seen",
+    sees='"a process that this account cannot see"',
+    holds="never taken for a process to be ended",
+)
 async def test_memory_in_use_by_nobody_visible(local, model):
     found = await look(local, profile(model), gpus=sample(gpu(0, used=40960.0)))
     assert text(found, "gpus", Level.BLOCK) == (
@@ -370,6 +377,12 @@ async def test_closed_directories_and_files_block():
     assert text(await look(shard, profile("/m")), "model", Level.BLOCK) == "/m: a.safetensors cannot be read by alice"
 
 
+@pytest.mark.fault(
+    "J11",
+    "the host ends a user's processes at logout",
+    sees="a warning before the launch",
+    holds="said before anything is started",
+)
 async def test_a_host_that_ends_processes_at_logout():
     found = await look(Canned("user\talice\nkill_user\tyes\nlinger\tno\n"), profile("/m"))
     assert text(found, "rights", Level.WARN) == "this host stops your processes at logout: loginctl enable-linger alice"
@@ -495,6 +508,12 @@ def programs(tmp_path, monkeypatch):
         ('[ "$2" = true ]', Level.BLOCK, "could not be stopped"),
     ],
 )
+@pytest.mark.fault(
+    "E9",
+    "a command needs sudo with a password",
+    sees="that it cannot be launched so",
+    holds="no password is sent to sudo",
+)
 async def test_sudo(model, programs, script, level, words):
     programs("sudo", script)
     transport = LocalTransport()
@@ -512,6 +531,12 @@ async def test_sudo(model, programs, script, level, words):
         (300_000_000, 95, Level.WARN, "95 % full"),
         (12, 100, Level.BLOCK, "/data x is full"),
     ],
+)
+@pytest.mark.fault(
+    "F9",
+    "the home is full, but not where runs are kept",
+    sees="the place that is used",
+    holds="only what is in the way blocks",
 )
 async def test_disk(model, programs, free_kib, share, level, words):
     programs("df", f"echo 'Filesystem'; echo '/dev/x 1000000000 500 {free_kib} {share}% /data x'")

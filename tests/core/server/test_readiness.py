@@ -129,6 +129,12 @@ async def test_a_silent_log_is_ready_by_http(host: LocalTransport, server: Run) 
     assert await ReadinessProbe(host, server).check(SILENT)
 
 
+@pytest.mark.fault(
+    "E10",
+    "the process table is hidden",
+    sees="ready, once that is proved otherwise",
+    holds='"fired up" alone is never ready',
+)
 async def test_without_a_process_table_our_word_must_come_back_in_the_log(
     host: LocalTransport, server: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

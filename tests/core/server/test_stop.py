@@ -51,6 +51,12 @@ def sample(*gpus: Gpu, error: str | None = None) -> GpuSample:
     return GpuSample(0.0, gpus, "nvidia-smi", error=error)
 
 
+@pytest.mark.fault(
+    "F1",
+    "a driver hangs while a server is stopped or launched",
+    sees="the stop's steps; of the GPUs that nothing is known",
+    holds="the stop is sent first",
+)
 async def test_a_driver_that_hangs_delays_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch, [None])
     texts = await host.stop(RUN)
@@ -67,6 +73,12 @@ async def test_a_link_lost_beside_it_does_not_end_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("gpus", [(), (0,)])
+@pytest.mark.fault(
+    "P8",
+    "GPU memory is still used after the end",
+    sees="by whom, after 10 s",
+    holds="waited for on the run's GPUs alone",
+)
 async def test_memory_of_its_gpus_is_waited_for_and_no_other(
     monkeypatch: pytest.MonkeyPatch, gpus: tuple[int, ...]
 ) -> None:

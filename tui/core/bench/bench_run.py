@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, replace
@@ -49,6 +50,7 @@ from tui.core.server.session import HostSession
 from tui.core.text import one_line
 
 _POLL_S = 1.0
+_ALIVE_S = 3.0  # so long after a line about its progress a measurement is not asked for: nothing is started beside it
 _FILE_LIMIT = 256 << 20  # bytes of one file of a run; its log has four lines a second of some 400 bytes
 _TRIES = 3
 _FACTS_S = 30.0  # that another host may take to say what it is
@@ -293,6 +295,7 @@ async def follow_run(
                 if watching.done() and (failed := watching.exception()):
                     raise failed
                 progress.feed(chunk.data)
+                seen.heard(chunk, ending=progress.done or progress.error is not None)
                 for event in progress.ended:
                     for result in await _results(session, run, asked, event, progress.sha, elsewhere):
                         yield result
@@ -362,6 +365,14 @@ class _RunWatch:
 
     def __init__(self, session: HostSession, run: Run) -> None:
         self._session, self.run = session, run
+        self._alive_until = 0.0  # time.monotonic()
+
+    def heard(self, chunk: Chunk, *, ending: bool) -> None:
+        """What its log brought: while that grows, it lives."""
+        if ending:
+            self._alive_until = 0.0
+        elif chunk.data:
+            self._alive_until = time.monotonic() + _ALIVE_S
 
     def over(self) -> bool:
         return self.run.over
@@ -371,6 +382,8 @@ class _RunWatch:
             await until(lambda seen: seen.over, self._look, every_s=_POLL_S, transport=self._session.transport)
 
     async def _look(self) -> Run:
+        if time.monotonic() < self._alive_until:
+            return self.run
         found = await control.refresh(self._session.transport, self.run)
         self.run = (
             replace(found, host=self.run.host)

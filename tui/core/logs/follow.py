@@ -1,8 +1,8 @@
 """Following a file on a host by (device, inode, offset): exact bytes over any number of lost links.
 
-The host sends frames (`tui/remote/follow.sh`); a frame counts only when its closing word has come, so what a cut link
-or a shrinking file leaves half is read again, never merged. After each reconnect the file is known again by device,
-inode and the checksum of its first 1 KiB; a file that was truncated, rotated or replaced begins a new generation.
+The host sends frames (`tui/remote/follow.py`, or `follow.sh` where there is no Python); a frame counts only when its closing
+word has come, so what a cut link or a shrinking file leaves half is read again, never merged. After each reconnect the file is
+known again by device, inode and the checksum of its first 1 KiB; one that was truncated, rotated or replaced begins a new generation.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any
 
 from tui.core.errors import HostError, LinkLost, Slug
-from tui.core.link.programs import shell_program
+from tui.core.link.programs import in_python, shell_program
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import ByteStream, Transport
 from tui.core.logs.blocks import MAX_BLOCK_BYTES, read_block, refused
@@ -132,7 +132,9 @@ class _Reader:
 def _script(path: str, offset: int, known: _Known | None, word: str) -> str:
     return (
         f"EF_PATH={shell_path(path)}\nEF_OFFSET={offset}\n"
-        f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n{shell_program('follow.sh')}ef_main\n"
+        f"EF_FILE={shlex.quote(known.file) if known else ''}\nEF_WORD={word}\nEF_LIFE={LIFE_S}\n"
+        + in_python("follow.py", '"$EF_PATH" "$EF_OFFSET" "$EF_FILE" "$EF_WORD" "$EF_LIFE"')
+        + f"{shell_program('follow.sh')}ef_main\n"
     )
 
 

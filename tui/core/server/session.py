@@ -24,6 +24,7 @@ from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log, way_into
+from tui.core.runs.news import News, Pace
 from tui.core.server import launch_records
 from tui.core.text import one_line
 
@@ -53,6 +54,7 @@ class HostSession:
         self.entry = entry
         self.transport = transport  # to where runs and their files are
         self.way = transport  # to where their programs run
+        self._news = News(transport)
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
@@ -79,6 +81,14 @@ class HostSession:
     def link(self) -> AsyncIterator[LinkStatus]:
         """The link's present status, then every change."""
         return self.transport.watch()
+
+    async def hear(self) -> None:
+        """Has the host tell what changes about its runs and servers, as long as this is awaited; ends where it cannot."""
+        await self._news.follow()
+
+    def pace(self, shortest_s: float, longest_s: float) -> Pace:
+        """When whoever looks at the runs is to look again; rarely while `hear` is told of nothing."""
+        return Pace(self._news, shortest_s, longest_s)
 
     async def facts(self, *, refresh: bool = False) -> HostFacts:
         """Hardware and software of the host: asked once a session, and again on demand."""
@@ -297,7 +307,9 @@ class HostSession:
 
         if run.job is not None:
             return self._watch_job(run, fresh)
-        return RunWatcher(self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh).updates()
+        return RunWatcher(
+            self.transport, run, latest=self._latest_sample, sample=self.sample, fresh=fresh, news=self._news
+        ).updates()
 
     async def _watch_job(self, run: Run, fresh: bool) -> AsyncGenerator[RunUpdate, None]:
         """A rank of a job: the cluster's word counts, and it is asked for more often until the server is ready."""

@@ -26,6 +26,7 @@ from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log
+from tui.core.runs.news import News, Pace
 from tui.core.server import forecast
 from tui.core.server.log_feed import SkippedLines, read_log
 from tui.core.server.looking import Looking
@@ -45,6 +46,7 @@ from tui.core.slurm.ends import diagnosis_of
 _TICK_S = 1.0
 _REST_S = 0.001
 _STATUS_PERIOD_S = 2.0
+_LONGEST_STATUS_S = 60.0  # where the host tells when something changes
 _MAX_BATCH_BYTES = 1 << 17
 _NOT_OURS_S = 3.0  # for so long another's listener must stand before it is a suspicion
 _SETTLE_S = 10.0  # after a lost link: what was written meanwhile is on its way
@@ -65,6 +67,7 @@ class RunWatcher:
         sample: Callable[[], Awaitable[GpuSample]] | None = None,
         fresh: bool = False,
         refresh: Callable[[Run], Awaitable[Run | None]] | None = None,
+        news: News | None = None,
     ) -> None:
         """Takes a run of any state.
 
@@ -73,16 +76,17 @@ class RunWatcher:
             sample: takes one; asked only while something looks odd.
             fresh: the run is what a look at the host saw just now: its state is asked for later.
             refresh: who knows the run's state, instead of its files on the host.
+            news: what the host tells of changes, where somebody listens.
         """
         self._transport, self._run = transport, run
         self._latest, self._sample, self._fresh = latest, sample, fresh
         self._refresh = refresh or partial(control.refresh, transport)
+        self._pace = Pace(news, _STATUS_PERIOD_S, _LONGEST_STATUS_S)
         # What the tasks leave.
         self._pieces: asyncio.Queue[Chunk | Passage | SkippedLines | UsageError | None] = asyncio.Queue(maxsize=16)
         self._wake = asyncio.Event()
         self._startup_changed = asyncio.Event()
-        self._over = asyncio.Event()
-        self._log_found = asyncio.Event()  # or known to be nowhere
+        self._over, self._log_found = asyncio.Event(), asyncio.Event()  # found, or known to be nowhere
         self._clock: HostClock | None = None
         self._kernel = KernelWords()
         self._known_at = time.monotonic()
@@ -186,7 +190,7 @@ class RunWatcher:
             # A lost link is shown by _hear_link; the next round asks again.
             with contextlib.suppress(EagletuiError):
                 await self._ask_status()
-            await asyncio.sleep(_STATUS_PERIOD_S)
+            await self._pace.next_look()
 
     async def _ask_status(self) -> None:
         if self._goal is None:
@@ -314,7 +318,10 @@ class RunWatcher:
         progress_key = (startup.phase, startup.progress, startup.lines if startup.progress is None else 0)
         if progress_key != self._progress_key:
             self._progress_key, self._progress_at = progress_key, now
-        lost_link = self._transport.status().state is not LinkState.UP
+        link = self._transport.status()
+        lost_link = link.state is not LinkState.UP
+        if self._pace.hearing and not lost_link:  # what the host did not tell of has not changed
+            self._known_at = max(self._known_at, link.last_byte_at or 0.0)
         outcome = self._outcome(startup)
         diagnosis, observations = self._diagnose(startup, outcome, final)
         if self._run.loops:

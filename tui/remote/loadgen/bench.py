@@ -13,8 +13,9 @@ from tui.remote.loadgen.server import Server
 class Bench:
     """What all runs share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, plan: Plan) -> None:
-        self.loop, self.plan = loop, plan
+    def __init__(self, loop: asyncio.AbstractEventLoop, plan: Plan, cores: list[int] | None = None) -> None:
+        """`cores`: those that this is bound to, away from the server's; None: it was not."""
+        self.loop, self.plan, self.cores = loop, plan, cores
         self.client = Client(loop, plan)
         self.server = Server(self.client, plan)
         self.gpus = Gpus(loop, plan.gpus, plan.pids)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tui.remote.loadgen.bench import Bench
+from tui.remote.loadgen.cores import keep_off
 from tui.remote.loadgen.measure import carry_out
 from tui.remote.loadgen.plan import Plan
 from tui.remote.loadgen.protocol import VERSION, Stop, orjson, say, uvloop
@@ -48,7 +49,8 @@ def main(argv: list[str], work: Callable[[Bench], Coroutine[Any, Any, None]] = c
             raise Stop("bad_plan", "one argument is needed", "python3 -m tui.remote.loadgen bench.json")
         plan = Plan.read(argv[1])
         raise_file_limit()
-        task = loop.create_task(work(Bench(loop, plan)))
+        cores = keep_off(plan.pids)  # before anything is started
+        task = loop.create_task(work(Bench(loop, plan, cores)))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         loop.run_until_complete(task)

@@ -52,6 +52,7 @@ async def measure(bench: Bench, point: dict[str, Any], run: int) -> Load:
         "errors": load.errors(),
         "accept_length": accept_length if load.verify else None,
         "options": {"continuous_usage": server.continuous_usage, "spec_details": server.spec_details},
+        "cores": bench.cores,
         "rounds": -(-len(load.all) // len(plan.items)) if plan.dataset != "random-ids" else 1,
     }
     bench.gpus.forget(load.ended_at)
