@@ -2,28 +2,34 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import click
 
 from tui.commands.options import all_option, hosts_argument, json_option
 from tui.commands.output import emit, run_async, say
-from tui.commands.sessions import session
+from tui.commands.sessions import host_of_run, session
 from tui.commands.several import ask_all, error_entry, exit_code, hosts_of, report
 from tui.commands.terminal import TerminalAsker
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.host.gpu_csv import smi_text
 from tui.core.host.gpus import GpuSample, gpu_table, gpus_json, sample_error
 from tui.core.host.saved.reading import read_saved
+from tui.core.model.group import group_of
+from tui.core.server.node_session import node_sessions
+from tui.core.server.session import HostSession
 from tui.core.text import one_line
 
 _LARGEST_FILE = 16 << 20  # bytes
+_Opening = Callable[[str], AbstractAsyncContextManager[HostSession]]
 
 
 @click.command()
 @hosts_argument
 @all_option
+@click.option("--run", metavar="RUN", help="The GPUs of this run: of a job of Slurm, on all its nodes.")
 @click.option("--watch", is_flag=True, help="Keep running, one sample a second.")
 @click.option(
     "--file",
@@ -34,22 +40,43 @@ _LARGEST_FILE = 16 << 20  # bytes
 @click.option("--query", metavar="LIST", help="Columns of its CSV, where it has no header.")
 @json_option
 def command(
-    hosts: tuple[str, ...], everywhere: bool, watch: bool, file: Path | None, query: str | None, as_json: bool
+    hosts: tuple[str, ...],
+    everywhere: bool,
+    run: str | None,
+    watch: bool,
+    file: Path | None,
+    query: str | None,
+    as_json: bool,
 ) -> int:
     """Memory, utilisation, power, temperature and processes of every GPU."""
     if hosts == ("-",) and file is None:
         file = Path("-")
     if file is not None:
         return _show_file(file, query, as_json)
-    names = hosts_of(hosts, everywhere)
+    if run is not None and (hosts or everywhere):
+        raise UsageError("--run and hosts exclude each other", "leave one of them out", slug=Slug.USAGE)
+    return run_async(_sample(run, hosts, everywhere, watch, as_json))
+
+
+async def _sample(run: str | None, hosts: tuple[str, ...], everywhere: bool, watch: bool, as_json: bool) -> int:
+    """Samples of hosts, or of what a run is on; the exit code. Raises EagletuiError."""
+    asker = TerminalAsker()
+    if run is not None:
+        async with session(host_of_run(run, None), asker) as opened:
+            found = await opened.find_run(run)
+            group = group_of(found.extra)
+            if found.job is not None and group is not None:
+                ids = {member.run_id for member in group.members}
+                nodes = node_sessions(opened, [rank for rank in await opened.ranks() if rank.run_id in ids])
+                return await _sample_all(tuple(nodes), watch, as_json, lambda node: nullcontext(nodes[node]))
+            hosts = group.hosts if group is not None else (found.host,)
+    return await _sample_all(hosts_of(hosts, everywhere), watch, as_json, lambda host: session(host, asker))
+
+
+async def _sample_all(names: tuple[str, ...], watch: bool, as_json: bool, opening: _Opening) -> int:
     printing = _Printing(names, as_json)
-
-    async def sample_all() -> list[int | EagletuiError]:
-        asker = TerminalAsker()
-        look = _watch if watch else _once
-        return await ask_all(names, lambda name: look(name, asker, printing))
-
-    answers = run_async(sample_all())
+    look = _watch if watch else _once
+    answers = await ask_all(names, lambda name: look(name, opening, printing))
     if not printing.several and isinstance(answers[0], EagletuiError):
         answers[0].details = {"gpus": [], "samples": printing.counts[names[0]]}
         raise answers[0]
@@ -135,9 +162,9 @@ class _Printing:
             emit(documents)
 
 
-async def _once(host: str, asker: TerminalAsker, printing: _Printing) -> int:
+async def _once(host: str, opening: _Opening, printing: _Printing) -> int:
     """One sample; the exit code. Raises EagletuiError."""
-    async with session(host, asker) as opened:
+    async with opening(host) as opened:
         sample = await opened.sample()
     if sample.error and not printing.as_json:
         raise _no_figures(sample, host)
@@ -145,10 +172,10 @@ async def _once(host: str, asker: TerminalAsker, printing: _Printing) -> int:
     return 1 if sample.error else 0
 
 
-async def _watch(host: str, asker: TerminalAsker, printing: _Printing) -> int:
+async def _watch(host: str, opening: _Opening, printing: _Printing) -> int:
     """Samples for ever; of several hosts the others go on where one fails. Raises EagletuiError."""
     try:
-        async with session(host, asker) as opened:
+        async with opening(host) as opened:
             async for sample in opened.gpus():
                 if sample.error and not printing.as_json:  # asked again by itself
                     say(f"{printing.head(host)}{sample.error}: {sample.detail or 'no GPU data'}")

@@ -19,10 +19,11 @@ from tui.core.bench import target
 from tui.core.bench.beside import beside, container_beside, reached
 from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, Place, point_of, result_id
-from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
+from tui.core.bench.driver import Driver, Finished, Order, Program, host_python, launch_request
 from tui.core.bench.drivers import DRIVERS
 from tui.core.bench.loadgen_driver import LoadgenDriver
-from tui.core.bench.other_hosts import OtherHosts, Sessions, end_sampling, sample_others
+from tui.core.bench.on_nodes import on_nodes
+from tui.core.bench.other_hosts import OtherHosts, Sessions, end_sampling, sample_others, with_nodes
 from tui.core.bench.progress import Progress
 from tui.core.bench.target import Seen, Target
 from tui.core.errors import EagletuiError, HostError, LinkLost, Slug, TimedOut, UsageError
@@ -81,6 +82,7 @@ async def start(
         known = await control.status(session.transport, [run_id])
         if known and known[0].state is not RunState.STAGED:
             return replace(known[0], host=session.entry.name)
+    session, measured, others = await on_nodes(session, measured, others or {})
     facts = await session.facts()
     box = await container_beside(session.transport, measured, facts, driver)
     if facts.python_error and driver.needs_python and box is None:
@@ -92,6 +94,7 @@ async def start(
     _check_length(order)
     asked = _asked(order, _server(session, measured, seen, facts), place or Place())
     program = driver.program(order)
+    program = replace(program, argv=(*session.words_for(_variables(seen, program)), *program.argv))
     if box is not None:
         program, asked = beside(program, box, facts, measured.log_path), replace(asked, container=str(box))
     if seen.key:
@@ -108,7 +111,7 @@ async def start(
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    begun = await _launch(session, request, asked, order, (others or {}) if driver.needs_python else None)
+    begun = await _launch(session, request, asked, order, others if driver.needs_python else None)
     return replace(begun, host=session.entry.name)
 
 
@@ -122,8 +125,12 @@ async def _launch(
         return await control.launch(session.transport, request)
     except EagletuiError as error:
         if not isinstance(error, LinkLost | TimedOut):  # after those it may run all the same
-            await end_sampling(sampled, others or {})
+            await end_sampling(sampled, with_nodes(session, sampled, others or {}))
         raise
+
+
+def _variables(seen: Seen, program: Program) -> tuple[str, ...]:
+    return (*program.env, *([KEY_VARIABLE] if seen.key else []))
 
 
 def _no_python(session: HostSession, facts: HostFacts) -> HostError:
@@ -156,7 +163,9 @@ async def _nobody_else(session: HostSession, measured: Target) -> None:
         except EagletuiError:
             continue
         mine = _run_id(measured)
-        if asked.server.url == measured.url or (mine and asked.server.run_id == mine):
+        # Of a job the address is its node's, where that of another may be the same.
+        job = measured.run is not None and measured.run.job is not None
+        if (asked.server.url == measured.url and not job) or (mine and asked.server.run_id == mine):
             raise EagletuiError(
                 f"{measured} is being measured by {other.run_id}",
                 Hint(Action.WAIT_OR_STOP, other.short_id),
@@ -243,7 +252,8 @@ async def follow_run(
         HostError: the host cannot be used, or the session was closed.
     """
     asked = Asked.of(run.run_id, run.extra)
-    elsewhere = OtherHosts(asked, others or {})
+    others = with_nodes(session, asked.others, others or {})
+    elsewhere = OtherHosts(asked, others)
     seen = _RunWatch(session, run)
     watching = asyncio.create_task(seen.watch())
     progress = Progress()
@@ -262,7 +272,7 @@ async def follow_run(
                     shown = progress.live
                     yield shown
         await watching
-        await end_sampling(asked.others, others or {})
+        await end_sampling(asked.others, others)
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -290,7 +300,9 @@ def _how_it_ended(run: Run, progress: Progress) -> EagletuiError | None:
 
 def other_hosts(run: Run) -> tuple[str, ...]:
     """The hosts on which the GPUs are sampled for a measurement, beside its own. Raises as `collect`."""
-    return tuple(other.host for other in Asked.of(run.run_id, run.extra).others if other.run_id is not None)
+    return tuple(
+        other.host for other in Asked.of(run.run_id, run.extra).others if other.run_id is not None and not other.node
+    )
 
 
 async def collect(session: HostSession, run: Run, others: Sessions | None = None) -> tuple[Result, ...]:
@@ -302,10 +314,11 @@ async def collect(session: HostSession, run: Run, others: Sessions | None = None
     asked = Asked.of(run.run_id, run.extra)
     progress = Progress()
     progress.feed(await _read(session, run, _log_path(run)) or b"")
-    elsewhere = OtherHosts(asked, others or {})
+    others = with_nodes(session, asked.others, others or {})
+    elsewhere = OtherHosts(asked, others)
     found = [await _results(session, run, asked, event, progress.sha, elsewhere) for event in progress.ended]
     if run.over:
-        await end_sampling(asked.others, others or {})
+        await end_sampling(asked.others, others)
     return tuple(result for results in found for result in results)
 
 

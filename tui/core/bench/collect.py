@@ -38,6 +38,7 @@ class SampledHost:
     run_id: str | None = None  # of what samples there
     ahead_s: float = 0.0  # of its /proc/uptime, to that of the host that measures
     missing: str | None = None  # why nothing samples there
+    node: bool = False  # of the cluster of the host that measures, which has the run
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ async def sample_others(session: HostSession, order: Order, others: Sessions, ru
     names = [host for host in target.group.hosts if host != target.group.serving.host and gpus_of(target, host) != []]
     if not names:
         return ()
-    here_s = await _clock(session.transport)
+    here_s = await _clock(session.way)
     return tuple(await asyncio.gather(*(_begin(host, others.get(host), order, run_id, here_s) for host in names)))
 
 
@@ -70,6 +70,7 @@ async def _begin(host: str, session: HostSession | None, order: Order, run_id: s
     found = SampledHost(host, missing=NO_LINK)
     if session is None:
         return found
+    node = session.way is not session.transport
     target = order.target
     pids = [part.run.pid for part in target.parts if part.run.host == host and part.run.pid is not None]
     document = {"gpus": gpus_of(target, host), "pids": pids, "most_s": longest_s(order.profile)}
@@ -78,17 +79,25 @@ async def _begin(host: str, session: HostSession | None, order: Order, run_id: s
         async with asyncio.timeout(_LINK_S):
             facts = await session.facts()
             if facts.python_error:
-                return SampledHost(host, missing=f"a sampler needs Python: {facts.python_error}")
-            ahead_s = await _clock(session.transport) - here_s
+                return SampledHost(host, missing=f"a sampler needs Python: {facts.python_error}", node=node)
+            ahead_s = await _clock(session.way) - here_s
             program = python_program(host_python(session.entry, facts), "group_gpus.py", document)
+            program = replace(program, argv=(*session.words_for(()), *program.argv))
             request = launch_request(f"{run_id.rpartition('-')[0]}-{digits}", f"{order.profile.name} gpus", program)
-            found = SampledHost(host, request.run_id, ahead_s)  # from here on it may run, whatever is heard of it
+            found = SampledHost(
+                host, request.run_id, ahead_s, node=node
+            )  # from here on it may run, whatever is heard of it
             await control.launch(session.transport, replace(request, extra={"samples_for": run_id}))
     except (TimeoutError, LinkLost, TimedOut):
         return found
     except EagletuiError as error:
-        return SampledHost(host, missing=one_line(error.message, 200))
+        return SampledHost(host, missing=one_line(error.message, 200), node=node)
     return found
+
+
+def with_nodes(session: HostSession, sampled: Sequence[SampledHost], others: Sessions) -> Sessions:
+    """`others`, and for the nodes of a cluster the host that measures, which has the runs of their samplers."""
+    return {**others, **{one.host: session for one in sampled if one.node}}
 
 
 def longest_s(bench: BenchProfile) -> float:
@@ -202,7 +211,8 @@ class OtherHosts:
             return meta
         found = await asyncio.gather(*(self._during(other, meta) for other in self._asked.others))
         hosts = {other.host: told for other, told in zip(self._asked.others, found, strict=True)}
-        here = self._asked.server.host
+        *_, serving = self._asked.server.members
+        here = serving.host
         if any(one.host == here and one.name != Role.ROUTER for one in self._asked.server.members):
             hosts = {here: meta.get("gpu") or {"missing": "no GPU figures"}, **hosts}
         return {**meta, "gpu": {"hosts": hosts}}

@@ -263,7 +263,7 @@ async def look(session: HostSession, target: Target, data: Dataset) -> Seen:
         version=as_text(info.get("version")),
         model=path or model,
         served=model,
-        vocab_size=await _vocab_size(session, path) if data.kind == "random-ids" else None,
+        vocab_size=await _vocab_size(session.way, path) if data.kind == "random-ids" else None,
         max_input=as_whole(info.get("max_req_input_len")),
         key=server.key,
     )
@@ -298,7 +298,7 @@ async def _generates(target: Target, server: Requests, data: Dataset, kind: str 
     )
 
 
-async def _vocab_size(session: HostSession, model: str | None) -> int | None:
+async def _vocab_size(transport: Transport, model: str | None) -> int | None:
     """Of a model whose config.json lies on the host."""
     if model is None:
         return None
@@ -310,7 +310,7 @@ async def _vocab_size(session: HostSession, model: str | None) -> int | None:
         f'"$hub"/{shlex.quote(cached)}/snapshots/*/config.json; do\n'
         '  [ -f "$f" ] && { cat "$f"; exit 0; }\ndone\nexit 0\n'
     )
-    done = await session.transport.run(script)
+    done = await transport.run(script)
     try:
         config = read_json(done.stdout)
     except ValueError:

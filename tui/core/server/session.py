@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,8 @@ class HostSession:
 
     def __init__(self, entry: HostEntry, transport: Transport) -> None:
         self.entry = entry
-        self.transport = transport
+        self.transport = transport  # to where runs and their files are
+        self.way = transport  # to where their programs run
         self._facts: HostFacts | None = None
         self._newest: tuple[float, GpuSample] | None = None
         self._facts_lock = asyncio.Lock()
@@ -62,6 +63,10 @@ class HostSession:
     @property
     def _simulated(self) -> bool:
         return self.entry.kind is HostKind.DEMO
+
+    def words_for(self, variables: Iterable[str]) -> tuple[str, ...]:
+        """What stands in front of a program that is to run there with these variables; () where the run itself does."""
+        return ()
 
     async def open(self) -> None:
         """Connects. Raises HostError."""

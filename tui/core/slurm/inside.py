@@ -4,11 +4,10 @@ A stream is one step for as long as it lives; a script is a step too, which the 
 every second. The step ends with the end of its input, with `srun`, and with the job.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tui.core.errors import HostError, Slug
-from tui.core.host.elsewhere import Inside
 from tui.core.link.inside import InsideTransport
 from tui.core.link.scripts import Explainer, NoShell
 from tui.core.link.transport import LinkState, LinkStatus, Transport
@@ -17,9 +16,10 @@ from tui.core.text import one_line
 
 # What each word is for, and what Slurm does without it, is in docs/slurm.md.
 _STEP = (
-    *("srun", "--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--mpi=none", "--cpu-bind=none"),
-    *("--unbuffered", "--export=HOME,PATH,USER,LANG"),
+    *("srun", "--quiet", "--overlap", "--nodes=1", "--ntasks=1"),
+    *("--mem=0", "--mpi=none", "--cpu-bind=none", "--unbuffered"),
 )
+_EXPORTED = ("HOME", "PATH", "USER", "LANG")
 _GPUS = "printf '%s' \"${CUDA_VISIBLE_DEVICES-none}\""
 
 
@@ -30,10 +30,10 @@ class Place:
     job_id: str
     node: str
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What stands in front of a command that is to run there."""
-        return (*_STEP, f"--jobid={self.job_id}", f"--nodelist={self.node}")
+    def words(self, variables: Iterable[str] = ()) -> tuple[str, ...]:
+        """What stands in front of a command that is to run there, with these variables of the login host as well."""
+        exported = ",".join(dict.fromkeys((*_EXPORTED, *variables)))
+        return (*_STEP, f"--export={exported}", f"--jobid={self.job_id}", f"--nodelist={self.node}")
 
     def __str__(self) -> str:
         return f"{self.node} of job {self.job_id}"
@@ -49,11 +49,6 @@ def place_of(run: Run) -> Place | None:
 def way_into(outer: Transport, place: Place) -> Transport:
     """The transport of a node, from the login host's; nothing is asked yet."""
     return _NodeTransport(outer, place)
-
-
-def inside(outer: Transport, place: Place) -> Inside:
-    """The same with the node's name."""
-    return Inside(place.node, way_into(outer, place))
 
 
 async def gpus_there(transport: Transport) -> tuple[int, ...] | None:
@@ -101,7 +96,7 @@ class _NodeTransport(InsideTransport):
     """It is closed once its job is seen to have ended, so that whoever samples there ends too."""
 
     def __init__(self, outer: Transport, place: Place) -> None:
-        super().__init__(outer, place.words, str(place))
+        super().__init__(outer, place.words(), str(place))
         self._place, self._over = place, False
         self.status, self.watch = self._status, self._watch
 
