@@ -1,5 +1,6 @@
 """A node of a job of Slurm as a host: what is asked of it goes through a step, what runs there is a run of the login host."""
 
+import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Iterable
 
@@ -47,8 +48,9 @@ class NodeSession(HostSession):
     async def gpus(self, period_s: float = 1.0) -> AsyncGenerator[GpuSample]:
         """See `HostSession.gpus`: one step for as long as it is read. It ends with the job. Raises HostError."""
         await self.own_gpus()
-        async for sample in gpu_sampler.sample_gpus(self.way, self.entry.python, period_s):
-            yield self._of_job(sample)
+        async with contextlib.aclosing(gpu_sampler.sample_gpus(self.way, self.entry.python, period_s)) as samples:
+            async for sample in samples:
+                yield self._of_job(sample)
 
     async def sample(self) -> GpuSample:
         """See `HostSession.sample`."""
