@@ -35,8 +35,8 @@ WATTS = 123.46  # of each GPU of the stand-in
 class Cluster:
     """A login host, and a job on two nodes with as many GPUs each as asked for; a rank is a process."""
 
-    def __init__(self, slurm: Slurm, directory: Path) -> None:
-        self.slurm, self.directory = slurm, directory
+    def __init__(self, slurm: Slurm, directory: Path, until) -> None:
+        self.slurm, self.directory, self.until = slurm, directory, until
         (directory / "bin").mkdir()
         smi = directory / "bin/nvidia-smi"
         smi.write_text(f'#!/bin/sh\nFAKE_PIDS_FILE={directory}/pids-of-$SLURMD_NODENAME exec {SMI} "$@"\n')
@@ -49,8 +49,9 @@ class Cluster:
         script = f"srun -o /dev/null sh -c 'echo $$ >{self.directory}/pids-of-$SLURMD_NODENAME; exec sleep 1000'"
         submit = lambda: self.slurm.submit("-N2", "-w", "n1,n2", f"--gres=gpu:{gpus}", script=script)  # noqa: E731
         self.job = await asyncio.to_thread(submit)
-        while not all(self.pids_of(node).exists() and self.pids_of(node).read_text() for node in ("n1", "n2")):
-            await asyncio.sleep(0.05)
+        await self.until(
+            lambda: all(self.pids_of(node).exists() and self.pids_of(node).read_text() for node in ("n1", "n2"))
+        )
         group = new_group("two", [(Role.RANK, 0, "login"), (Role.RANK, 1, "login")], job=True)
         rank0, rank1 = (self.run(member.run_id, f"n{member.number + 1}", group.extra()) for member in group.members)
         parts = (Part(group.members[1], None, rank1),)
@@ -75,9 +76,9 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+async def cluster(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until) -> AsyncIterator[Cluster]:
     monkeypatch.setenv("EAGLETUI_STATE", str(tmp_path / "state"))
-    made = Cluster(slurm, tmp_path)
+    made = Cluster(slurm, tmp_path, until)
     await made.session.open()
     yield made
     await made.session.close()
@@ -125,4 +126,3 @@ async def test_a_job_shows_its_own_gpus_alone(cluster: Cluster) -> None:
         assert [gpu.index for gpu in (await anext(samples)).gpus] == [0]
     with pytest.raises(UsageError, match="has no node: it is exited"):
         node_sessions(cluster.session, [replace(target.run, state=RunState.EXITED)])
-
