@@ -14,7 +14,7 @@ from tui.core.model.run import RunState
 from tui.core.profiles.load import load_launch
 from tui.core.runs import control
 from tui.core.runs.request import LaunchRequest, new_run_id
-from tui.core.server import launch_records, watch, watchdog
+from tui.core.server import launch_records, looking, watchdog
 from tui.core.server.launch import LaunchPlan, started
 from tui.core.server.server_state import ServerState
 from tui.core.server.session import HostSession
@@ -98,8 +98,8 @@ async def test_a_server_that_is_healthy_but_stuck(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(watchdog, "_STUCK_S", (2.0, 600.0))
     monkeypatch.setattr(watchdog, "_LOOK_AFTER_S", 0.5)
     monkeypatch.setattr(watchdog, "_HELD_S", 0.5)
-    monkeypatch.setattr(watch, "LOOK_PERIOD_S", 0.5)
-    monkeypatch.setattr(watch, "_WATCHDOG_TICK_S", 0.2)
+    monkeypatch.setattr(looking, "LOOK_PERIOD_S", 0.5)
+    monkeypatch.setattr(looking, "_TICK_S", 0.2)
     transport = LocalTransport()
     await transport.connect()
     run_id = new_run_id("hangs")

@@ -19,7 +19,7 @@ from tui.core.bench import target
 from tui.core.bench.beside import beside, container_beside, reached
 from tui.core.bench.capacity import answer
 from tui.core.bench.collect import Asked, Place, point_of, result_id
-from tui.core.bench.driver import Driver, Finished, Order, Program, host_python, launch_request
+from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
 from tui.core.bench.drivers import DRIVERS
 from tui.core.bench.loadgen_driver import LoadgenDriver
 from tui.core.bench.on_nodes import on_nodes
@@ -94,11 +94,11 @@ async def start(
     _check_length(order)
     asked = _asked(order, _server(session, measured, seen, facts), place or Place())
     program = driver.program(order)
-    program = replace(program, argv=(*session.words_for(_variables(seen, program)), *program.argv))
     if box is not None:
         program, asked = beside(program, box, facts, measured.log_path), replace(asked, container=str(box))
     if seen.key:
         program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
+    program = replace(program, argv=(*session.words_for(program.env), *program.argv))
     now = datetime.now(UTC)
     request = launch_request(run_id or new_run_id(profile.name, now.timestamp()), profile.name, program)
     # Recorded before it is asked for: whatever happens to the link, this machine knows where it is.
@@ -111,8 +111,8 @@ async def start(
             launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
     )
-    begun = await _launch(session, request, asked, order, others if driver.needs_python else None)
-    return replace(begun, host=session.entry.name)
+    sampled = others if driver.needs_python else None
+    return replace(await _launch(session, request, asked, order, sampled), host=session.entry.name)
 
 
 async def _launch(
@@ -127,10 +127,6 @@ async def _launch(
         if not isinstance(error, LinkLost | TimedOut):  # after those it may run all the same
             await end_sampling(sampled, with_nodes(session, sampled, others or {}))
         raise
-
-
-def _variables(seen: Seen, program: Program) -> tuple[str, ...]:
-    return (*program.env, *([KEY_VARIABLE] if seen.key else []))
 
 
 def _no_python(session: HostSession, facts: HostFacts) -> HostError:

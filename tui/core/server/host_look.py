@@ -40,10 +40,14 @@ class HostLook:
         return tuple(sorted({process.name for process in self.processes if process.name in _COMPILERS}))
 
 
+def head(pid: int, port: int | None) -> str:
+    """What the script is told, in front of it."""
+    return f"LK_PID={pid}\nLK_PORT={port or ''}\n"
+
+
 async def look(transport: Transport, pid: int, port: int | None) -> HostLook:
     """One look at the processes of a run. Raises HostError, LinkLost."""
-    head = f"LK_PID={pid}\nLK_PORT={port or ''}\n"
-    done = await transport.run(head + program("look.sh"), timeout_s=20.0)
+    done = await transport.run(head(pid, port) + program("look.sh"), timeout_s=20.0)
     return read_look(done.stdout.decode("utf-8", "replace"))
 
 

@@ -27,15 +27,15 @@ from tui.core.model.run import Run, RunState
 from tui.core.runs import control
 from tui.core.runs.adopted import path_of_log
 from tui.core.server import forecast
-from tui.core.server.host_look import look
 from tui.core.server.log_feed import SkippedLines, read_log
+from tui.core.server.looking import Looking
 from tui.core.server.raised_source import with_source
 from tui.core.server.readiness import HTTP_PROBE_PERIOD_S, ReadinessProbe
 from tui.core.server.run_end import KernelWords, LastDeath, evidence, kernel_words_of, outcome_of_files
 from tui.core.server.server_state import RunUpdate, ServerState
 from tui.core.server.start_history import StartHistory, record_start
 from tui.core.server.start_times import HostClock, StartTimes, host_clock, seconds_left, start_times
-from tui.core.server.watchdog import LOOK_PERIOD_S, Assessment, Watchdog, slower_than_ever
+from tui.core.server.watchdog import Assessment, Watchdog, slower_than_ever
 from tui.core.sglang.diagnose import diagnose
 from tui.core.sglang.diagnosis import Diagnosis, ExitEvidence
 from tui.core.sglang.state import StartupState
@@ -46,10 +46,8 @@ _TICK_S = 1.0
 _REST_S = 0.001
 _STATUS_PERIOD_S = 2.0
 _MAX_BATCH_BYTES = 1 << 17
-_WATCHDOG_TICK_S = 3.0
 _NOT_OURS_S = 3.0  # for so long another's listener must stand before it is a suspicion
 _SETTLE_S = 10.0  # after a lost link: what was written meanwhile is on its way
-_NO_GPUS = frozenset(("no_devices", "nvidia_smi_missing"))
 
 
 _UNREADY = (Outcome.STARTING, Outcome.RESTARTING)
@@ -244,29 +242,8 @@ class RunWatcher:
                 return
 
     async def _look_around(self) -> None:
-        """Feeds the watchdog: samples that are there anyway, and a look at the host while it is too quiet."""
-        looked_at = float("-inf")
-        gpus = True  # whether this host has any
-        while not self._run_over():
-            await asyncio.sleep(_WATCHDOG_TICK_S)
-            now = time.monotonic()
-            seen = self._latest() if self._latest is not None else None
-            if seen is not None:
-                self._dog.saw_gpus(now, seen)
-            pid = self._run.pid if self._run.job is None else None  # of a node, which this host does not see
-            due = self._dog.wants_look(now, self._last_outcome) and now - looked_at >= LOOK_PERIOD_S
-            if not (due and pid) or self._transport.status().state is not LinkState.UP:
-                continue
-            looked_at = now
-            try:
-                self._dog.saw_host(now, await look(self._transport, pid, self._run.port))
-                if gpus and self._sample is not None and seen is None:
-                    sample = await self._sample()
-                    gpus = sample.error not in _NO_GPUS
-                    self._dog.saw_gpus(time.monotonic(), sample)
-            except EagletuiError:
-                continue  # asked again
-            self._wake.set()
+        looking = Looking(self._transport, lambda: (self._run, self._last_outcome, self._dog), self._wake.set)
+        await (looking.on_host(self._latest, self._sample) if self._run.job is None else looking.on_node())
 
     async def _explained(self, last: RunUpdate) -> RunUpdate:
         """The last update with what the host says about the place where an exception was raised."""
