@@ -113,6 +113,7 @@ SGLANG = (
     "tests/e2e/test_nodes.py",
     "tests/e2e/test_panel.py",
     "tests/e2e/test_sglang.py",
+    "tests/e2e/test_slurm.py",
 )
 # What takes minutes comes before everything else, the longest first: else it ends alone, long after all others.
 LONG = (

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A node of a server as it looks from a job: the recorded log of the real SGLang (tests/data/demo/nodes), its port, its peers.
 
-It stands for an interpreter: its arguments are `-m sglang.launch_server …`. Rank 0 listens at --dist-init-addr, the others
-connect there and end when it closes. In: FAIL (a rank that ends with an error once it is up), DIE (a rank that is killed
+It stands for an interpreter: with `-m sglang.launch_server …` it is that server, anything else runs on the real one. Rank 0
+listens at --dist-init-addr, the others connect there and end when it closes. In: FAIL (a rank that ends with an error once it is up), DIE (a rank that is killed
 then), IGNORE_TERM, WORKER (a child that outlives it), HOG (rank 0 takes 300 MiB).
 """
 
@@ -13,6 +13,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+if "sglang.launch_server" not in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 LOGS = Path(__file__).parents[1] / "data/demo/nodes"
 READY = "The server is fired up"

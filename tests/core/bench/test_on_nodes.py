@@ -14,7 +14,7 @@ from tests.support.slurm import Slurm
 from tui.core.bench import bench_run
 from tui.core.bench.target import Part, Target
 from tui.core.config import HostEntry
-from tui.core.errors import EagletuiError, UsageError
+from tui.core.errors import EagletuiError, HostError, UsageError
 from tui.core.groups.session import new_group
 from tui.core.link.local import LocalTransport
 from tui.core.model.group import Role
@@ -124,5 +124,9 @@ async def test_a_job_shows_its_own_gpus_alone(cluster: Cluster) -> None:
     assert [gpu.index for gpu in (await nodes["n2"].sample()).gpus] == [0]
     async with aclosing(nodes["n1"].gpus(0.2)) as samples:
         assert [gpu.index for gpu in (await anext(samples)).gpus] == [0]
+        await asyncio.to_thread(cluster.slurm, "scancel", cluster.job)
+        with pytest.raises(HostError, match=r"n1 of job .* is no more"):
+            async for _ in samples:
+                pass
     with pytest.raises(UsageError, match="has no node: it is exited"):
         node_sessions(cluster.session, [replace(target.run, state=RunState.EXITED)])

@@ -9,9 +9,10 @@ from tui.core.hints import Action, Hint
 from tui.core.host import gpu_sampler
 from tui.core.host.gpus import GpuSample, HostFacts
 from tui.core.host.host_facts import host_facts
+from tui.core.link.transport import LinkState
 from tui.core.model.run import Run
 from tui.core.server.session import HostSession
-from tui.core.slurm.inside import Place, gpus_there, place_of, way_into
+from tui.core.slurm.inside import Place, gpus_there, no_more, place_of, way_into
 
 
 class NodeSession(HostSession):
@@ -46,11 +47,13 @@ class NodeSession(HostSession):
             return self._facts
 
     async def gpus(self, period_s: float = 1.0) -> AsyncGenerator[GpuSample]:
-        """See `HostSession.gpus`: one step for as long as it is read. It ends with the job. Raises HostError."""
+        """See `HostSession.gpus`: one step for as long as it is read. Raises HostError at the end of the job."""
         await self.own_gpus()
         async with contextlib.aclosing(gpu_sampler.sample_gpus(self.way, self.entry.python, period_s)) as samples:
             async for sample in samples:
                 yield self._of_job(sample)
+        if self.transport.status().state is not LinkState.CLOSED:
+            raise no_more(self.transport.host, self.place, "its GPUs are sampled no longer")
 
     async def sample(self) -> GpuSample:
         """See `HostSession.sample`."""

@@ -51,6 +51,12 @@ def way_into(outer: Transport, place: Place) -> Transport:
     return _NodeTransport(outer, place)
 
 
+def no_more(host: str, place: Place | None, why: str) -> HostError:
+    """Of a place whose job has ended."""
+    hint = "the job is over, or its node is lost; the state of its run says which"
+    return HostError(f"{host}: {place} is no more: {why}", hint, slug=Slug.LOST)
+
+
 async def gpus_there(transport: Transport) -> tuple[int, ...] | None:
     """The GPUs of a job on the node that `way_into` leads to, as nvidia-smi numbers them there; None: Slurm names none.
 
@@ -85,11 +91,7 @@ class _Explainer(Explainer):
         if not lines:
             return None
         self.over()
-        return HostError(
-            f"{self.host}: {self.place} is no more: {one_line(lines[0], 160)}",
-            "the job is over, or its node is lost; the state of its run says which",
-            slug=Slug.LOST,
-        )
+        return no_more(self.host, self.place, one_line(lines[0], 160))
 
 
 class _NodeTransport(InsideTransport):
