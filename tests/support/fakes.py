@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -353,6 +353,16 @@ class FakeSession:
     def __post_init__(self) -> None:
         self.entry = HostEntry(self.host, self.host)
         self.known_runs = tuple(self.script.runs)
+        self.way = self.transport
+
+    def words_for(self, variables: Iterable[str]) -> tuple[str, ...]:
+        return ()
+
+    def jobs(self, *, launching: bool = False) -> None:
+        return None
+
+    async def ranks(self) -> tuple[Run, ...]:
+        return ()
 
     async def open(self) -> None:
         for state in self.script.link_states:

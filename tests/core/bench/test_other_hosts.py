@@ -120,8 +120,12 @@ class Host:
     """A host that tells its uptime, and starts what it is given or fails to."""
 
     def __init__(self, name: str, uptime: bytes, **facts: object) -> None:
-        self.entry, self.transport, self.uptime = HostEntry(name, name), self, uptime
+        self.entry, self.uptime = HostEntry(name, name), uptime
+        self.transport = self.way = self
         self.host, self.told = name, replace(fakes.FACTS, **{"python_error": None} | facts)
+
+    def words_for(self, variables):
+        return ()
 
     async def facts(self):
         return self.told

@@ -211,9 +211,9 @@ class OtherHosts:
             return meta
         found = await asyncio.gather(*(self._during(other, meta) for other in self._asked.others))
         hosts = {other.host: told for other, told in zip(self._asked.others, found, strict=True)}
-        *_, serving = self._asked.server.members
-        here = serving.host
-        if any(one.host == here and one.name != Role.ROUTER for one in self._asked.server.members):
+        members = self._asked.server.members
+        here = next((one.host for one in members if one.host not in hosts and one.name != Role.ROUTER), None)
+        if here is not None:
             hosts = {here: meta.get("gpu") or {"missing": "no GPU figures"}, **hosts}
         return {**meta, "gpu": {"hosts": hosts}}
 
