@@ -55,8 +55,12 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
         async def hosts(names: Iterable[str]) -> AsyncIterator[object]:
             asked.extend(names)
             yield SimpleNamespace(sessions={
-                name: SimpleNamespace(transport=Link(name, frozenset(live), name in down, name in lost)) for name in names
+                name: SimpleNamespace(transport=Link(name, frozenset(live), name in down, name in lost), ranks=no_ranks)
+                for name in names
             })  # fmt: skip
+
+        async def no_ranks() -> tuple[Run, ...]:
+            return ()
 
         async def status(transport: Link, ids: Iterable[str]) -> tuple[Run, ...]:
             assert not transport.down  # nobody waits for it

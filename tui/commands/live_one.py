@@ -44,7 +44,7 @@ async def _may_live(session: HostSession, run_ids: Sequence[str]) -> list[str]:
         return list(run_ids)
     try:
         found = await until_answered(transport, lambda: control.status(transport, run_ids), _FIND_S)
+        ranks = await until_answered(transport, session.ranks, _FIND_S)
     except EagletuiError:
         return list(run_ids)
-    ranks = await session.ranks() if session.jobs() is not None else ()
     return [run.run_id for run in (*found, *ranks) if run.active]
