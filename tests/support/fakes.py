@@ -418,7 +418,7 @@ class FakeSession:
     async def runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    def jobs(self) -> "JobBoard | None":
+    def jobs(self, *, launching: bool = False) -> "JobBoard | None":
         return cast("JobBoard | None", self.script.jobs)
 
     async def ranks(self) -> tuple[Run, ...]:
