@@ -307,9 +307,9 @@ async def test_launched_by_keys_followed_to_ready_and_stopped_on_a_real_slurm(
     )
     monkeypatch.setenv("EAGLETUI_HOME", str(tmp_path))
     quick = Pace(files_s=0.1, starting_s=0.3, steady_s=0.5)
-    monkeypatch.setattr(HostSession, "jobs", lambda self: _board(self, quick))
+    monkeypatch.setattr(HostSession, "jobs", lambda self, **_: _board(self, quick))
     async with EagleApp("local", profiles_dir=own).run_test(size=(160, 48)) as pilot:
-        await shows(pilot, "No server runs here.")
+        await shows(pilot, "cluster eagletest")
         await pilot.press("3", "g")
         await shows(pilot, "aa-two", "Batch script ──")
         await pilot.press("enter")
