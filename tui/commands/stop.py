@@ -1,5 +1,7 @@
 """`eagletui stop`: ends a run with everything it started."""
 
+from collections.abc import Sequence
+
 import click
 
 from tui.commands.groups import group_on_record, group_session, stop_group
@@ -9,10 +11,12 @@ from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import host_of_run, run_json, session
 from tui.commands.terminal import interactive, read_line
 from tui.core.errors import EagletuiError, Slug
+from tui.core.groups.session import GroupSession
 from tui.core.model.group import Group, group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
+from tui.core.server.asking import url_of
 from tui.core.server.run_end import outcome_of_files
 
 
@@ -26,12 +30,26 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
     """Stop a run with everything it started; reports when the GPU memory is free again."""
     asked: list[str] = []  # runs that the host has been told to stop
 
-    async def stop_all_of(group: Group) -> int:
-        agreed = yes or as_json or not interactive()
-        if not agreed and not await _agreed(f"{group.group_id}, all of it, on {', '.join(group.hosts)}"):
+    async def may(what: str, measured: Run | None) -> bool:
+        """Whether to stop it: yes, unless somebody who can be asked says no. Raises EagletuiError where it is measured and nobody can."""
+        if yes:
+            return True
+        if as_json or not interactive():
+            if measured is not None:
+                raise _measured(what, measured)
+            return True
+        if measured is not None:
+            what += f", which {measured.run_id} is measuring now and which ends with it"
+        if not (agreed := await _agreed(what)):
             say("not stopped")
-            return 1
+        return agreed
+
+    async def stop_all_of(group: Group) -> int:
         async with group_session(group.hosts) as hosts:
+            if not await may(
+                f"{group.group_id}, all of it, on {', '.join(group.hosts)}", await _measures_group(hosts, group)
+            ):
+                return 1
             return await stop_group(hosts, group, grace, as_json, asked)
 
     async def stop() -> int:
@@ -39,7 +57,8 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
         if (group := group_on_record(meant)) is not None:
             return await stop_all_of(group)
         async with session(host_of_run(meant, host)) as opened:
-            found = await opened.find_run(meant, prefer_live=True)
+            runs = await opened.heard_runs()
+            found = await opened.find_run(meant, prefer_live=True, among=runs)
             group = group_of(found.extra)
             if group is not None:
                 return await stop_all_of(group)
@@ -49,8 +68,7 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
                 else:
                     say(f"{found.run_id} has ended already")
                 return 0
-            if not yes and not as_json and interactive() and not await _agreed(_what(found)):
-                say("not stopped")
+            if not await may(_what(found), _measures(runs, found)):
                 return 1
             last = None
             async for last in opened.stop(found, grace_s=grace):
@@ -77,6 +95,32 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
 def _what(run: Run) -> str:
     gpus = f", GPUs {', '.join(map(str, run.gpus))}" if run.gpus else ""
     return f"{run.run_id} on {run.host}, PID {run.pid}{gpus}"
+
+
+def _measures(runs: Sequence[Run], server: Run) -> Run | None:
+    """The measurement that ends with a server."""
+    from tui.core.bench.collect import measurement_of
+
+    return measurement_of(runs, server.run_id, url_of(server.argv, server.port) if server.port else None)
+
+
+async def _measures_group(hosts: GroupSession, group: Group) -> Run | None:
+    """The same of a group, as far as the host of the member that serves answers."""
+    from tui.core.bench.collect import measurement_of
+
+    try:
+        runs = await hosts.of(group.serving).heard_runs()
+    except EagletuiError:
+        return None  # the stop itself says what cannot be asked
+    return measurement_of(runs, group.group_id, None)
+
+
+def _measured(what: str, by: Run) -> EagletuiError:
+    return EagletuiError(
+        f"{what} is being measured by {by.run_id}, which would end with it",
+        f"eagletui wait {by.short_id} --for exit waits for its end; --yes stops both",
+        slug=Slug.MEASURED,
+    )
 
 
 async def _agreed(what: str) -> bool:

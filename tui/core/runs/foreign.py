@@ -195,6 +195,9 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             else:
                 port = min(own)
         box = facts.box_of.get(pid)
+        within = (boxes.get(box) or InContainer(box)) if box else None
+        if within is not None and within.own_network and port is not None:
+            port = within.on_host(port) or port
         run = Run(
             run_id=f"{ID_PREFIX}{pid}",
             kind="server",
@@ -205,7 +208,7 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             port=port,
             started_at=facts.started_at(process),
             log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
-            container=(boxes.get(box) or InContainer(box)) if box else None,
+            container=within,
             argv=tuple(sanitize(word) for word in process.argv),
             owner=one_line(process.user, 80),
             start_ticks=process.start,
@@ -282,9 +285,10 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """
     if run.port is None:
         return False
-    if _in_own_network(run):
+    if run.container is not None and _in_own_network(run):
         # Whoever listens in a network of its own is of the container; the host's tables do not show it.
-        return bool((await call(transport, "netport", str(run.pid), str(run.port))).of("listen"))
+        inside = str(run.container.inside(run.port))
+        return bool((await call(transport, "netport", str(run.pid), inside)).of("listen"))
     if run.foreign:
         facts = _Facts(await call(transport, "foreign"))
         return _answers(facts, run, next((members for pid, members in _groups(facts).items() if pid == run.pid), set()))

@@ -156,14 +156,15 @@ class HostSession:
         """The same for whoever waits for it: asked again where the link is lost under it."""
         return await until_answered(self.transport, self.runs, _FIND_S)
 
-    async def find_run(self, reference: str, *, prefer_live: bool = False) -> Run:
+    async def find_run(self, reference: str, *, prefer_live: bool = False, among: tuple[Run, ...] | None = None) -> Run:
         """The run that an id, its six digits or a unique prefix, or docker:NAME names; of a group the member that serves,
         where it is here. A link that is lost meanwhile is waited for. Raises UsageError(slug="unknown_run").
 
         Args:
             prefer_live: where several fit and one of them lives, that one is meant.
+            among: the runs, where they were asked for just now.
         """
-        found = await self.heard_runs()
+        found = await self.heard_runs() if among is None else among
         if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
             return named
         live = [run.run_id for run in found if run.active] if prefer_live else []
