@@ -1,6 +1,6 @@
 """Kills rank 1 of a real SGLang over two hosts in each phase of its start, and while it serves: how long until the group has ended.
 
-    .venv/bin/python benchmarks/nodes_killed.py [--smoke] [--phase PHASE]… [--victim main] [--victim scheduler]
+    .venv/bin/python benchmarks/nodes_killed.py [--smoke] [--phase PHASE]…
 
 The two hosts are those of tests/e2e/test_nodes.py (root, network namespaces; tests/sglang_cpu/setup.sh builds the SGLang). Both logs are read
 where they lie, many times a second, so that the kill meets phases that last a moment; which phase it met is what the tracker then says of
@@ -40,7 +40,6 @@ TRIES = 3  # a phase of a moment may be over before the signal is there
 PHASES = [
     phase for phase in Phase if phase not in (Phase.CUDA_GRAPH, Phase.READY)
 ]  # a CPU has no graphs; ready is a moment
-VICTIMS = {"main": "the main process", "scheduler": "its scheduler"}
 
 
 class Followed:
@@ -82,16 +81,8 @@ class Killed:
         return wrong
 
 
-def victim_of(run_id: str, victim: str) -> int:
-    """The main process of a run, or its scheduler."""
-    pids = processes_of(run_id)
-    if victim == "main":
-        return pids[0]
-    return next(pid for pid in pids if b"scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes())
-
-
-def killed_in(lab: Lab, sglang: SglangCpu, phase: Phase, victim: str) -> Killed:
-    """Launches the group, kills rank 1 once it is there, waits for the end of both."""
+def killed_in(lab: Lab, sglang: SglangCpu, phase: Phase) -> Killed:
+    """Launches the group, kills the main process of rank 1 once it is there, waits for the end of both."""
     launched = lab.eagletui.json("launch", "drafted" if phase is Phase.DRAFT_MODEL else "two", timeout=START_S)
     group, members = str(launched["run"]), launched["group"]["members"]
     waiting = lab.eagletui.popen(
@@ -110,7 +101,7 @@ def killed_in(lab: Lab, sglang: SglangCpu, phase: Phase, victim: str) -> Killed:
         if time.monotonic() - asked > START_S or waiting.poll() is not None:
             raise SystemExit(f"{phase}: never came; {lab.eagletui.run('diagnose', group).stdout}")
         time.sleep(LOOK_S)
-    os.kill(victim_of(members[1]["run"], victim), signal.SIGKILL)
+    os.kill(processes_of(members[1]["run"])[0], signal.SIGKILL)
     began = time.monotonic()
     while processes_with(sglang.mark) and time.monotonic() - began < 2 * LIMIT_S:
         time.sleep(0.05)
@@ -147,7 +138,6 @@ def main() -> None:
     parser.add_argument(
         "--phase", action="append", choices=[str(phase) for phase in PHASES], help="all of them without"
     )
-    parser.add_argument("--victim", action="append", choices=list(VICTIMS), help="main without")
     parser.add_argument("--smoke", action="store_true", help="the first phase alone")
     given = parser.parse_args()
     where = subprocess.run([ROOT / "tests/sglang_cpu/setup.sh", "--where"], capture_output=True, text=True, check=True)
@@ -158,23 +148,19 @@ def main() -> None:
         raise SystemExit(print("left out: needs root, and the SGLang of tests/sglang_cpu/setup.sh"))
     phases = [Phase.LAUNCH] if given.smoke else [Phase(name) for name in given.phase or PHASES]
     faults = []
-    print("| killed | in the phase | group ended after, s | told after, s | cause |\n|---|---|---|---|---|")
+    print("| killed in the phase | group ended after, s | told after, s | cause |\n|---|---|---|---|")
     with two_hosts(sglang) as lab:
         lab.profile("drafted", NAMES, eagle3=True)
-        for victim in given.victim or ["main"]:
-            for phase in phases if victim == "main" else phases[1:]:  # no scheduler is there from the beginning
-                for _ in range(TRIES):
-                    killed = killed_in(lab, sglang, phase, victim)
-                    if killed.met == phase:
-                        break
-                diagnosis = killed.said["diagnosis"]
-                cause = diagnosis["cause"] if isinstance(diagnosis, dict) else None
-                aimed = "" if killed.met == phase else f" (aimed at {phase})"
-                print(
-                    f"| {VICTIMS[victim]} | {killed.met}{aimed} | {killed.ended_s:.1f} | {killed.told_s:.1f} | {cause} |",
-                    flush=True,
-                )
-                faults += [f"{victim} in {phase}: {fault}" for fault in killed.faults()]
+        for phase in phases:
+            for _ in range(TRIES):
+                killed = killed_in(lab, sglang, phase)
+                if killed.met == phase:
+                    break
+            diagnosis = killed.said["diagnosis"]
+            cause = diagnosis["cause"] if isinstance(diagnosis, dict) else None
+            aimed = "" if killed.met == phase else f" (aimed at {phase})"
+            print(f"| {killed.met}{aimed} | {killed.ended_s:.1f} | {killed.told_s:.1f} | {cause} |", flush=True)
+            faults += [f"{phase}: {fault}" for fault in killed.faults()]
     if faults:
         raise SystemExit("; ".join(faults))
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -137,12 +138,74 @@ def test_rank_1_killed_while_it_starts_ends_the_group(lab: Lab, wait_until: Call
     assert over["diagnosis"] == over["group"]["members"][1]["diagnosis"]
 
 
-def test_rank_1_killed_while_it_serves_ends_the_group(lab: Lab) -> None:
-    document = lab.eagletui.json("launch", "two", "--wait", timeout=900)
-    assert document["outcome"] == "ready"
-    kill_rank(document, 1)
-    over = the_end(lab, str(document["run"]))
+@pytest.fixture(scope="module")
+def uncut(lab: Lab, tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., object]) -> dict[str, object]:
+    """A group whose second host was out of reach for a while as it started; once it is ready."""
+    if not lab.nodes[1].inside:
+        pytest.skip("needs root: network namespaces")
+    document = lab.eagletui.json("launch", "two", timeout=600)
+    with Following(lab, document, tmp_path_factory.mktemp("said")) as following:
+        following.cut_and_back(wait_until)
+        assert following.process.wait(900) == 0
+    return document
+
+
+class Following:
+    """`eagletui wait` of a group, which goes on while the link to its second host is cut."""
+
+    def __init__(self, lab: Lab, document: dict[str, object], directory: Path) -> None:
+        self.node, self.path = lab.nodes[1], directory / "stderr"
+        with self.path.open("wb") as said:
+            self.process = lab.eagletui.popen("wait", str(document["run"]), stdout=subprocess.DEVNULL, stderr=said)
+
+    def __enter__(self) -> "Following":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+
+    def said(self) -> str:
+        return self.path.read_text()
+
+    def cut_and_back(self, wait_until: Callable[..., object]) -> None:
+        """Cuts the link, waits until that is said, gives it back."""
+        wait_until(lambda: "rank 1 " in self.said(), 60, self.said)
+        self.node.cut()
+        try:
+            wait_until(lambda: re.search(r"rank 1 .*\(link lost\)", self.said()), 120, self.said)
+            assert self.process.poll() is None
+        finally:
+            self.node.cut(cut=False)
+
+
+def test_a_link_that_is_lost_while_it_starts_ends_nobody(lab: Lab, uncut: dict[str, object]) -> None:
+    members = lab.eagletui.json("wait", str(uncut["run"]))["group"]["members"]
+    assert [(one["outcome"], one["link_lost"], one["run"]) for one in members] == [
+        ("ready", False, one["run"]) for one in uncut["group"]["members"]
+    ]
+
+
+def test_a_link_that_is_lost_while_it_serves_is_unknown_and_ready_again(
+    lab: Lab, uncut: dict[str, object], tmp_path: Path, wait_until: Callable[..., object]
+) -> None:
+    before = lab.sglang.processes()
+    lab.nodes[1].cut()
+    try:
+        with Following(lab, uncut, tmp_path) as following:
+            wait_until(lambda: "rank 1 unknown: no answer from gpu4" in following.said(), 120, following.said)
+            assert re.search("rank 0 (ready|serving)", following.said())
+            assert following.process.poll() is None
+            lab.nodes[1].cut(cut=False)
+            assert following.process.wait(200) == 0
+    finally:
+        subprocess.run([*lab.nodes[1].inside, "ip", "route", "flush", "type", "blackhole"], capture_output=True)
+    assert lab.sglang.processes() == before
+
+
+def test_rank_1_killed_while_it_serves_ends_the_group(lab: Lab, uncut: dict[str, object]) -> None:
+    kill_rank(uncut, 1)
+    over = the_end(lab, str(uncut["run"]))
     assert (over["outcome"], over["group"]["failed"]) == ("crashed", "rank 1")
     assert over["group"]["members"][1]["exit_code"] == 137
-    report = lab.eagletui.json("diagnose", str(document["run"]))
+    report = lab.eagletui.json("diagnose", str(uncut["run"]))
     assert report["group"]["failed"] == "rank 1"

@@ -115,7 +115,7 @@ class Run:
     supervised: bool | None = None  # False: the exit code will not be known
     job: Job | None = None  # of a cluster that it is a rank of; `pid` is then a number on `node`
     node: str | None = None  # of that cluster, where it runs
-    answers: bool | None = None  # whether it is a foreign server that answers on its port, by the same look; None: ask
+    answers: bool | None = None  # whether it answers on its port, by the same look; None: ask
 
     @property
     def short_id(self) -> str:

@@ -296,6 +296,21 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     return _answers(facts, run, {pid for pid, owner in facts.owner.items() if owner == run.run_id})
 
 
+def with_answers(runs: Sequence[Run], answer: Answer) -> tuple[Run, ...]:
+    """Runs of ours with whether they answer on their ports, as far as a look at all servers tells: then nobody need ask."""
+    facts = _Facts(answer)
+    if facts.my_uid is None:  # there was nothing that looks like a server
+        return tuple(runs)
+
+    def seen(run: Run) -> Run:
+        if run.state is not RunState.RUNNING or run.port is None or _in_own_network(run):
+            return run
+        ours = {pid for pid, owner in facts.owner.items() if owner == run.run_id}
+        return replace(run, answers=_answers(facts, run, ours))
+
+    return tuple(map(seen, runs))
+
+
 def _in_own_network(run: Run) -> bool:
     return run.container is not None and run.container.own_network and run.pid is not None
 
