@@ -1,12 +1,16 @@
 """A stop ends the measurement of what is stopped: whoever can be asked hears of it, a script must mean it."""
 
 import asyncio
+import contextlib
+import os
+import signal
 from dataclasses import replace
 
 import pytest
 
 from tests.support.groups import GROUP
-from tests.support.run_lab import kill_all, request
+from tests.support.nodes_lab import processes_of
+from tests.support.run_lab import request
 from tests.support.shell import Terminal
 from tui.core.bench.collect import Asked, measurement_of
 from tui.core.link.local import LocalTransport
@@ -37,7 +41,9 @@ def measured(shell, command, port):
 
     asyncio.run(start())
     yield run, bench.run_id
-    kill_all(shell.home / "eagletui/state")
+    for pid in (*processes_of(run), *processes_of(bench.run_id)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_who_cannot_be_asked_is_refused_and_told_the_way_out(shell, measured):

@@ -1,5 +1,6 @@
 """`eagletui stop`: ends a run with everything it started."""
 
+import asyncio
 from collections.abc import Sequence
 
 import click
@@ -8,7 +9,7 @@ from tui.commands.groups import group_on_record, group_session, stop_group
 from tui.commands.live_one import live_one
 from tui.commands.options import SECONDS, host_option, json_option
 from tui.commands.output import emit, run_async, say
-from tui.commands.sessions import host_of_run, run_json, session
+from tui.commands.sessions import LOOK_S, host_of_run, run_json, session
 from tui.commands.terminal import interactive, read_line
 from tui.core.errors import EagletuiError, Slug
 from tui.core.groups.session import GroupSession
@@ -29,26 +30,12 @@ from tui.core.server.run_end import outcome_of_files
 def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) -> int:
     """Stop a run with everything it started; reports when the GPU memory is free again."""
     asked: list[str] = []  # runs that the host has been told to stop
-
-    async def may(what: str, measured: Run | None) -> bool:
-        """Whether to stop it: yes, unless somebody who can be asked says no. Raises EagletuiError where it is measured and nobody can."""
-        if yes:
-            return True
-        if as_json or not interactive():
-            if measured is not None:
-                raise _measured(what, measured)
-            return True
-        if measured is not None:
-            what += f", which {measured.run_id} is measuring now and which ends with it"
-        if not (agreed := await _agreed(what)):
-            say("not stopped")
-        return agreed
+    ask = None if yes else interactive() and not as_json
 
     async def stop_all_of(group: Group) -> int:
         async with group_session(group.hosts) as hosts:
-            if not await may(
-                f"{group.group_id}, all of it, on {', '.join(group.hosts)}", await _measures_group(hosts, group)
-            ):
+            what = f"{group.group_id}, all of it, on {', '.join(group.hosts)}"
+            if not await _may(ask, what, None if yes else await _measures_group(hosts, group)):
                 return 1
             return await stop_group(hosts, group, grace, as_json, asked)
 
@@ -68,7 +55,7 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
                 else:
                     say(f"{found.run_id} has ended already")
                 return 0
-            if not await may(_what(found), _measures(runs, found)):
+            if not await _may(ask, _what(found), _measures(runs, found)):
                 return 1
             last = None
             async for last in opened.stop(found, grace_s=grace):
@@ -97,6 +84,29 @@ def _what(run: Run) -> str:
     return f"{run.run_id} on {run.host}, PID {run.pid}{gpus}"
 
 
+async def _may(ask: bool | None, what: str, measured: Run | None) -> bool:
+    """Whether to stop it. Raises EagletuiError where it is measured by a run and nobody can be asked.
+
+    Args:
+        ask: somebody can be asked; None: it was said already that it shall be.
+    """
+    if ask is None:
+        return True
+    if not ask and measured is not None:
+        raise EagletuiError(
+            f"{what} is being measured by {measured.run_id}, which would end with it",
+            f"eagletui wait {measured.short_id} --for exit waits for its end; --yes stops both",
+            slug=Slug.MEASURED,
+        )
+    if not ask:
+        return True
+    if measured is not None:
+        what += f", which {measured.run_id} is measuring now and which ends with it"
+    if not (agreed := await _agreed(what)):
+        say("not stopped")
+    return agreed
+
+
 def _measures(runs: Sequence[Run], server: Run) -> Run | None:
     """The measurement that ends with a server."""
     from tui.core.bench.collect import measurement_of
@@ -109,18 +119,11 @@ async def _measures_group(hosts: GroupSession, group: Group) -> Run | None:
     from tui.core.bench.collect import measurement_of
 
     try:
-        runs = await hosts.of(group.serving).heard_runs()
-    except EagletuiError:
+        async with asyncio.timeout(LOOK_S):
+            runs = await hosts.of(group.serving).runs()
+    except (EagletuiError, TimeoutError):
         return None  # the stop itself says what cannot be asked
     return measurement_of(runs, group.group_id, None)
-
-
-def _measured(what: str, by: Run) -> EagletuiError:
-    return EagletuiError(
-        f"{what} is being measured by {by.run_id}, which would end with it",
-        f"eagletui wait {by.short_id} --for exit waits for its end; --yes stops both",
-        slug=Slug.MEASURED,
-    )
 
 
 async def _agreed(what: str) -> bool:
