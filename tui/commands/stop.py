@@ -111,7 +111,8 @@ def _measures(runs: Sequence[Run], server: Run) -> Run | None:
     """The measurement that ends with a server."""
     from tui.core.bench.collect import measurement_of
 
-    return measurement_of(runs, server.run_id, url_of(server.argv, server.port) if server.port else None)
+    url = url_of(server.argv, server.port) if server.port and server.job is None else None  # a job's is its node's
+    return measurement_of(runs, server.run_id, url)
 
 
 async def _measures_group(hosts: GroupSession, group: Group) -> Run | None:

@@ -154,7 +154,7 @@ class Launcher:
             ("port", str(run.port) if run.port is not None else fmt.NONE),
         ]
         note = "It is asked to drain first; what is left after 20 s is killed. Nothing else is touched."
-        url = url_of(run.argv, run.port) if run.port is not None else None
+        url = url_of(run.argv, run.port) if run.port is not None and run.job is None else None
         dialog = Confirm(
             ("■ STOP", "warn!"),
             f"Stop this server on {board.host}?",
