@@ -27,14 +27,15 @@ BOUNDS: dict[
 ] = {  # round trips: what --smoke holds; a login is what `ssh HOST true` takes
     "ps": lambda login: login + 3,
     "gpus": lambda login: login + 3,
-    "launch": lambda login: login + 8,
+    "ps, a server runs": lambda login: login + 3,
+    "launch": lambda login: login + 5,
     "the first call": lambda _: 3,
     "the next call": lambda _: 1,
     "first GPU figures": lambda _: 6,
     "a log is opened": lambda _: 3,
     "a jump in it": lambda _: 2,
 }
-PROFILE = 'kind = "launch"\ncommand = ["sh", "-c", "exec sleep 600", "server"]\n[args]\nport = {port}\n'
+PROFILE = 'kind = "launch"\ncommand = ["sh", "-c", "sleep 600", "sglang::server"]\n[args]\nport = {port}\n'
 
 
 class FarProxy:
@@ -203,6 +204,7 @@ def main() -> None:
             "ps": commands.ps,
             "gpus": commands.gpus,
             "launch": commands.launch,
+            "ps, a server runs": commands.ps,
             "stop": commands.stop,
         }
         turns: dict[str, list[int]] = {}

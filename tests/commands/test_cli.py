@@ -6,7 +6,6 @@ sees: JSON, exit codes, one-line errors, pipes, signals, terminals. What the com
 
 import json
 import os
-import pty
 import re
 import select
 import signal
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.shell import ME, Shell
+from tests.support.shell import ME, Shell, Terminal
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -631,55 +630,6 @@ class Reader:
                     del self._pipes[number]
                     continue
                 setattr(self, self._pipes[number], getattr(self, self._pipes[number]) + data)
-
-
-class Terminal:
-    """A command on a terminal of its own."""
-
-    def __init__(self, shell: Shell, *args: str, program: list[str] | None = None) -> None:
-        self.shown = b""
-        self._pid, self._fd = pty.fork()
-        if self._pid == 0:
-            os.chdir(shell.cwd)
-            os.execve(sys.executable, program or [*ME, *args], shell.env)
-
-    def __enter__(self) -> "Terminal":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        os.close(self._fd)
-
-    def _read(self, end: float) -> bytes:
-        if not select.select([self._fd], [], [], max(0.0, end - time.monotonic()))[0]:
-            pytest.fail(f"nothing more: {self.shown!r}")
-        try:
-            data = os.read(self._fd, 65_536)
-        except OSError:  # Linux says EIO where the other side has ended
-            data = b""
-        self.shown += data
-        return data
-
-    def until(self, wanted: bytes) -> None:
-        end = time.monotonic() + 60
-        while wanted not in self.shown:
-            if not self._read(end):
-                pytest.fail(f"ended without {wanted!r}: {self.shown!r}")
-
-    def read_to_end(self) -> bytes:
-        end = time.monotonic() + 60
-        while self._read(end):
-            pass
-        return self.shown
-
-    def write(self, data: bytes) -> None:
-        os.write(self._fd, data)
-
-    def code(self) -> int:
-        pid, self._pid = self._pid, 0
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def wait_for_children(pid: int) -> None:

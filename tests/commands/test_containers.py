@@ -107,3 +107,47 @@ def test_a_restart_loop_by_the_commands(shell, dockerd):
         assert "watched read-only" in refused["message"]
     finally:
         dockerd.engine("rm", "-f", "loop")
+
+
+BENCH = """kind = "bench"
+concurrency = [2]
+output_len = 20
+duration_s = 0.5
+runs = 1
+"""
+SERVES = """
+import asyncio, sys
+sys.path.insert(0, "/t")
+import truth_server
+
+def started(port, server):
+    print("INFO:     Uvicorn running on http://0.0.0.0:%d (Press CTRL+C to quit)" % port, file=sys.stderr)
+    print("The server is fired up and ready to roll!", file=sys.stderr, flush=True)
+
+asyncio.run(truth_server.serve({"host": "0.0.0.0", "port": 30000, "tokens": 12, "tick_ms": 4}, started))
+"""
+
+
+def test_a_server_on_a_bridge_from_its_profile_to_its_end(shell, port, dockerd):
+    """Its port is the published one in all that is said and measured; the inner one is never asked for on the host."""
+    published = int(port.partition("=")[2])
+    profile(shell, "bridged", dockerd.engine.words, "port=30000")
+    path = shell.cwd / "profiles/bridged.toml"
+    text = path.read_text().replace('"/t/container_server.py"', f'"-c", {json.dumps(SERVES)}')
+    options = ["--network", dockerd.engine.bridge(), "-p", f"{published}:30000"]
+    path.write_text(text.replace("[container]", f"[container]\noptions = {json.dumps(options)}"))
+    (shell.cwd / "profiles/quick.toml").write_text(BENCH)
+    ready = shell("launch", "bridged", "--host", "local", "--wait", "--timeout", "60", "--json")
+    assert (ready.code, ready.json["outcome"], ready.json["port"]) == (0, "ready", published)
+    run = ready.json["run"]
+    row = shell.row(run)
+    assert (row["outcome"], row["port"], row["container"]["published"]) == ("ready", published, [[30000, published]])
+    measured = shell("bench", "quick", "--run", run, "--host", "local", "--json").json
+    (result,) = measured["results"]
+    assert (result["record"]["tool"]["container"], result["record"]["counts"]["errors"]) == (None, 0)
+    assert result["record"]["server"]["url"] == f"http://127.0.0.1:{published}"
+    replaced = shell("launch", "bridged", "--host", "local", "--replace", "--json", timeout=120).json
+    assert replaced["error"] is None
+    stopped = shell("stop", replaced["run"], "--yes", "--json")
+    assert (stopped.code, stopped.json["outcome"]) == (0, "stopped")
+    assert dockerd.engine.names() == []

@@ -187,7 +187,8 @@ def make_command() -> Callable[[Path], Eagletui]:
 
 def make_eagletui(home: Path) -> Eagletui:
     (home / ".ssh").mkdir(mode=0o700, parents=True, exist_ok=True)
-    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+    tried = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # a tree that is not installed
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color", **tried}
     return Eagletui(home, env, [str(COMMAND)])
 
 

@@ -10,9 +10,12 @@ import pytest
 
 from tests.support import fakes
 from tests.support.driving import screen_text, shows, until
+from tui.core.bench.collect import Asked
 from tui.core.errors import HostError
 from tui.core.hints import Action, Hint
 from tui.core.link.transport import HostKeyChanged, HostKeyQuestion, LinkState, Prompt
+from tui.core.model.profile import BenchProfile
+from tui.core.model.result import MeasuredServer
 from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level
 from tui.panel.app import EagleApp
@@ -201,6 +204,17 @@ async def test_stop_asks_and_the_safe_answer_has_the_focus():
         await pilot.press("enter")
         await until(pilot, lambda: [run.short_id for run in session_of(pilot).stopped] == ["4f9c2a"])
         await shows(pilot, "stopped, the GPU memory is back")
+
+
+async def test_a_stop_says_which_measurement_ends_with_the_server():
+    script = fakes.scene("ready")
+    asked = Asked(BenchProfile("decode", ()), MeasuredServer("gpu1", run_id=fakes.RUN_ID), "generate", 1, "prompts")
+    bench = fakes.run(run_id="decode-20261006T203000Z-be0001", kind="bench", profile="decode", extra=asked.to_extra())
+    script.runs = (*script.runs, bench)
+    async with panel(script).run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "● READY")
+        await pilot.press("S")
+        await shows(pilot, "decode, run be0001, is measuring it now and would end with it.", "Enter no (chosen)")
 
 
 async def test_the_footer_names_only_keys_that_do_something_and_the_way_back_to_a_report():

@@ -1,6 +1,6 @@
 """A server as it looks from outside a container: output of several kinds, a port, a drain on SIGTERM.
 
-In: PORT; IGNORE_TERM (any value); EXIT (seconds, code); WORKERS (child processes); SAY (text, before anything else);
+In: PORT; HOST (127.0.0.1 without); IGNORE_TERM (any value); EXIT (seconds, code); WORKERS (child processes); SAY (text, before anything else);
 LINES (so many decode lines, after the start).
 """
 
@@ -42,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
+server = http.server.ThreadingHTTPServer((os.environ.get("HOST", "127.0.0.1"), int(os.environ["PORT"])), Handler)
 sys.stderr.write("The server is fired up and ready to roll!\n")
 for number in range(int(os.environ.get("LINES", "0"))):
     batch = f"#running-req: 1, #token: {number}, token usage: 0.01, gen throughput (token/s): 50.00, #queue-req: 0"

@@ -1,6 +1,6 @@
 """Real container engines for tests: a dockerd on a socket of its own, a podman with storage of its own, one small image.
 
-Both run as root in a sandbox without systemd: no bridge, no cgroups for podman. The image is BusyBox alone; programs of this
+Both run as root in a sandbox without systemd: a bridge only where a test makes one, no cgroups for podman. The image is BusyBox alone; programs of this
 machine run in it through read-only mounts of /usr and /lib.
 """
 
@@ -31,6 +31,7 @@ class Engine:
 
     def __init__(self, name: str, words: tuple[str, ...], env: dict[str, str]) -> None:
         self.name, self.words, self.env = name, words, env
+        self.networks: list[str] = []
 
     def __call__(self, *args: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -39,9 +40,26 @@ class Engine:
         assert not check or done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def run_words(self, *options: str, server: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def run_words(self, *options: str, server: tuple[str, ...] = (), network: str = "host") -> tuple[str, ...]:
         """A command line that starts the test server in a container."""
-        return (*self.words, "run", "--network", "host", *MOUNTS, *options, IMAGE, *SERVER_WORDS, *server)
+        return (*self.words, "run", "--network", network, *MOUNTS, *options, IMAGE, *SERVER_WORDS, *server)
+
+    def bridge(self) -> str:
+        """A network with a bridge, made once; it goes with the engine."""
+        name = f"{self.name[0]}tb{os.getpid()}"
+        if name not in self.networks:
+            if self.name == "podman" and not Path("/usr/lib/cni/bridge").exists():
+                pytest.skip("podman makes no bridge: apt-get install containernetworking-plugins")
+            third = os.getpid() % 100 + (100 if self.name == "podman" else 0)
+            self("network", "create", "--driver", "bridge", "--subnet", f"10.85.{third}.0/24", name)
+            self.networks.append(name)
+        return name
+
+    def without_containers(self) -> None:
+        if names := self("ps", "-aq", check=False).split():
+            self("rm", "-f", *names, check=False)
+        for name in self.networks:
+            self("network", "rm", name, check=False)
 
     def names(self) -> list[str]:
         return self("ps", "-a", "--format", "{{.Names}}").split()
@@ -144,7 +162,7 @@ class Dockerd:
             self.process = subprocess.Popen(
                 [shutil.which("dockerd", path="/usr/sbin:/usr/bin:/sbin"), "--data-root", where / "data", "--exec-root", where / "exec",
                  "--pidfile", where / "pid", "-H", f"unix://{self.socket}", "--bridge=none", "--iptables=false", "--ip-forward=false",
-                 "--ip-masq=false", "--userland-proxy=false", "--storage-driver=vfs", *options],
+                 "--ip-masq=false", "--storage-driver=vfs", *options],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_the_tests,
             )  # fmt: skip
         deadline = time.monotonic() + 60
@@ -189,8 +207,7 @@ def docker_engine(directory: Path) -> Iterator[Dockerd]:
     daemon.start()
     daemon.engine("import", str(_rootfs(directory)), IMAGE)
     yield daemon
-    if names := daemon.engine("ps", "-aq").split():
-        daemon.engine("rm", "-f", *names)
+    daemon.engine.without_containers()
     daemon.stop()
     _sweep()
 
@@ -206,15 +223,25 @@ def podman_engine(directory: Path) -> Iterator[Engine]:
         '[containers]\ncgroups = "disabled"\nlog_driver = "k8s-file"\nnetns = "host"\n'
         f'default_ulimits = ["nofile={limit}:{limit}", "nproc=20000:20000"]\n'
         '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "crun"\n'
+        f'[network]\nnetwork_config_dir = "{directory}/networks"\n'
     )
-    # crun refuses a hybrid cgroup tree, so the program sees none of its second version.
+    # crun refuses a hybrid cgroup tree, so the program sees none of its second version. All calls share one tree of mounts, since
+    # podman finds the network of a container by one.
+    hidden = "umount /sys/fs/cgroup/unified 2>/dev/null; echo; exec sleep infinity"
+    mounts = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", hidden], stdout=subprocess.PIPE, preexec_fn=_end_with_the_tests
+    )
+    assert mounts.stdout is not None
+    mounts.stdout.readline()
     program = directory / "podman"
     program.write_text(
         f"#!/bin/sh\nexport CONTAINERS_STORAGE_CONF={directory}/storage.conf CONTAINERS_CONF={directory}/containers.conf\n"
-        'exec unshare -m sh -c \'umount /sys/fs/cgroup/unified 2>/dev/null; exec podman "$@"\' podman "$@"\n'
+        f'exec nsenter --mount=/proc/{mounts.pid}/ns/mnt --wd="$PWD" podman "$@"\n'
     )
     program.chmod(0o755)
     engine = Engine("podman", (str(program),), {})
     engine("import", str(_rootfs(directory)), IMAGE)
     yield engine
-    engine("rm", "-fa", check=False)
+    engine.without_containers()
+    mounts.kill()
+    mounts.wait()

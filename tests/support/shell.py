@@ -2,8 +2,12 @@
 
 import json
 import os
+import pty
+import select
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,3 +74,52 @@ class Shell:
         text = (err or b"").decode("utf-8", "replace")
         assert "Traceback" not in text, text
         return Done(process.returncode, out or b"", text)
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, shell: Shell, *args: str, program: list[str] | None = None) -> None:
+        self.shown = b""
+        self._pid, self._fd = pty.fork()
+        if self._pid == 0:
+            os.chdir(shell.cwd)
+            os.execve(sys.executable, program or [*ME, *args], shell.env)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._fd)
+
+    def _read(self, end: float) -> bytes:
+        if not select.select([self._fd], [], [], max(0.0, end - time.monotonic()))[0]:
+            pytest.fail(f"nothing more: {self.shown!r}")
+        try:
+            data = os.read(self._fd, 65_536)
+        except OSError:  # Linux says EIO where the other side has ended
+            data = b""
+        self.shown += data
+        return data
+
+    def until(self, wanted: bytes) -> None:
+        end = time.monotonic() + 60
+        while wanted not in self.shown:
+            if not self._read(end):
+                pytest.fail(f"ended without {wanted!r}: {self.shown!r}")
+
+    def read_to_end(self) -> bytes:
+        end = time.monotonic() + 60
+        while self._read(end):
+            pass
+        return self.shown
+
+    def write(self, data: bytes) -> None:
+        os.write(self._fd, data)
+
+    def code(self) -> int:
+        pid, self._pid = self._pid, 0
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -497,7 +497,9 @@ class TruthServer:
 async def serve(settings: dict[str, Any], started: Any = None) -> None:
     """Until it is cancelled. `started` is called with the port; without it the port is printed."""
     server = TruthServer(settings)
-    listening = await asyncio.start_server(server.connection, "127.0.0.1", settings.get("port", 0), limit=1 << 26)
+    listening = await asyncio.start_server(
+        server.connection, settings.get("host", "127.0.0.1"), settings.get("port", 0), limit=1 << 26
+    )
     port = listening.sockets[0].getsockname()[1]
     if started is None:
         print(port, flush=True)

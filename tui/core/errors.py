@@ -51,6 +51,7 @@ class Slug(StrEnum):
     LINK_LOST = "link_lost"
     LOOKS = "looks"
     LOST = "lost"
+    MEASURED = "measured"
     NOTHING_RECOGNISED = "nothing_recognised"
     NOTHING_TO_RESUME = "nothing_to_resume"
     NOT_COLLECTABLE = "not_collectable"

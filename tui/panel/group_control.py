@@ -89,7 +89,7 @@ class GroupControl:
     def ask_to_stop(self, opened: OpenGroup) -> None:
         """Asks, then stops all members."""
         from tui.panel.screens.dialog import Confirm
-        from tui.panel.screens.plan_rows import hosts_text
+        from tui.panel.screens.plan_rows import hosts_text, measured_rows
         from tui.panel.widgets.rows import facts_of
 
         if not opened.alive:
@@ -107,7 +107,8 @@ class GroupControl:
         note = f"Order: {order}; what is left after 20 s is killed. Nothing else is touched."
         if opened.group.job:
             title, note, no, yes = _about_job(opened)
-        dialog = Confirm(("■ STOP", "warn!"), title, [*facts_of(facts), [], [(note, "muted")]], no, yes)
+        ends = measured_rows(self._host(opened.group.serving.host).board.runs, opened.group.group_id, None)
+        dialog = Confirm(("■ STOP", "warn!"), title, [*facts_of(facts), [], *ends, [(note, "muted")]], no, yes)
 
         def answered(yes: bool | None) -> None:
             if yes:

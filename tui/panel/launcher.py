@@ -132,8 +132,9 @@ class Launcher:
 
     def ask_to_stop(self) -> None:
         """Asks, then stops the displayed server."""
+        from tui.core.server.asking import url_of
         from tui.panel.screens.dialog import Confirm
-        from tui.panel.screens.plan_rows import gpus_text
+        from tui.panel.screens.plan_rows import gpus_text, measured_rows
         from tui.panel.widgets.rows import facts_of
 
         host, board = self._host, self._host.board
@@ -153,10 +154,11 @@ class Launcher:
             ("port", str(run.port) if run.port is not None else fmt.NONE),
         ]
         note = "It is asked to drain first; what is left after 20 s is killed. Nothing else is touched."
+        url = url_of(run.argv, run.port) if run.port is not None and run.job is None else None
         dialog = Confirm(
             ("■ STOP", "warn!"),
             f"Stop this server on {board.host}?",
-            [*facts_of(facts), [], [(note, "muted")]],
+            [*facts_of(facts), [], *measured_rows(board.runs, run.run_id, url), [(note, "muted")]],
             "No, let it run",
             "Yes, stop it",
         )

@@ -1123,7 +1123,7 @@ er_ask_engines() { # names or ids... : what the engines of this host know of con
   for _e in docker podman nerdctl; do
     command -v "$_e" >/dev/null 2>&1 || continue
     for _b; do
-      if _o=$($ER_LIMIT "$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}' "$_b" 2>&1 </dev/null); then
+      if _o=$($ER_LIMIT "$_e" inspect -f '{{.Id}}|{{.Name}}|{{.Config.Image}}|{{.RestartCount}}|{{.State.Status}}|{{.State.ExitCode}}|{{.Image}}|{{.HostConfig.NetworkMode}}|{{.State.StartedAt}}|{{with .NetworkSettings}}{{with .Ports}}{{json .}}{{end}}{{end}}' "$_b" 2>&1 </dev/null); then
         printf 'box\t%s\t%s\t%s\n' "$_b" "$_e" "${_o##*"$ER_NL"}"
       else
         printf 'unasked\t%s\t%s\t%s\n' "$_b" "$_e" "$(printf %s "$_o" | tr "\n\t" "  ")"

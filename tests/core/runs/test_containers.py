@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tui.core.model.run import OUT_OF_MEMORY, RunState
 from tui.core.runs import control
 from tui.core.runs.adopted import last_words, log_of_container, path_of_log
 from tui.core.runs.control import launch
-from tui.core.runs.foreign import foreign_servers
+from tui.core.runs.foreign import foreign_servers, port_belongs_to
 from tui.core.server.run_end import KernelWords, evidence, no_log
 from tui.core.server.session import HostSession, settled_state
 from tui.core.sglang.diagnose import diagnose
@@ -226,6 +227,67 @@ async def test_secrets_reach_it_and_are_in_no_argument(make_host, engine):
     assert b"got s3cret" in log_of(ended)
     assert b'api-key: "k3y"' in log_of(ended)
     assert "k3y" not in " ".join(ended.argv)
+
+
+def bridged(engine, inside):
+    """Words of a server on a bridge, its port published by another number."""
+    port = free_port()
+    words = ("-p", f"{port}:{inside}", "-e", f"PORT={inside}", "-e", "HOST=0.0.0.0")
+    return port, engine.run_words(*words, network=engine.bridge())
+
+
+async def test_a_server_on_a_bridge_is_reached_by_what_is_published(make_host, engine):
+    host = make_host()
+    with socket.create_server(("127.0.0.1", 0)) as other:  # the host has somebody else on the inner port
+        inside = other.getsockname()[1]
+        port, words = bridged(engine, inside)
+        run = await started(host, request(words, port=port))
+        assert run.container.on_host(inside) == port
+        assert await port_belongs_to(host, run)
+        ask(port, "one")
+        await until(lambda: b"asked for /one" in log_of(run), "the line of the request")
+        state = await settled_state(session_of(host), run, 30)
+        assert state.outcome is Outcome.READY
+        ended = await stopped(host, run)
+    assert (ended.exit_code, ended.orphans) == (0, ())
+    assert engine.names() == []
+    assert await control.listener(host, port) is None
+
+
+async def test_a_strangers_server_on_a_bridge_has_the_port_of_the_host(make_host, dockerd, tmp_path):
+    engine = dockerd.engine
+    host = make_host(DOCKER_HOST=f"unix://{dockerd.socket}")
+    port = free_port()
+    words = foreign_words(
+        engine, tmp_path, "--name", "theirs", "-p", f"{port}:30000", "-e", "PORT=30000", "-e", "HOST=0.0.0.0"
+    )[1]
+    words[words.index("host")] = engine.bridge()
+    words[-1] = "30000"  # of --port
+    engine(*words[words.index("run") :])
+    try:
+        run = await seen_by(host, engine, "theirs")
+        assert (run.port, run.container.inside(port), run.container.network) == (port, 30000, engine.bridge())
+        run = replace(run, log_path=await path_of_log(host, run))
+        state = await until(lambda: ready(host, run), "ready")
+        ask(state.run.port, "hello")
+    finally:
+        engine("rm", "-f", "theirs")
+
+
+async def ready(host, run):
+    state = await settled_state(session_of(host), run, 30)
+    return state if state is not None and state.outcome is Outcome.READY else None
+
+
+async def test_a_container_among_the_processes_of_its_host(make_host, engine):
+    host = make_host()
+    cgroups = ("--cgroups", "enabled") if engine.name == "podman" else ()  # podman needs them for this
+    run = await started(host, served(engine, "--pid", "host", "-e", "WORKERS=2", *cgroups))
+    assert await port_belongs_to(host, run)
+    ended = await stopped(host, run)
+    assert (ended.exit_code, ended.orphans) == (0, ())
+    await until(lambda: engine.names() == [], "the container's removal")
+    assert await control.listener(host, run.port) is None
 
 
 PACKAGE = """

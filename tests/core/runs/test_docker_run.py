@@ -92,3 +92,20 @@ def test_a_path_of_the_container_on_the_host(inside, outside):
 )
 def test_the_version_in_an_images_tag(image, version):
     assert read_run(["docker", "run", image]).sglang_version == version
+
+
+@pytest.mark.parametrize(
+    ("options", "published"),
+    [
+        ("-p 31000:30000", ((30000, 31000),)),
+        ("--publish=127.0.0.1:31000:30000/tcp -p8001:8000", ((30000, 31000), (8000, 8001))),
+        ("-p [::]:31000:30000 --network lab", ((30000, 31000),)),
+        ("-p 8000-8002:9000-9002", ((9000, 8000), (9001, 8001), (9002, 8002))),
+        ("-p 10.0.0.3:31000:30000", ()),  # which this host's 127.0.0.1 does not reach
+        ("-p 30000 -p 127.0.0.1::30000", ()),  # the engine chooses
+        ("-p 5000:5000/udp -p - -p x:y", ()),
+        ("--network host -p 31000:30000", ()),  # nothing is published there
+    ],
+)
+def test_ports_that_a_line_publishes(options, published):
+    assert read_run(shlex.split(f"docker run {options} img")).published == published

@@ -232,6 +232,22 @@ async def test_one_look_tells_what_two_calls_tell(make_host, shell, server, tmp_
     assert (seen[f"foreign-{pid}"].state, seen[f"foreign-{pid}"].port) == (RunState.FOREIGN, port)
 
 
+async def test_a_look_tells_whether_a_run_of_ours_answers_on_its_port(make_host, shell, server, tmp_path):
+    """So nobody asks once more: true of the one that listens, false of one whose port another has."""
+    host, port = make_host(shell), free_port()
+    words = [sys.executable, str(server.program), "serve", "--port", str(port)]
+    run = await launch(host, request(words, port=port))
+    await until(lambda: Path(run.log_path).read_text() == "fired up\n", "the server")
+    other = free_port()
+    waits = await launch(host, request(["sleep", "600"], port=other))
+    with socket.create_server(("127.0.0.1", other)):
+        seen = {one.run_id: one.answers for one in await control.look(host)}
+    assert seen[run.run_id] is True
+    assert seen[waits.run_id] is not True
+    assert await port_belongs_to(host, run) is True
+    assert {one.run_id: one.answers for one in await control.look(host)}[waits.run_id] is False
+
+
 NAMES = ["a) S 1 1 (", "two\nlines", "1 (x) S 1", "\n\n", ")) Z 1 1 1"]  # of at most 15 bytes, as the kernel keeps them
 
 

@@ -18,7 +18,7 @@ from tui.core.hints import Action, Hint
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.local import LocalTransport
 from tui.core.link.transport import Completed
-from tui.core.model.run import PortHolder, Run, RunState
+from tui.core.model.run import InContainer, PortHolder, Run, RunState
 from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile
 from tui.core.server.finding import Finding, Level
@@ -259,6 +259,34 @@ async def test_only_the_gpus_that_are_used_count(local, model):
     assert text(await look(local, every_second, gpus=sample(held)), "gpus", Level.BLOCK).startswith("GPU 7")
     based = profile(model, args={"tp": 1, "base-gpu-id": 7})
     assert text(await look(local, based, gpus=sample(held)), "gpus", Level.BLOCK).startswith("GPU 7")
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "says"),
+    [
+        (("--network", "lab"), "0.0.0.0", "30000 is in a network of the container's own and not published: add -p 30000:30000"),
+        (("-p", "31000:30000"), None, "the server listens on its container's own 127.0.0.1, which -p does not reach"),
+        (("-p", "31000:30000"), "0.0.0.0", None),
+        ((), None, None),
+    ],
+)  # fmt: skip
+async def test_a_container_must_let_its_host_reach_the_server(local, options, host, says):
+    wanted = profile("m", container=ContainerTable("img:1", options=options), args={"host": host} if host else {})
+    found = [one for one in await look(local, wanted) if one.check == "port"]
+    warnings = [one.text for one in found if one.level is Level.WARN]
+    assert len(warnings) == (says is not None)
+    assert says is None or warnings[0].startswith(says)
+
+
+async def test_a_published_port_is_looked_at_and_is_that_of_the_run_which_publishes_it(local):
+    wanted = profile("m", container=ContainerTable("img:1", options=("-p", "31000:30000")), args={"host": "0.0.0.0"})
+    (free,) = [one for one in await look(local, wanted) if one.check == "port"]
+    assert free.text == "31000 is free"
+    box = InContainer("c" * 64, "docker", network="lab", published=((30000, 31000),))
+    held = PortHolder(31000, 99, "root", "/usr/bin/docker-proxy", None)
+    runs = (replace(RUN, port=31000, container=box),)
+    (taken,) = [one for one in await look(local, wanted, runs=runs, holder=held) if one.check == "port"]
+    assert (taken.level, taken.run) == (Level.BLOCK, RUN.run_id)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
 """A session with the simulated host: the real SSH, the real helper, real processes and sockets."""
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tui.core.config import shipped_profiles_dir
+from tests.support.engines import without_python
+from tui.core.config import HostEntry, shipped_profiles_dir
 from tui.core.errors import UsageError
+from tui.core.link.local import LocalTransport
+from tui.core.link.transport import Transport
 from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run, RunState
+from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
 from tui.core.runs.control import RunBusy
 from tui.core.server import launch_records
@@ -164,3 +169,23 @@ async def test_secrets_are_in_no_file_of_this_machine(demo: HostSession, port: i
 )
 def test_the_gpus_that_a_launch_will_take(sets: dict[str, object], expected: tuple[int, ...]) -> None:
     assert claimed_gpus(load_launch("kimi-k2.5-baseline-bs128", [shipped_profiles_dir()], sets)) == expected
+
+
+async def test_a_plan_looks_at_the_runs_of_a_host_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a host has neither Python nor GPUs, both are looked for in containers too: of the same look."""
+    env = {"PATH": without_python(tmp_path / "bin"), "HOME": str(tmp_path), "EAGLETUI_STATE": str(tmp_path / "state")}
+    session = HostSession(HostEntry("local", "local"), LocalTransport(env=env))
+    looks = []
+
+    async def look(transport: Transport) -> tuple[Run, ...]:
+        looks.append(transport)
+        await asyncio.sleep(0)
+        return ()
+
+    monkeypatch.setattr("tui.core.runs.control.look", look)
+    plan = await session.plan(LaunchProfile("x", tmp_path / "x.toml", command=("sleep", "1"), args={"port": 30999}))
+    assert plan.facts.python_error
+    assert len(looks) == 1
+    assert await session.runs() == ()  # whoever asks for the runs hears of now
+    assert len(looks) == 2
+    await session.close()

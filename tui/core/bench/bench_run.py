@@ -20,7 +20,7 @@ from typing import Any
 from tui.core.bench import target
 from tui.core.bench.beside import beside, container_beside, reached
 from tui.core.bench.capacity import answer
-from tui.core.bench.collect import Asked, Place, point_of, result_id
+from tui.core.bench.collect import Asked, Place, measurement_of, point_of, result_id
 from tui.core.bench.driver import Driver, Finished, Order, host_python, launch_request
 from tui.core.bench.drivers import DRIVERS
 from tui.core.bench.loadgen_driver import LoadgenDriver
@@ -89,7 +89,7 @@ async def start(
             return replace(known[0], host=session.entry.name)
     session, measured, others = await on_nodes(session, measured, others or {})
     facts = await session.facts()
-    box = await container_beside(session.transport, measured, facts, driver)
+    box = container_beside(measured, facts, driver)
     if facts.python_error and driver.needs_python and box is None:
         raise _no_python(session, facts)
     await _nobody_else(session, measured)
@@ -157,22 +157,13 @@ def _check_length(order: Order) -> None:
 
 async def _nobody_else(session: HostSession, measured: Target) -> None:
     """Raises EagletuiError where a measurement of this server is under way: both would measure each other."""
-    for other in await control.list_runs(session.transport):
-        if other.kind != "bench" or not other.active:
-            continue
-        try:
-            asked = Asked.of(other.run_id, other.extra)
-        except EagletuiError:
-            continue
-        mine = _run_id(measured)
-        # Of a job the address is its node's, where that of another may be the same.
-        job = measured.run is not None and measured.run.job is not None
-        if (asked.server.url == measured.url and not job) or (mine and asked.server.run_id == mine):
-            raise EagletuiError(
-                f"{measured} is being measured by {other.run_id}",
-                Hint(Action.WAIT_OR_STOP, other.short_id),
-                slug=Slug.BUSY,
-            )
+    runs = await control.list_runs(session.transport)
+    # Of a job the address is its node's, where that of another may be the same.
+    job = measured.run is not None and measured.run.job is not None
+    if (other := measurement_of(runs, _run_id(measured), None if job else measured.url)) is not None:
+        raise EagletuiError(
+            f"{measured} is being measured by {other.run_id}", Hint(Action.WAIT_OR_STOP, other.short_id), slug=Slug.BUSY
+        )
 
 
 def _run_id(measured: Target) -> str | None:

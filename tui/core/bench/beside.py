@@ -13,11 +13,9 @@ from tui.core.bench.driver import Driver, Program
 from tui.core.bench.target import Target
 from tui.core.host.elsewhere import CONTAINER_PYTHON
 from tui.core.host.gpus import HostFacts
-from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer
 from tui.core.runs.adopted import way_into
 from tui.core.runs.docker_run import gpu_words
-from tui.core.runs.foreign import listener
 from tui.core.runs.request import RUN_DIR, InRunDir
 from tui.core.server.session import HostSession
 
@@ -25,16 +23,14 @@ _HERE = "/eagletui"  # the run's directory, inside
 _RUN = 'umask 022; exec "$@"'  # the account that measures reads the files
 
 
-async def container_beside(
-    transport: Transport, measured: Target, facts: HostFacts, driver: Driver
-) -> InContainer | None:
+def container_beside(measured: Target, facts: HostFacts, driver: Driver) -> InContainer | None:
     """The container that a measurement must run beside; None where the host's own Python measures it."""
     box = measured.run.container if measured.run is not None else None
     if box is None or not box.call or not driver.needs_python or not (box.image_id or box.image):
         return None
     if facts.python_error:
         return box
-    return box if box.own_network and await listener(transport, measured.address[1]) is None else None
+    return box if box.own_network and not box.publishes(measured.address[1]) else None
 
 
 async def reached(session: HostSession, measured: Target, box: InContainer | None) -> Target:

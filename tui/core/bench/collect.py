@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from tui.core.bench.server_args_check import Difference, asked_flags, difference
 from tui.core.errors import EagletuiError, Slug
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import Load, MeasuredServer, Result, Tool
+from tui.core.model.run import Run
 from tui.core.records import from_json, to_json
 from tui.core.sglang.server_info import args_sha, arguments, speculation
 from tui.core.text import one_line
@@ -236,4 +237,24 @@ def _no_graphs(info: Mapping[str, Any]) -> str | None:
     off = (info.get("disable_cuda_graph"), info.get("disable_decode_cuda_graph"))
     if True in off or "disabled" in (decode.get("backend"), info.get("cuda_graph_backend_decode")):
         return "CUDA graphs are switched off for this server"
+    return None
+
+
+def measurement_of(runs: Iterable[Run], server: str | None, url: str | None) -> Run | None:
+    """The measurement of a server that is under way on a host.
+
+    Args:
+        runs: of the host where the server, or the member of a group that serves, runs.
+        server: id of its run, of a group the group's.
+        url: its address as that host reaches it.
+    """
+    for run in runs:
+        if run.kind != "bench" or not run.active:
+            continue
+        try:
+            measured = Asked.of(run.run_id, run.extra).server
+        except EagletuiError:
+            continue
+        if (server and measured.run_id == server) or (url and measured.url == url):
+            return run
     return None

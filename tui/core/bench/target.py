@@ -192,7 +192,8 @@ async def of_url(session: HostSession, url: str) -> Target:
             return target
         named = holder.run_id or (f"foreign-{holder.pid}" if holder.pid else None)
         for run in await session.runs() if named else ():
-            if run.run_id == named and run.kind == "server":
+            through = run.container is not None and run.container.publishes(port)  # its engine holds the port
+            if (run.run_id == named or through) and run.kind == "server":
                 if group_of(run.extra) is None:
                     return Target(target.url, run, run.pid)
                 return replace(await of_member(session, run), url=target.url)

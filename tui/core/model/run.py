@@ -53,11 +53,26 @@ class InContainer:
     started_at: str | None = None  # as the engine writes it
     call: tuple[str, ...] = ()  # the words that call its engine on its host
     unasked: str | None = None  # why nothing is known of it, one line
+    published: tuple[
+        tuple[int, int], ...
+    ] = ()  # ports of its own network, and those of the host's 127.0.0.1 that lead there
 
     @property
     def own_network(self) -> bool:
         """Whether its 127.0.0.1 is another than the host's."""
         return self.network not in (None, "host")
+
+    def on_host(self, port: int) -> int | None:
+        """The port of the host's 127.0.0.1 that leads to a port of its own network; None where none does."""
+        return dict(self.published).get(port)
+
+    def publishes(self, port: int) -> bool:
+        """Whether a port of the host's 127.0.0.1 leads into its own network."""
+        return port in dict(self.published).values()
+
+    def inside(self, port: int) -> int:
+        """The port in its own network that a server's port is there."""
+        return next((inside for inside, on_host in self.published if on_host == port), port)
 
     @property
     def looping(self) -> bool:
@@ -78,7 +93,7 @@ class Run:
     host: str
     state: RunState
     pid: int | None = None
-    port: int | None = None
+    port: int | None = None  # where its host reaches it: of a container's own network the published one
     started_at: str | None = None  # ISO 8601 UTC
     ended_at: str | None = None
     exit_code: int | None = None
@@ -100,7 +115,7 @@ class Run:
     supervised: bool | None = None  # False: the exit code will not be known
     job: Job | None = None  # of a cluster that it is a rank of; `pid` is then a number on `node`
     node: str | None = None  # of that cluster, where it runs
-    answers: bool | None = None  # whether it is a foreign server that answers on its port, by the same look; None: ask
+    answers: bool | None = None  # whether it answers on its port, by the same look; None: ask
 
     @property
     def short_id(self) -> str:

@@ -34,7 +34,7 @@ class LaunchCommand:
 
     argv: tuple[str, ...]  # secrets are not in it
     env: Mapping[str, str]  # secrets are not in it
-    port: int
+    port: int  # where its host reaches it: of a container's own network the published one
     cwd: str | None = None
     secret_env: Mapping[str, str] = field(default_factory=dict)  # names shown, values never
     secret_args: Mapping[str, str] = field(default_factory=dict)  # go into a 0600 file passed by --config
@@ -114,10 +114,11 @@ def build_command(
     if not server.takes_config:
         notes += [f"--{name} will be visible to everyone on the host in the list of processes" for name in secrets]
     hidden = {name: value for name, value in env.items() if is_secret_env(name, value)}
+    port = DEFAULT_PORT if port is None else port
     return LaunchCommand(
         argv=tuple(argv),
         env={name: value for name, value in env.items() if name not in hidden},
-        port=DEFAULT_PORT if port is None else port,
+        port=port if container is None else dict(container.published).get(port, port),
         cwd=profile.cwd,
         secret_env=hidden,
         secret_args=secrets if server.takes_config else {},

@@ -5,15 +5,16 @@ as long as the container, and is removed two days after its last line.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from tui.core.errors import HostError, Slug
 from tui.core.link.inside import InsideTransport
 from tui.core.link.transport import Transport
 from tui.core.model.run import InContainer, Run
+from tui.core.runs.docker_run import reaches_loopback
 from tui.core.runs.helper import call, number
-from tui.core.text import one_line
+from tui.core.text import one_line, read_json
 
 _known: "WeakKeyDictionary[Transport, dict[tuple[str, int], InContainer]]" = WeakKeyDictionary()
 _LAST_LINES = 20_000
@@ -50,7 +51,9 @@ async def ask_engines(
 
 
 def _box(asked: str, engine: str, facts: str) -> InContainer:
-    box_id, name, image, restarts, status, code, image_id, network, started = (*facts.split("|"), *[""] * 9)[:9]
+    box_id, name, image, restarts, status, code, image_id, network, started, ports = (*facts.split("|"), *[""] * 10)[
+        :10
+    ]
     return InContainer(
         box_id if len(box_id) == len(asked) else asked,
         engine,
@@ -63,7 +66,22 @@ def _box(asked: str, engine: str, facts: str) -> InContainer:
         one_line(network, 100) or None,
         one_line(started, 60) or None,
         (engine,),
+        published=tuple(_published(ports)),
     )
+
+
+def _published(ports: str) -> Iterator[tuple[int, int]]:
+    """Of `{"30000/tcp": [{"HostIp": "0.0.0.0", "HostPort": "31000"}], ...}` those that the host's 127.0.0.1 reaches."""
+    try:
+        found = read_json(ports)
+    except ValueError:
+        return
+    for port, places in found.items() if isinstance(found, dict) else ():
+        for place in places if isinstance(places, list) else ():
+            at = place if isinstance(place, dict) else {}
+            inside, on_host = number(port.removesuffix("/tcp")), number(str(at.get("HostPort")))
+            if inside is not None and on_host is not None and reaches_loopback(str(at.get("HostIp", ""))):
+                yield inside, on_host
 
 
 def _unknown(box: str, place: str, unasked: Sequence[Sequence[str]]) -> InContainer:

@@ -59,4 +59,5 @@ def box_of(argv: Sequence[str], env: Mapping[str, str], container_id: str, run_i
         container.image,
         network=next(iter(container.values("network", "net")), "default"),
         call=engine_words(container, env),
+        published=container.published,
     )

@@ -14,7 +14,7 @@ from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run, RunState, StopState
 from tui.core.runs.adopted import ask_engines
-from tui.core.runs.foreign import ID_PREFIX, LOOPING_ENGINES, foreign_of, foreign_servers, listener
+from tui.core.runs.foreign import ID_PREFIX, LOOPING_ENGINES, foreign_of, foreign_servers, listener, with_answers
 from tui.core.runs.helper import Fields, call, knows_commands, number, runs_of, stop_state_of
 from tui.core.runs.request import LaunchRequest, check, launch_arguments, launch_variables, requester
 from tui.core.text import one_line
@@ -188,7 +188,7 @@ async def list_runs(transport: Transport) -> tuple[Run, ...]:
 async def look(transport: Transport) -> tuple[Run, ...]:
     """What `list_runs` and `foreign_servers` tell, in one call: over a far link it waits once, and the process table is read once."""
     answer = await call(transport, "look", LOOPING_ENGINES, *([] if knows_commands(transport) else ["all"]))
-    return *await runs_of(transport, answer), *await foreign_of(transport, answer)
+    return *with_answers(await runs_of(transport, answer), answer), *await foreign_of(transport, answer)
 
 
 async def stop(

@@ -25,6 +25,7 @@ _OURS = frozenset("detach interactive tty rm rmi replace restart cidfile sig-pro
 _SHORT_NAMES = {"d": "detach", "i": "interactive", "t": "tty", "a": "attach", "e": "env", "v": "volume"}
 _VERSION_TAG = re.compile(r":v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?![\w.])")
 _DEVICES = re.compile(r"\"?device=([^\"]+)\"?")
+_PUBLISHED = re.compile(r"(?:(?P<ip>[\d.]+|\[[\da-fA-F:]+\]):)?(?P<host>[\d-]+):(?P<inside>[\d-]+)(?:/tcp)?")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,21 @@ class Container:
         return None if best is None else places[best] + path[len(best) :]
 
     @property
+    def own_network(self) -> bool:
+        """Whether its 127.0.0.1 is another than the host's."""
+        return "host" not in self.values("network", "net")
+
+    @property
+    def published(self) -> tuple[tuple[int, int], ...]:
+        """Ports of the container and those of the host's 127.0.0.1 that lead to them, as far as the line names both."""
+        found: list[tuple[int, int]] = []
+        for value in self.values("publish", "p") if self.own_network else ():
+            match = _PUBLISHED.fullmatch(value)
+            if match and reaches_loopback(match["ip"] or ""):
+                found += zip(_ports(match["inside"]), _ports(match["host"]), strict=False)
+        return tuple(found)
+
+    @property
     def sglang_version(self) -> str | None:
         """The version that the image's tag names (lmsysorg/sglang:v0.5.6-cu126); None where it names none."""
         match = _VERSION_TAG.search(self.image) if "sglang" in self.image else None
@@ -83,6 +99,17 @@ class Container:
         """The whole line, up to where the server's own words begin."""
         options = tuple(word for option in self.options for word in option.words)
         return (*self.engine, "run", *options, self.image, *self.inside)
+
+
+def reaches_loopback(address: str) -> bool:
+    """Whether what is published at this address of the host ("" is any) is reached by its 127.0.0.1."""
+    return address in ("", "0.0.0.0", "::", "[::]") or address.startswith("127.")
+
+
+def _ports(text: str) -> range:
+    """Of `30000` or `30000-30003`."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1) if first.isdigit() and (last or first).isdigit() else range(0)
 
 
 def read_run(words: Sequence[str]) -> Container | None:

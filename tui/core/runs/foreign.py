@@ -195,6 +195,9 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             else:
                 port = min(own)
         box = facts.box_of.get(pid)
+        within = (boxes.get(box) or InContainer(box)) if box else None
+        if within is not None and within.own_network and port is not None:
+            port = within.on_host(port) or port
         run = Run(
             run_id=f"{ID_PREFIX}{pid}",
             kind="server",
@@ -205,7 +208,7 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             port=port,
             started_at=facts.started_at(process),
             log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
-            container=(boxes.get(box) or InContainer(box)) if box else None,
+            container=within,
             argv=tuple(sanitize(word) for word in process.argv),
             owner=one_line(process.user, 80),
             start_ticks=process.start,
@@ -282,14 +285,30 @@ async def port_belongs_to(transport: Transport, run: Run) -> bool | None:
     """
     if run.port is None:
         return False
-    if _in_own_network(run):
+    if run.container is not None and _in_own_network(run):
         # Whoever listens in a network of its own is of the container; the host's tables do not show it.
-        return bool((await call(transport, "netport", str(run.pid), str(run.port))).of("listen"))
+        inside = str(run.container.inside(run.port))
+        return bool((await call(transport, "netport", str(run.pid), inside)).of("listen"))
     if run.foreign:
         facts = _Facts(await call(transport, "foreign"))
         return _answers(facts, run, next((members for pid, members in _groups(facts).items() if pid == run.pid), set()))
     facts = _Facts(await call(transport, "port", str(run.port), run.run_id))
     return _answers(facts, run, {pid for pid, owner in facts.owner.items() if owner == run.run_id})
+
+
+def with_answers(runs: Sequence[Run], answer: Answer) -> tuple[Run, ...]:
+    """Runs of ours with whether they answer on their ports, as far as a look at all servers tells: then nobody need ask."""
+    facts = _Facts(answer)
+    if facts.my_uid is None:  # there was nothing that looks like a server
+        return tuple(runs)
+
+    def seen(run: Run) -> Run:
+        if run.state is not RunState.RUNNING or run.port is None or _in_own_network(run):
+            return run
+        ours = {pid for pid, owner in facts.owner.items() if owner == run.run_id}
+        return replace(run, answers=_answers(facts, run, ours))
+
+    return tuple(map(seen, runs))
 
 
 def _in_own_network(run: Run) -> bool:

@@ -279,13 +279,36 @@ class _Look:
 
     def port(self, holder: PortHolder | None) -> None:
         port = self.command.port
+        self._reachable()
+        # What a container publishes is held by its engine.
+        run = self.runs.get(holder.run_id or "") or self._publisher() if holder is not None else None
         if holder is None:
             self.found.ok("port", f"{port} is free")
-        elif holder.run_id in self.runs:
-            run = self.runs[str(holder.run_id)]
+        elif run is not None:
             self.found.block("port", in_use(port, f"run {run.short_id} ({run.profile})"), run.run_id)
         else:
             self.found.block("port", in_use(port, holder), hint=Hint(Action.SET, "port=N"))
+
+    def _publisher(self) -> Run | None:
+        """The run of ours whose container publishes the port."""
+        port, runs = self.command.port, self.runs.values()
+        return next((r for r in runs if r.active and r.profile and r.container and r.container.publishes(port)), None)
+
+    def _reachable(self) -> None:
+        """Whether a server in a network of its own is reached from its host."""
+        box = self.container
+        if box is None or not box.own_network:
+            return
+        port = self.command.port
+        if port not in dict(box.published).values():
+            self.found.warn(
+                "port", f"{port} is in a network of the container's own and not published: add -p {port}:{port}"
+            )
+        elif not self.profile.command and self.profile.arg("host") in (None, "127.0.0.1", "localhost"):
+            self.found.warn(
+                "port",
+                "the server listens on its container's own 127.0.0.1, which -p does not reach: set host = '0.0.0.0'",
+            )
 
     # -- model and draft ----------------------------------------------------------------------------------------------
 

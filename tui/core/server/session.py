@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _SAMPLE_S = 15.0  # a healthy nvidia-smi without persistence mode takes up to ten for eight GPUs
 _NOW_S = 10.0  # a sample that is older says nothing of now
+_LOOK_S = 3.0  # a look at the runs that began no longer ago tells of now
 # So long is a question that changes nothing asked again where the link is lost under it.
 _FIND_S = 30.0
 _PLAN_S = 45.0
@@ -60,6 +61,7 @@ class HostSession:
         self._facts_lock = asyncio.Lock()
         self._board: JobBoard | None = None
         self._asks_slurm: bool | None = None  # None: settings and records were not asked yet
+        self._look: tuple[float, asyncio.Task[tuple[Run, ...]]] | None = None  # the newest at all runs, and since when
         self._images: dict[str, str | None] = {}  # SGLang's versions by the ids of images
 
     @property
@@ -119,13 +121,27 @@ class HostSession:
 
     async def _elsewhere(self) -> Inside | None:
         """The container of a server that runs here, which has a Python; None where there is none that lets us in."""
-        for run in await self.runs():
+        for run in await self._runs_of_now():
             if run.kind == "server" and run.pid is not None and run.active and run.container and run.container.call:
                 return Inside(str(run.container), way_into(self.transport, run.container))
         return None
 
+    async def _runs_of_now(self) -> tuple[Run, ...]:
+        """Of a look that is under way or just over, else of one more: over a far link each waits for the other side."""
+        if self._look is not None and time.monotonic() - self._look[0] < _LOOK_S:
+            look = self._look[1]
+            await asyncio.wait({look})
+            if not look.cancelled() and look.exception() is None:
+                return look.result()
+        return await self.runs()
+
     async def runs(self) -> tuple[Run, ...]:
         """Ours and foreign servers, newest first."""
+        look = asyncio.create_task(self._ask_runs())
+        self._look = (time.monotonic(), look)
+        return await look
+
+    async def _ask_runs(self) -> tuple[Run, ...]:
         # The simulated host shares this machine's process table: what is real does not belong to it.
         look = control.list_runs if self._simulated else control.look
         named = [dataclasses.replace(run, host=self.entry.name) for run in await look(self.transport)]
@@ -156,14 +172,15 @@ class HostSession:
         """The same for whoever waits for it: asked again where the link is lost under it."""
         return await until_answered(self.transport, self.runs, _FIND_S)
 
-    async def find_run(self, reference: str, *, prefer_live: bool = False) -> Run:
+    async def find_run(self, reference: str, *, prefer_live: bool = False, among: tuple[Run, ...] | None = None) -> Run:
         """The run that an id, its six digits or a unique prefix, or docker:NAME names; of a group the member that serves,
         where it is here. A link that is lost meanwhile is waited for. Raises UsageError(slug="unknown_run").
 
         Args:
             prefer_live: where several fit and one of them lives, that one is meant.
+            among: the runs, where they were asked for just now.
         """
-        found = await self.heard_runs()
+        found = await self.heard_runs() if among is None else among
         if (named := next((run for run in found if reference == str(run.container)), None)) is not None:
             return named
         live = [run.run_id for run in found if run.active] if prefer_live else []

@@ -200,6 +200,17 @@ def stopped_rows(runs: "Sequence[HostRun]") -> list[AnyRow]:
     return rows
 
 
+def measured_rows(runs: "Iterable[HostRun]", server: str, url: str | None) -> list[AnyRow]:
+    """The measurement that would end with a server, as `measurement_of` finds it."""
+    from tui.core.bench.collect import measurement_of
+
+    run = measurement_of(runs, server, url)
+    if run is None:
+        return []
+    what = f"{run.profile or 'a measurement'}, run {run.short_id}, is measuring it now and would end with it."
+    return [Row([("⚠ ", "warn"), (what, "warn")], hang=2)]
+
+
 def gpus_text(gpus: Sequence[int] | None) -> str:
     """`0–7`, `0, 2`, or `all`."""
     if not gpus:

@@ -1,0 +1,86 @@
+"""A stop ends the measurement of what is stopped: whoever can be asked hears of it, a script must mean it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from tests.support.groups import GROUP
+from tests.support.nodes_lab import processes_of
+from tests.support.run_lab import request
+from tests.support.shell import Terminal
+from tui.core.bench.collect import Asked, measurement_of
+from tui.core.link.local import LocalTransport
+from tui.core.model.profile import BenchProfile, LoadPoint
+from tui.core.model.result import MeasuredServer
+from tui.core.model.run import Run, RunState
+from tui.core.runs import control
+
+QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),))
+
+
+def measuring(server: MeasuredServer) -> dict[str, object]:
+    """What a bench run says of itself."""
+    return Asked(QUICK, server, "generate", 1, "prompts").to_extra()
+
+
+@pytest.fixture
+def measured(shell, command, port):
+    """Ids of a server that runs, and of what measures it."""
+    name = command("sleeper", "sh", "-c", "sleep 600")
+    run = shell("launch", name, "--host", "local", "--set", port, "--json").json["run"]
+    bench = request(("sleep", "600"), kind="bench", extra=measuring(MeasuredServer("local", run_id=run)))
+
+    async def start() -> None:
+        host = LocalTransport(env=shell.env)
+        await control.launch(host, bench)
+        await host.close()
+
+    asyncio.run(start())
+    yield run, bench.run_id
+    for pid in (*processes_of(run), *processes_of(bench.run_id)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_who_cannot_be_asked_is_refused_and_told_the_way_out(shell, measured):
+    run, bench = measured
+    said = shell("stop", run, "--json").refused(1, "measured")
+    assert f"is being measured by {bench}" in said["message"]
+    assert f"eagletui wait {bench[-6:]} --for exit" in said["hint"]
+    assert "--yes" in said["hint"]
+    silent = shell("stop", run)
+    assert (silent.code, bench in silent.err) == (1, True)
+    assert shell.row(run)["state"] == "running"
+    stopped = shell("stop", run, "--yes", "--grace", "0", "--json")
+    assert (stopped.code, stopped.json["outcome"]) == (0, "stopped")
+    assert shell("stop", bench, "--grace", "0", "--json").code == 0  # the measurement itself needs no word more
+
+
+def test_who_is_asked_hears_it_in_the_question(shell, measured):
+    run, bench = measured
+    with Terminal(shell, "stop", run, "--grace", "0") as terminal:
+        terminal.until(b"[yes/No] ")
+        terminal.write(b"\n")
+        shown = terminal.read_to_end()
+    assert f"which {bench} is measuring now and which ends with it?".encode() in shown
+    assert shell.row(run)["state"] == "running"
+
+
+def test_it_is_found_by_the_server_by_its_address_or_by_its_group():
+    def bench(state=RunState.RUNNING, **server) -> Run:
+        extra = measuring(MeasuredServer("gpu1", **server))
+        return Run("quick-20261130T120000Z-aaaaaa", "bench", "quick", "gpu1", state, extra=extra)
+
+    def found(run: Run) -> bool:
+        return measurement_of([run], GROUP.group_id, "http://127.0.0.1:30000") == run
+
+    assert found(bench(run_id=GROUP.group_id))
+    assert found(bench(url="http://127.0.0.1:30000"))
+    assert not found(bench(run_id="another", url="http://127.0.0.1:30001"))
+    assert not found(bench(RunState.EXITED, run_id=GROUP.group_id))
+    assert not found(replace(bench(run_id=GROUP.group_id), extra={}))
+    assert measurement_of([bench()], None, None) is None
