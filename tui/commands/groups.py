@@ -118,7 +118,9 @@ async def launch_group(
 # wait
 
 
-async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_s: float, as_json: bool) -> int:
+async def wait_for_group(
+    hosts: GroupSession, group: Group, until: str, timeout_s: float, as_json: bool, progress: bool = False
+) -> int:
     """Waits, reports the outcome, and gives the exit code. Raises TimedOut."""
     last: GroupState | None = None
     shown: object = None
@@ -133,7 +135,7 @@ async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_
                     over_at = over_at or time.monotonic()
                     if time.monotonic() - over_at > _ENDS_FOLLOW_S:  # the end of a member whose host does not answer
                         break
-                if not as_json and update.settled:
+                if (progress or not as_json) and update.settled:
                     shown = _say_progress(last, shown)
     except TimeoutError:
         late = TimedOut(
