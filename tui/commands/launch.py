@@ -12,8 +12,11 @@ from tui.core.config import default_host, profile_dirs
 from tui.core.errors import UsageError
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
+from tui.core.model.run import Run
 from tui.core.profiles.load import load_launch
 from tui.core.server.launch import LaunchPlan, started
+from tui.core.server.launch_requests import run_id_for
+from tui.core.server.session import HostSession
 
 
 @click.command()
@@ -23,6 +26,7 @@ from tui.core.server.launch import LaunchPlan, started
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
+@click.option("--request-id", metavar="ID", help="Yours: asked again with the same, it is the same launch.")
 @json_option
 @click.pass_obj
 def command(
@@ -33,12 +37,14 @@ def command(
     replace: bool,
     wait_ready: bool,
     timeout: float | None,
+    request_id: str | None,
     as_json: bool,
 ) -> int:
     """Start a server from a profile."""
     profile = load_launch(name, profile_dirs(directory), sets)
     timeout_s = profile.startup_timeout_s if timeout is None else timeout
     changes = dict(item.split("=", 1) for item in sets)
+    run_id = run_id_for(request_id, profile.name) if request_id is not None else None
     if profile.several:
         if profile.nodes is not None and host is not None:
             raise UsageError(
@@ -55,27 +61,33 @@ def command(
 
     async def start() -> int:
         async with session(host or profile.host or default_host()) as opened:
+            asked = await opened.run_by_id(run_id) if run_id is not None else None
+            if asked is not None:
+                return await report(opened, asked)
             plan = await opened.plan(profile, changes)
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
             if replace and await _ends_groups(plan):
                 plan = await opened.check(plan)
-            run = await started(opened.launch(plan, replace=replace), None if as_json else say)
+            run = await started(opened.launch(plan, replace=replace, run_id=run_id), None if as_json else say)
             if not as_json:
                 say(f"started {run.run_id} on {run.host}, port {run.port}")
-            if wait_ready:
-                return await wait(opened, run, "ready", timeout_s, as_json)
-            # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
-            state = await state_of(opened, run)
-            crashed = state.outcome is Outcome.CRASHED
-            if as_json:
-                emit(state_json(state))
-            elif crashed:
-                say_outcome(state)
-            else:
-                print(run.run_id)
-            return 1 if crashed else 0
+            return await report(opened, run)
+
+    async def report(opened: HostSession, run: Run) -> int:
+        if wait_ready:
+            return await wait(opened, run, "ready", timeout_s, as_json)
+        # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
+        state = await state_of(opened, run)
+        crashed = state.outcome is Outcome.CRASHED
+        if as_json:
+            emit(state_json(state))
+        elif crashed:
+            say_outcome(state)
+        else:
+            print(run.run_id)
+        return 1 if crashed else 0
 
     return run_async(start())
 

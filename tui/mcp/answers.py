@@ -22,9 +22,7 @@ def result(document: BaseModel, *, failed: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=content, is_error=failed)
 
 
-def answered(
-    answer: Answer, model: type[BaseModel], keys: Callable[[Any], Mapping[str, Any]]
-) -> CallToolResult:
+def answered(answer: Answer, model: type[BaseModel], keys: Callable[[Any], Mapping[str, Any]]) -> CallToolResult:
     """What a command answered, or why it could not."""
     if answer.failed:
         said = answer.document if isinstance(answer.document, dict) else {}

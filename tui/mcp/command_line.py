@@ -65,7 +65,9 @@ async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Ans
                 process.kill()
         raise
     try:
-        return Answer(code, json.loads(out) if out.count(b"\n") < 2 else [json.loads(line) for line in out.splitlines()])
+        return Answer(
+            code, json.loads(out) if out.count(b"\n") < 2 else [json.loads(line) for line in out.splitlines()]
+        )
     except ValueError:
         why = one_line(said[-1] if said else "it said nothing", 300)
         return Answer(code or 1, {"error": Slug.INTERNAL, "message": why, "hint": None})

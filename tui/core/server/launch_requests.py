@@ -22,7 +22,9 @@ def run_id_for(request_id: str, profile: str) -> str:
     known = json.loads(path.read_text(encoding="utf-8"))
     if known["profile"] != profile:
         raise UsageError(
-            f"request {request_id} was for profile {known['profile']}", "give each launch an id of its own", slug=Slug.EXISTS
+            f"request {request_id} was for profile {known['profile']}",
+            "give each launch an id of its own",
+            slug=Slug.EXISTS,
         )
     return str(known["run_id"])
 
