@@ -39,6 +39,7 @@ _COMMANDS = {
     "breakeven": "Whether speculation pays.",
     "doctor": "What works, what is missing, and how to fix it.",
     "paths": "Where files are.",
+    "mcp": "A server of the Model Context Protocol on standard input and output.",
     "agents": "One page for agents: the loop, JSON, exit codes.",
 }
 

@@ -90,46 +90,59 @@ async def launch_group(
     begun: list[str],
     *,
     group_id: str,
+    again: bool,
     replace: bool,
     wait_ready: bool,
     timeout_s: float,
     as_json: bool,
 ) -> int:
-    """Launches a profile with `[nodes]` or `[group]`; the exit code.
+    """Launches a profile with `[nodes]`, `[group]` or `[slurm]`; the exit code.
 
     Args:
         host: where a member goes that names none.
         begun: gets "started" once all members run; what is given up before is rolled back.
+        again: it may have been launched before; then that launch is reported.
     """
     async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
-        link = next(iter(hosts.sessions.values())).transport
-        plan = await until_answered(link, lambda: planning.plan(hosts, profile, host, sets, group_id), _PLAN_S)
-        for finding in plan.findings:
-            if finding.level == "warn":
-                say(str(finding))
-        async with aclosing(hosts.launch(plan, replace=replace)) as progress:
-            async for step in progress:
-                if not as_json:
-                    say(step.text)
+        group = await _launched_before(hosts, group_id) if again else None
+        if group is None:
+            link = next(iter(hosts.sessions.values())).transport
+            plan = await until_answered(link, lambda: planning.plan(hosts, profile, host, sets, group_id), _PLAN_S)
+            for finding in plan.findings:
+                if finding.level == "warn":
+                    say(str(finding))
+            async with aclosing(hosts.launch(plan, replace=replace)) as progress:
+                async for step in progress:
+                    if not as_json:
+                        say(step.text)
+            group = plan.group
         begun.append("started")
         if wait_ready:
-            return await wait_for_group(hosts, plan.group, "ready", timeout_s, as_json)
+            return await wait_for_group(hosts, group, "ready", timeout_s, as_json)
         # What dies at once is reported now, not at the next look.
-        state = await look_at(hosts, plan.group, end_others=True)
+        state = await look_at(hosts, group, end_others=True)
         crashed = state.outcome is Outcome.CRASHED
         if as_json:
             emit(group_json(state))
         elif crashed:
             say_outcome(state)
         else:
-            print(plan.group.group_id)
+            print(group.group_id)
         return 1 if crashed else 0
+
+
+async def _launched_before(hosts: GroupSession, group_id: str) -> Group | None:
+    """The group of this id, where a host knows one of its runs, or cannot be asked whether it does."""
+    group = group_on_record(group_id)
+    return group if group is not None and any((await hosts.runs_of(group)).values()) else None
 
 
 # wait
 
 
-async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_s: float, as_json: bool) -> int:
+async def wait_for_group(
+    hosts: GroupSession, group: Group, until: str, timeout_s: float, as_json: bool, progress: bool = False
+) -> int:
     """Waits, reports the outcome, and gives the exit code. Raises TimedOut."""
     last: GroupState | None = None
     shown: object = None
@@ -147,7 +160,7 @@ async def wait_for_group(hosts: GroupSession, group: Group, until: str, timeout_
                     over_at = over_at or time.monotonic()
                     if time.monotonic() - over_at > _ENDS_FOLLOW_S:  # the end of a member whose host does not answer
                         break
-                if not as_json and update.settled:
+                if (progress or not as_json) and update.settled:
                     shown = _say_progress(last, shown)
     except TimeoutError:
         late = TimedOut(

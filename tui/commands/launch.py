@@ -1,6 +1,7 @@
 """`eagletui launch`: starts a server by a profile."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,29 @@ from tui.core.errors import UsageError
 from tui.core.groups import planning
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
-from tui.core.model.run import short_id
+from tui.core.model.run import Run, short_id
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
 from tui.core.runs.request import new_run_id
 from tui.core.server.launch import LaunchPlan, started
+from tui.core.server.launch_requests import run_id_for
+from tui.core.server.session import HostSession
 from tui.core.text import one_line
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One launch as it was asked for."""
+
+    profile: LaunchProfile
+    where: str  # the host, or where a member of a group goes that names none
+    changes: Mapping[str, object]
+    run_id: str  # of the run, or the group
+    again: bool  # it may have been launched before, by the same request
+    replace: bool
+    wait_ready: bool
+    timeout_s: float
+    as_json: bool
 
 
 @click.command()
@@ -31,6 +49,7 @@ from tui.core.text import one_line
 @click.option("--dry-run", is_flag=True, help="Print the batch script of a Slurm job; nothing is submitted.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
+@click.option("--request-id", metavar="ID", help="Yours: asked again with the same, it is the same launch.")
 @json_option
 @click.pass_obj
 def command(
@@ -42,69 +61,92 @@ def command(
     dry_run: bool,
     wait_ready: bool,
     timeout: float | None,
+    request_id: str | None,
     as_json: bool,
 ) -> int:
     """Start a server from a profile."""
     profile = load_launch(name, profile_dirs(directory), sets)
-    timeout_s = profile.startup_timeout_s if timeout is None else timeout
-    changes = dict(item.split("=", 1) for item in sets)
     where = host or profile.host or default_host()
     profile = planning.on_host(profile, load_settings().host(where))
+    if profile.nodes is not None and host is not None:
+        raise UsageError(f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B")
+    changes = dict(item.split("=", 1) for item in sets)
     if dry_run:
         return _print_script(profile, where, changes, as_json)
-    if profile.several:
-        if profile.nodes is not None and host is not None:
-            raise UsageError(
-                f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B"
-            )
-        return _launch_several(
-            profile, where, changes, replace=replace, wait_ready=wait_ready, timeout_s=timeout_s, as_json=as_json
-        )
-    run_id = new_run_id(profile.name)
-    asked: list[str] = []
-
-    async def start() -> int:
-        async with session(where) as opened:
-            plan = await opened.plan(profile, changes)
-            for finding in plan.findings:
-                if finding.level == "warn":
-                    say(str(finding))
-            if replace and await _ends_groups(plan):
-                plan = await opened.check(plan)
-            asked[:] = ["asked"]
-            run = await started(opened.launch(plan, replace=replace, run_id=run_id), None if as_json else say)
-            asked[:] = ["started"]
-            if not as_json:
-                say(f"started {run.run_id} on {run.host}, port {run.port}")
-            if wait_ready:
-                return await wait(opened, run, "ready", timeout_s, as_json)
-            # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
-            state = await state_of(opened, run)
-            crashed = state.outcome is Outcome.CRASHED
-            if as_json:
-                emit(state_json(state))
-            elif crashed:
-                say_outcome(state)
-            else:
-                print(run.run_id)
-            return 1 if crashed else 0
-
-    return _until_interrupted(start, run_id, (where,), asked)
+    order = _Order(
+        profile,
+        where,
+        changes,
+        run_id=new_run_id(profile.name) if request_id is None else run_id_for(request_id, profile.name),
+        again=request_id is not None,
+        replace=replace,
+        wait_ready=wait_ready,
+        timeout_s=profile.startup_timeout_s if timeout is None else timeout,
+        as_json=as_json,
+    )
+    return _launch_several(order) if profile.several else _launch_one(order)
 
 
-def _launch_several(
-    profile: LaunchProfile, where: str, changes: Mapping[str, object], *, timeout_s: float, **how: bool
-) -> int:
-    """A profile with `[nodes]`, `[group]` or `[slurm]`."""
-    from tui.commands.groups import launch_group
-
-    group_id = new_run_id(profile.name)
+def _launch_one(order: _Order) -> int:
     begun: list[str] = []
 
     async def start() -> int:
-        return await launch_group(profile, where, changes, begun, group_id=group_id, timeout_s=timeout_s, **how)
+        async with session(order.where) as opened:
+            if order.again and (known := await opened.run_by_id(order.run_id)) is not None:
+                return await _report(opened, known, order)
+            plan = await opened.plan(order.profile, order.changes)
+            for finding in plan.findings:
+                if finding.level == "warn":
+                    say(str(finding))
+            if order.replace and await _ends_groups(plan):
+                plan = await opened.check(plan)
+            begun[:] = ["asked"]
+            launching = opened.launch(plan, replace=order.replace, run_id=order.run_id)
+            run = await started(launching, None if order.as_json else say)
+            begun[:] = ["started"]
+            if not order.as_json:
+                say(f"started {run.run_id} on {run.host}, port {run.port}")
+            return await _report(opened, run, order)
 
-    return _until_interrupted(start, group_id, planning.hosts_of(profile, where), begun)
+    return _until_interrupted(start, order.run_id, (order.where,), begun)
+
+
+async def _report(opened: HostSession, run: Run, order: _Order) -> int:
+    if order.wait_ready:
+        return await wait(opened, run, "ready", order.timeout_s, order.as_json)
+    # A launch that dies at once (no such program, a bad flag) is reported now, not at the next look.
+    state = await state_of(opened, run)
+    crashed = state.outcome is Outcome.CRASHED
+    if order.as_json:
+        emit(state_json(state))
+    elif crashed:
+        say_outcome(state)
+    else:
+        print(run.run_id)
+    return 1 if crashed else 0
+
+
+def _launch_several(order: _Order) -> int:
+    """A profile with `[nodes]`, `[group]` or `[slurm]`."""
+    from tui.commands.groups import launch_group
+
+    begun: list[str] = []
+
+    async def start() -> int:
+        return await launch_group(
+            order.profile,
+            order.where,
+            order.changes,
+            begun,
+            group_id=order.run_id,
+            again=order.again,
+            replace=order.replace,
+            wait_ready=order.wait_ready,
+            timeout_s=order.timeout_s,
+            as_json=order.as_json,
+        )
+
+    return _until_interrupted(start, order.run_id, planning.hosts_of(order.profile, order.where), begun)
 
 
 def _until_interrupted(

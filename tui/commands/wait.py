@@ -33,9 +33,10 @@ _PATIENCE_S = 3600.0
 @click.argument("run")
 @click.option("--for", "until", type=click.Choice(["ready", "exit"]), default="ready", show_default=True)
 @timeout_option
+@click.option("--progress", is_flag=True, help="Say how far it is on stderr, with --json too.")
 @host_option
 @json_option
-def command(run: str, until: str, timeout: float | None, host: str | None, as_json: bool) -> int:
+def command(run: str, until: str, timeout: float | None, progress: bool, host: str | None, as_json: bool) -> int:
     """Wait until a run is ready, or has ended."""
 
     async def find_and_wait() -> int:
@@ -47,18 +48,20 @@ def command(run: str, until: str, timeout: float | None, host: str | None, as_js
                 found = await opened.find_run(meant, prefer_live=True)
                 group = group_of(found.extra)
                 if group is None:
-                    return await wait(opened, found, until, timeout_s, as_json)
+                    return await wait(opened, found, until, timeout_s, as_json, progress)
         async with group_session(group.hosts) as hosts:
-            return await wait_for_group(hosts, group, until, timeout_s, as_json)
+            return await wait_for_group(hosts, group, until, timeout_s, as_json, progress)
 
     return run_async(find_and_wait())
 
 
-async def wait(opened: HostSession, run: Run, until: str, timeout_s: float, as_json: bool) -> int:
+async def wait(
+    opened: HostSession, run: Run, until: str, timeout_s: float, as_json: bool, progress: bool = False
+) -> int:
     """Waits, reports the outcome, and gives the exit code. Raises TimedOut."""
     seen: list[ServerState] = []
     try:
-        last = await _watch(opened, run, until, timeout_s, seen, quiet=as_json)
+        last = await _watch(opened, run, until, timeout_s, seen, quiet=as_json and not progress)
     except TimeoutError:
         late = TimedOut(
             f"{run.run_id} {'is not ready' if until == 'ready' else 'has not ended'} after {timeout_s:g} s",

@@ -1,0 +1,183 @@
+"""The tools as clients of the official SDK see them, against the simulated host; the server is killed in the middle."""
+
+import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import pytest
+
+from tests.support.shell import Shell
+
+mcp = pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
+
+from mcp.client.client import Client  # noqa: E402
+from mcp.client.extension import ClientExtension, ResultClaim  # noqa: E402
+from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
+from mcp.shared.exceptions import MCPError  # noqa: E402
+from mcp_types import CallToolResult, Request, RequestParams, Result  # noqa: E402
+from pydantic import Field, TypeAdapter  # noqa: E402
+
+from tui.mcp.waiting import TASKS  # noqa: E402
+
+PROFILE = "qwen3-0.6b-one-gpu"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home with a simulated host, whose servers take seconds to start."""
+    directory = tmp_path_factory.mktemp("mcp")
+    shell = Shell(directory / "home", directory, EAGLETUI_DEMO_SPEED="20", EAGLETUI_HOST="demo")
+    shell.home.mkdir()
+    yield shell
+    code = "import asyncio; from tui.demo.client import stop_demo; asyncio.run(stop_demo())"
+    subprocess.run([sys.executable, "-c", code], env=shell.env, check=True, timeout=60)
+
+
+@asynccontextmanager
+async def client(home, *options, mode="auto", extensions=()):
+    words = StdioServerParameters(command=sys.executable, args=["-m", "tui", "mcp", *options], env=dict(home.env))
+    async with Client(stdio_client(words), mode=mode, extensions=list(extensions)) as connected:
+        yield connected
+
+
+async def called(connected, tool, failed=False, **arguments):
+    answer = await connected.call_tool(tool, arguments)
+    assert answer.is_error is failed, answer
+    assert json.loads(answer.content[0].text) == answer.structured_content
+    return answer.structured_content
+
+
+async def until_done(connected, **arguments):
+    """Calls wait as often as it says so; how often."""
+    calls = 0
+    while True:
+        calls += 1
+        said = await called(connected, "wait", **arguments)
+        if said["done"]:
+            return said, calls
+        assert len(json.dumps(said)) < 800  # about 200 tokens
+        assert said["next"] == "call wait again"
+
+
+async def test_the_loop_of_an_agent(home):
+    """A launch, the server of tools killed in mid-wait, the same launch asked for again, ready, measured, stopped."""
+    async with client(home) as connected:
+        tools = {tool.name: tool for tool in (await connected.list_tools()).tools}
+        assert {"launch", "wait", "log", "diagnose", "stop", "bench", "compare", "results", "status"} <= set(tools)
+        assert all(tool.output_schema for tool in tools.values())
+        assert tools["stop"].annotations.destructive_hint
+        launched = await called(connected, "launch", profile=PROFILE, request_id="agent-1")
+        assert launched["outcome"] == "starting"
+    async with client(home) as connected:
+        again = await called(connected, "launch", profile=PROFILE, request_id="agent-1")
+        assert again["run"] == launched["run"]
+        told = []
+
+        async def hear(progress, total, message):
+            told.append(message)
+
+        ready = await connected.call_tool("wait", {"run": launched["run"]}, progress_callback=hear)
+        assert (ready.structured_content["done"], ready.structured_content["outcome"]) == (True, "ready")
+        seen = await called(connected, "status")
+        assert [run["run"] for run in seen["runs"]] == [launched["run"]]
+        assert len(seen["gpus"]) == 8
+        lines = await called(connected, "log", run=launched["run"], lines=3)
+        assert len(lines["lines"]) == 3
+        begun = await called(connected, "bench", name="decode-bs1", sets={"runs": 1, "duration_s": 1, "output_len": 8})
+        over, _ = await until_done(connected, run=begun["run"], until="exit")
+        (result,) = over["results"]
+        (row, *_) = (await called(connected, "results"))["items"]
+        assert row["result"] == result
+        stopped = await called(connected, "stop", run=launched["run"][-6:])
+        assert stopped["outcome"] == "stopped"
+
+
+async def test_a_crash_says_what_to_change(home):
+    async with client(home) as connected:
+        launched = await called(connected, "launch", profile="kimi-k2.5-eagle3-mem076", request_id="agent-2")
+        said, _ = await until_done(connected, run=launched["run"])
+        assert (said["outcome"], said["diagnosis"]["cause"]) == ("crashed", "oom_kv_pool")
+        assert 0.8 < said["diagnosis"]["set"]["mem-fraction-static"] < 1
+        diagnosed = await called(connected, "diagnose", what=launched["run"])
+        assert diagnosed["diagnosis"] == said["diagnosis"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_what_cannot_be_is_an_answer_with_a_hint(home, mode):
+    async with client(home, mode=mode) as connected:
+        said = await called(connected, "wait", failed=True, run="nosuch")
+        assert said["error"] == "unknown_run"
+        assert "eagletui ps" in said["hint"]
+        assert (await called(connected, "stop", failed=True, run="--help"))["error"] == "bad_value"
+        await called(connected, "launch", failed=True, profile="nosuch", request_id="agent-9")
+
+
+class Task(Result):
+    """A call that became a task."""
+
+    result_type: Literal["task"] = "task"
+    task_id: str = Field(alias="taskId")
+    status: str
+
+
+class Question(RequestParams):
+    """About a task."""
+
+    task_id: str = Field(alias="taskId")
+
+
+class Tasks(ClientExtension):
+    """A client that knows tasks, and is told about one."""
+
+    identifier = TASKS
+
+    def __init__(self):
+        self.tasks = []
+
+    def claims(self):
+        return (ResultClaim(result_type="task", model=Task, resolve=self._seen),)
+
+    async def _seen(self, task, context):
+        self.tasks.append(task)
+        return CallToolResult(content=[], structured_content={})
+
+
+async def asked_about(connected, task_id, method="tasks/get"):
+    return await connected.session.send_request(
+        Request[Question, str](method=method, params=Question(taskId=task_id)), TypeAdapter(dict)
+    )
+
+
+async def test_a_wait_is_a_task_that_outlives_its_server(home):
+    extension = Tasks()
+    async with client(home, extensions=[extension]) as connected:
+        launched = await called(connected, "launch", profile=PROFILE, request_id="agent-3")
+        await connected.call_tool("wait", {"run": launched["run"]})
+        (task,) = extension.tasks
+        assert task.status == "working"
+    async with client(home, extensions=[Tasks()]) as connected:
+        while (said := await asked_about(connected, task.task_id))["status"] == "working":
+            assert said["pollIntervalMs"] > 0
+        assert said["status"] == "completed"
+        assert said["result"]["structuredContent"]["outcome"] == "ready"
+        with pytest.raises(MCPError):
+            await asked_about(connected, '["--help", "ready", null]')
+        await asked_about(connected, task.task_id, "tasks/cancel")
+        await called(connected, "stop", run=launched["run"])
+
+
+async def test_read_only_has_no_tool_that_changes_anything(home):
+    async with client(home, "--read-only") as connected:
+        tools = (await connected.list_tools()).tools
+        assert all(tool.annotations.read_only_hint for tool in tools)
+        assert not {"launch", "stop", "bench"} & {tool.name for tool in tools}
+
+
+def test_nothing_but_the_protocol_is_on_standard_output(home):
+    done = subprocess.run(
+        [sys.executable, "-m", "tui", "mcp"], input=b"not json\n", env=home.env, capture_output=True, timeout=60
+    )
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in done.stdout.splitlines())
+    assert b"Traceback" not in done.stderr
