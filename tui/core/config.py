@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
+from tui.core.masking.names import secret_name
+from tui.core.masking.written import learn_value, secret_value
 from tui.core.text import one_line
 
 APP = "eagletui"
@@ -242,6 +244,9 @@ def load_settings() -> Settings:
         ):
             raise _bad(path, f": hosts.{name} is reserved", "give the host another name")
         checked = _checked(path, f"hosts.{name}.", table, _HOST)
+        for variable, value in checked.get("env", {}).items():
+            if secret_name(variable) or secret_value(value):
+                learn_value(value)
         hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})
     return Settings(**{**raw, "hosts": hosts})
 

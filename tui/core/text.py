@@ -31,6 +31,11 @@ def sanitize(text: str) -> str:
     return _SUSPECT.sub(_picture, _SEQUENCE.sub("", text))
 
 
+def escaped(json_text: str) -> str:
+    """A JSON text in which what `sanitize` would change is written as escapes: the same values, safe to print."""
+    return _SUSPECT.sub(lambda match: f"\\u{ord(match.group()):04x}", json_text)
+
+
 def control_in(text: str) -> tuple[int, str] | None:
     """The first character that `sanitize` would change: its place, from 1, and its name, `U+001B`; None without one."""
     found = _SUSPECT.search(text)

@@ -11,6 +11,7 @@ from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.files import problems as problems_of_table
 from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable, SlurmTable
 from tui.core.profiles.merging import merge_flags, merge_value
+from tui.core.profiles.secrets import learn_secrets
 from tui.core.sglang.flags import flag_table, normalise
 from tui.core.text import one_line
 
@@ -85,6 +86,7 @@ def resolve(
     for key, value in sets:
         merged, problems = _apply_set(merged, key, value)
         errors += [ProfileError(SETS, (where or "").removeprefix("args."), what, how) for where, what, how in problems]
+    learn_secrets(merged)
     if errors:
         return None, errors
     if "container" in merged and not merged["container"].get("image"):

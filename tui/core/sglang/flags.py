@@ -21,7 +21,7 @@ from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.masking import secret_name
+from tui.core.masking.names import secret_name
 
 LAUNCH_MODULE = "sglang.launch_server"
 ROUTER_MODULE = "sglang_router.launch_router"
