@@ -86,6 +86,20 @@ def aligned(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
+def read_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text. ValueError says what is wrong with it, as a predicate."""
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise ValueError(f"is not valid TOML: {one_line(str(error))}") from None
+    except ValueError:  # Python converts no number of more than 4,300 digits
+        raise ValueError("holds a number of thousands of digits") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
 def read_json(data: str | bytes) -> Any:
     """The JSON value that a host sent. ValueError where it is none, or nested deeper than Python reads."""
     try:

@@ -34,11 +34,17 @@ def _spellings(value: str) -> set[str]:
 
     escaped = json.dumps(value)[1:-1]
     found = {quote(value, safe=safe) for safe in ("", "/", "/:@", "~!*'()", "-_.!~*'()/:?@&=+$,#;")}
+    found.add("".join(char if char.isalnum() and char.isascii() else _percent(char) for char in value))
     found |= {quote_plus(value), *(re.sub("%..", lambda match: match[0].lower(), each) for each in [*found])}
     found |= {value, escaped, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(escaped)[1:-1]}
     found |= {each.replace("/", "\\/") for each in (value, escaped)}
     found |= {repr(value)[1:-1], value.replace("'", "'\\''"), value.replace("'", "'\"'\"'")}
-    return found | {value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")}
+    as_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return found | {as_html, as_html.replace('"', "&quot;"), as_html.replace('"', "&quot;").replace("'", "&#x27;")}
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "backslashreplace"))
 
 
 def _encoded(value: bytes) -> Iterator[bytes]:

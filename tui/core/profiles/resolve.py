@@ -13,7 +13,7 @@ from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, Node
 from tui.core.profiles.merging import merge_flags, merge_value
 from tui.core.profiles.secrets import learn_secrets
 from tui.core.sglang.flags import flag_table, normalise
-from tui.core.text import one_line
+from tui.core.text import one_line, read_toml
 
 Sets = Mapping[str, object] | Iterable[str]
 
@@ -38,11 +38,9 @@ def parse_sets(sets: Sets, errors: list[ProfileError]) -> tuple[tuple[str, Any],
 
 def parse_set_value(key: str, text: str) -> Any:
     """The value of `--set key=text`: TOML where it is TOML, else text. Flags that take text keep their spelling."""
-    import tomli
-
     try:
-        table = tomli.loads(f"v = {text}")
-    except tomli.TOMLDecodeError:
+        table = read_toml(f"v = {text}")
+    except ValueError:
         if key == "nodes.hosts" and "," in text:
             return [part.strip() for part in text.split(",")]
         if key.rpartition(".")[2] == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):

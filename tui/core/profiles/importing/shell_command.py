@@ -9,12 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.errors import Slug, UsageError
-<<<<<<< HEAD
-from tui.core.masking import mask_text
-from tui.core.profiles.importing import batch_job
-=======
 from tui.core.masking.written import mask_text
->>>>>>> bfcd7d7 (Secrets by value: known ones are masked in whatever is shown or stored; one gate to the terminal for every stream and widget)
+from tui.core.profiles.importing import batch_job
 from tui.core.profiles.importing.bash_tree import unreadable
 from tui.core.profiles.importing.call import Call, Reading
 from tui.core.profiles.importing.posted import blocks, servers_in, tidied
