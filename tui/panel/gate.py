@@ -4,6 +4,7 @@ from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
+from textual.markup import escape
 
 from tui.core.masking.known import hide, shown
 
@@ -31,6 +32,11 @@ def safe(text: str) -> str:
     if text.isprintable():
         return hide(text)
     return shown(text).replace("\n", " ").replace("\t", " ")
+
+
+def as_markup(text: str) -> str:
+    """A text for where Textual reads markup (the palette): it is shown as it is written."""
+    return escape(safe(text))
 
 
 def _as_wide(segment: Segment, text: str) -> Segment:

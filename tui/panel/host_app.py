@@ -19,7 +19,7 @@ from tui import format as fmt
 from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker
-from tui.core.masking.known import hide, shown
+from tui.core.masking.known import shown
 from tui.panel.gate import Gate
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
@@ -243,7 +243,7 @@ class HostApp(App[None]):
         """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
         from tui.panel.reports import keep_copy
 
-        text = hide(text)
+        text = shown(text)
         self.copy_to_clipboard(text)
         path = keep_copy(text)
         self.say(f"Copied the {what}" + (f", also in {path}" if path else ""))
