@@ -45,6 +45,7 @@ class SafeOutput(io.TextIOWrapper):
         super().__init__(
             stream.buffer, encoding, errors="backslashreplace", newline="\n", line_buffering=stream.line_buffering
         )
+        self._replaced = stream  # it would close the buffer when nobody holds it any more
         self._held = ""
 
     def write(self, text: str) -> int:

@@ -11,8 +11,8 @@ from tui.core.masking.names import secret_name, telling_name
 
 # Cheap words, one of which is in every line that may hold a secret.
 _HINT = re.compile(
-    rb"_key|-key|-Key|piKey|KEY|hf_|_token|-token|TOKEN|assw|PASSW|PASS|assphrase|ecret|SECRET|PWD|_PAT|redential|CREDENTIAL"
-    rb"|ookie|COOKIE|AUTH|_auth|://|earer |uthorization|DSN|gh[opsu]_|github_pat_|\bsk-|\bPAT="
+    rb"_key|-key|-Key|piKey|KEY|hf_|--[\w-]{0,40}token|_token['\"=:]|TOKEN|assw|PASS|assphrase|ecret|SECRET|PWD|PAT=|redential"
+    rb"|CREDENTIAL|ookie|COOKIE|AUTH|_auth|://|earer |uthorization|DSN|gh[opsu]_|github_pat_|sk-"
 )
 _HINT_IN_TEXT = re.compile(_HINT.pattern.decode())
 # A name, the sign behind it, and a value: in quotes up to the next one (or the end: the line may be cut), else a word.
