@@ -14,6 +14,7 @@ er_init() {
   set -u
   set -f
   # Exported by the login, our own variables would reach the server with our values. What it exported is in ER_LOGIN.
+  unset _d _flags _life _period _py _pythons _was
   unset C_ID C_LINE C_WHAT D K_GPUS K_KIND K_PORT K_PROFILE K_VERSION L_BY L_N L_WHO M N_FOR N_GPUS N_ID
   unset N_KIND N_PORT N_PROFILE N_WHO P_PGRP P_PPID P_SID P_START P_STATE Q_GRACE Q_ID Q_TEXT R_AT R_BOOT
   unset R_CID R_NS R_PID R_START R_SUP R_SUPSTART S_END S_RC S_ST S_SUP S_WHY U UP _a _at _b _by _c _cgs _cl
