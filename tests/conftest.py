@@ -42,6 +42,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """HOME and EAGLETUI_HOME of this test alone; nothing of the user's agent or settings is seen."""
     from tui.core.config import load_settings
+    from tui.core.masking.known import forget
 
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
@@ -50,6 +51,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     load_settings.cache_clear()
+    forget()  # secrets of the test before
     return home
 
 

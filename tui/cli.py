@@ -16,8 +16,9 @@ import click
 
 from tui import __version__
 from tui.commands.lazy import LazyGroup
-from tui.commands.output import emit, error_document, error_line, say
+from tui.commands.output import SafeOutput, emit, error_document, error_line, say
 from tui.core.errors import EagletuiError, Slug, UsageError, of_system
+from tui.core.masking.known import learn_later
 from tui.core.text import one_line
 
 EXIT_INTERRUPTED = 130
@@ -66,12 +67,25 @@ def cli(ctx: click.Context, profiles: Path | None, everywhere: bool) -> None:
     hosts it opens an overview.
     """
     ctx.obj = profiles
+    learn_later(lambda: _learn(profiles))
     if ctx.invoked_subcommand is None:
         from tui.commands.panel import open_panel
 
         ctx.exit(open_panel((), profiles, everywhere=everywhere))
     if everywhere:
         raise click.UsageError("--all is an option of the panel, ps, gpus and doctor; it stands behind the command")
+
+
+def _learn(profiles: Path | None) -> None:
+    """The secrets of the files that a command may read are known before it prints anything, whoever launched."""
+    from tui.core.config import load_settings, profile_dirs
+    from tui.core.masking.written import learn_environment
+    from tui.core.profiles.files import learn_files
+
+    with contextlib.suppress(EagletuiError):  # a broken config.toml is said by who needs it
+        load_settings()
+    learn_environment(os.environ)
+    learn_files(profile_dirs(profiles))
 
 
 def _fail(error: EagletuiError, as_json: bool) -> int:
@@ -148,9 +162,9 @@ def main() -> None:
     _open_standard_streams()
     as_json = "--json" in sys.argv[1:]
     # JSON is UTF-8 wherever it is read; other text shows what the terminal's encoding lacks as escapes.
-    for stream, encoding in ((sys.stdout, "utf-8" if as_json else None), (sys.stderr, None)):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+    for name, encoding in (("stdout", "utf-8" if as_json else None), ("stderr", None)):
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            setattr(sys, name, SafeOutput(stream, encoding or stream.encoding))
     code = _guarded(_invoke, as_json)
     try:
         sys.stdout.flush()

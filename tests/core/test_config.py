@@ -49,6 +49,8 @@ def test_a_host_entry_is_read(home):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        (f"x = {'9' * 5000}", "holds a number of thousands of digits"),
+        (f"x = {'[' * 3000}", "is nested too deeply"),
         ("default_host = 3", "default_host must be a string"),
         ("[hosts.gpu1]\npyton = 'x'", "unknown key hosts.gpu1.pyton"),
         ("[hosts.gpu1]\nenv = { A = 1 }", "hosts.gpu1.env must be a table of strings"),

@@ -14,7 +14,7 @@ from tui.commands.output import emit, error_line, run_async, say
 from tui.core.errors import EagletuiError, UsageError
 from tui.core.logs.named import NamedLog
 from tui.core.logs.reader import LogReader
-from tui.core.masking import SecretMask, mask_secrets
+from tui.core.masking.written import SecretMask, mask_secrets
 from tui.core.model.group import Group, Member
 from tui.core.model.log import LogRecord
 from tui.core.sglang.tracker import LogTracker

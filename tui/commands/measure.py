@@ -12,7 +12,7 @@ import click
 from tui import format as written
 from tui.commands.groups import group_on_record, group_session
 from tui.commands.options import measured_server
-from tui.commands.output import Interrupted, emit, run_async, say
+from tui.commands.output import Interrupted, emit, run_async, say, write_over
 from tui.commands.sessions import host_of_run, raise_if_refused, session
 from tui.core.bench import allreduce, bench_run, target
 from tui.core.bench.drivers import VERIFY
@@ -204,8 +204,7 @@ class _LiveLine:
         text = live_words(live, self._profile)
         if self._terminal:
             text = text[: shutil.get_terminal_size().columns - 1]  # a line that wraps cannot be written over
-            sys.stderr.write("\r" + text.ljust(self._width))
-            sys.stderr.flush()
+            write_over(text.ljust(self._width))
             self._width = len(text)
         elif (phase := (live.point, live.run_index, live.phase)) != self._phase:
             self._phase = phase
@@ -213,8 +212,8 @@ class _LiveLine:
 
     def clear(self) -> None:
         if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
+            write_over(" " * self._width)
+            write_over("")
             self._width = 0
 
 

@@ -1,15 +1,18 @@
 """What commands print: documents on stdout, messages on stderr."""
 
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from tui.core.errors import EagletuiError, Slug
-from tui.core.text import sanitize
+from tui.core.masking.known import hidden, shown
+from tui.core.text import escaped, sanitize
 
 T = TypeVar("T")
+_LONGEST_LINE = 1 << 20  # characters that are held of a line without end
 
 
 class Interrupted(EagletuiError):
@@ -19,12 +22,54 @@ class Interrupted(EagletuiError):
     exit_code = 130
 
 
-def emit(document: object) -> None:
-    """One JSON document (or one line of a stream) on stdout."""
-    text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
-    # A file name that is no UTF-8 comes as lone surrogates; in JSON these are written as escapes.
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+def emit(document: object, *, secrets: bool = False) -> None:
+    """One JSON document (or one line of a stream) on stdout, without secrets; what could steer a terminal is escaped.
+
+    Args:
+        secrets: a program asks for the document because of what is in it: known secrets stay.
+    """
+    text = json.dumps(document if secrets else hidden(document), ensure_ascii=False, separators=(", ", ": "))
     sys.stdout.flush()
+    sys.stdout.buffer.write(escaped(text).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class SafeOutput(io.TextIOWrapper):
+    """A standard stream through which no text reaches a terminal but through the gate; bytes go through `buffer`.
+
+    A line is held until it ends or is flushed, so that the parts of one `print` are looked at together.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper, encoding: str) -> None:
+        stream.flush()
+        super().__init__(
+            stream.buffer, encoding, errors="backslashreplace", newline="\n", line_buffering=stream.line_buffering
+        )
+        self._replaced = stream  # it would close the buffer when nobody holds it any more
+        self._held = ""
+
+    def write(self, text: str) -> int:
+        self._held += text
+        if (end := self._held.rfind("\n") + 1) or len(self._held) > _LONGEST_LINE:
+            self._pass(end or len(self._held))
+        return len(text)
+
+    def flush(self) -> None:
+        if not self.closed:
+            self._pass(len(self._held))
+        super().flush()
+
+    def _pass(self, end: int) -> None:
+        text, self._held = self._held[:end], self._held[end:]
+        super().write(shown(text))
+
+
+def write_over(text: str) -> None:
+    """A text in place of the line that a terminal shows on stderr; what begins it again is not for the gate."""
+    sys.stderr.flush()
+    sys.stderr.buffer.write(b"\r")
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def error_document(error: EagletuiError) -> dict[str, object]:

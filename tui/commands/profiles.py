@@ -185,7 +185,7 @@ def import_profile(file: Path, save_as: str | None, defines: tuple[str, ...], pi
     saved = save_profile(found.profile, save_as, config_dir() / "profiles") if save_as else None
     if as_json:
         shown = found.masked() if sys.stdout.isatty() else found
-        emit({**to_json(shown), "saved": str(saved) if saved else None})
+        emit({**to_json(shown), "saved": str(saved) if saved else None}, secrets=shown is found)
         return 0
     print(found.masked().profile.rstrip())
     open_texts = {item.sentence: item.name for item in found.unresolved}

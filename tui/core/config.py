@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tui.core.errors import Slug, UsageError
-from tui.core.text import one_line
+from tui.core.masking.names import secret_name
+from tui.core.masking.written import learn_value, secret_value
+from tui.core.text import one_line, read_toml
 
 APP = "eagletui"
 # Names that no entry and no alias may have.
@@ -218,14 +220,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise _bad(path, f" cannot be read: {error.strerror}", "fix or remove it") from None
     except UnicodeDecodeError as error:
         raise _bad(path, f" is not UTF-8 from byte {error.start} on", "save it as UTF-8") from None
-    import tomli
-
     try:
-        return tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
-        raise _bad(path, f": {one_line(str(error))}", "fix that line") from None
-    except RecursionError:
-        raise _bad(path, ": nested too deeply", "simplify the file") from None
+        return read_toml(text)
+    except ValueError as error:
+        raise _bad(path, f" {error}", "correct the file") from None
 
 
 @cache
@@ -242,6 +240,9 @@ def load_settings() -> Settings:
         ):
             raise _bad(path, f": hosts.{name} is reserved", "give the host another name")
         checked = _checked(path, f"hosts.{name}.", table, _HOST)
+        for variable, value in checked.get("env", {}).items():
+            if secret_name(variable) or secret_value(value):
+                learn_value(value)
         hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})
     return Settings(**{**raw, "hosts": hosts})
 

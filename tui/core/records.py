@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.core.config import data_dir, write_whole
 from tui.core.errors import UsageError
+from tui.core.masking.known import hidden
 from tui.core.text import one_line, read_json, sanitize
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class RecordFiles(Generic[T]):
         path = self.path(self.id_of(record))
         if self.read(path.stem) is None and self._is_newer(path):
             raise UsageError(f"{path} was written by a newer eagletui", "upgrade eagletui; the file was left as it is")
-        text = json.dumps(to_json(record), ensure_ascii=False, indent=self.indent, allow_nan=False) + "\n"
+        text = json.dumps(hidden(to_json(record)), ensure_ascii=False, indent=self.indent, allow_nan=False) + "\n"
         write_whole(path, text.encode("utf-8", "backslashreplace"))
 
     def read(self, record_id: str) -> T | None:
@@ -223,11 +224,11 @@ class RecordFiles(Generic[T]):
     def _load(self, path: Path) -> T | None:
         try:
             with open(path, "rb") as file:
-                raw = json.loads(file.read(_SIZE_LIMIT + 1))
+                raw = read_json(file.read(_SIZE_LIMIT + 1))
             expected = getattr(self.kind, "schema", None)  # the default of the field, where the kind has versions
             if not isinstance(raw, dict) or raw.get("schema", expected) != expected:
                 return None
             record = from_json(self.kind, raw)
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return None
         return record if self.id_of(record) == path.stem and self.fits(record) else None

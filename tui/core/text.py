@@ -31,6 +31,11 @@ def sanitize(text: str) -> str:
     return _SUSPECT.sub(_picture, _SEQUENCE.sub("", text))
 
 
+def escaped(json_text: str) -> str:
+    """A JSON text in which what `sanitize` would change is written as escapes: the same values, safe to print."""
+    return _SUSPECT.sub(lambda match: f"\\u{ord(match.group()):04x}", json_text)
+
+
 def control_in(text: str) -> tuple[int, str] | None:
     """The first character that `sanitize` would change: its place, from 1, and its name, `U+001B`; None without one."""
     found = _SUSPECT.search(text)
@@ -79,6 +84,20 @@ def aligned(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[
         width = max(map(len, column))
         columns.append([cell.ljust(width) if at in left else cell.rjust(width) for cell in column])
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text. ValueError says what is wrong with it, as a predicate."""
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise ValueError(f"is not valid TOML: {one_line(str(error))}") from None
+    except ValueError:  # Python converts no number of more than 4,300 digits
+        raise ValueError("holds a number of thousands of digits") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 def read_json(data: str | bytes) -> Any:

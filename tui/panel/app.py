@@ -10,6 +10,7 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from tui.panel.gate import as_markup
 from tui.panel.group_control import GroupControl
 from tui.panel.group_watch import Groups
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
@@ -408,10 +409,14 @@ class EagleApp(HostApp):
         yield from super().get_system_commands(screen)
         for host in self.hosts if self._several else ():
             about = "Its dashboard"
-            yield SystemCommand(f"open {host.board.host}", about, functools.partial(host.show_mode, "dashboard"))
+            yield SystemCommand(
+                as_markup(f"open {host.board.host}"), about, functools.partial(host.show_mode, "dashboard")
+            )
         for run in self.board.runs[:20]:
             about = f"{run.profile or run.run_id} on {run.host}, {run.state}"
-            yield SystemCommand(f"show run {run.short_id}", about, functools.partial(self.displayed.pick, run))
+            yield SystemCommand(
+                as_markup(f"show run {run.short_id}"), as_markup(about), functools.partial(self.displayed.pick, run)
+            )
 
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer, TimerCallback
 from textual.widgets import Input
@@ -18,6 +19,8 @@ from tui import format as fmt
 from tui.core.config import HostKind
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker
+from tui.core.masking.known import shown
+from tui.panel.gate import Gate
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
@@ -79,6 +82,7 @@ class HostApp(App[None]):
     def __init__(
         self, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
     ) -> None:
+        self._gate = Gate()
         super().__init__()
         self.open_session = open_session
         self._bell = bell
@@ -91,6 +95,10 @@ class HostApp(App[None]):
         for name in THEMES:
             self.register_theme(textual_theme(name))
         self.theme = f"eagle-{theme}"
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Whatever a widget draws passes the gate last."""
+        return [*super().get_line_filters(), self._gate]
 
     # -- hosts -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +204,7 @@ class HostApp(App[None]):
 
     def say(self, text: str, *, severity: str = "information") -> None:
         """A toast; its text may come from a host."""
-        self.notify(text, markup=False, severity=severity, timeout=_TOAST_S[severity])  # type: ignore[arg-type]
+        self.notify(shown(text), markup=False, severity=severity, timeout=_TOAST_S[severity])  # type: ignore[arg-type]
 
     def tell(self, error: EagletuiError) -> None:
         """An error as a toast: what happened, and how to fix it."""
@@ -235,6 +243,7 @@ class HostApp(App[None]):
         """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
         from tui.panel.reports import keep_copy
 
+        text = shown(text)
         self.copy_to_clipboard(text)
         path = keep_copy(text)
         self.say(f"Copied the {what}" + (f", also in {path}" if path else ""))

@@ -20,7 +20,7 @@ from tui.core.logs.log_file import LogFile
 from tui.core.logs.reader import ANOTHER_FILE, LogStep
 from tui.core.logs.search import Hit, HostSearch, Mark, Needle
 from tui.core.logs.window import LogWindow
-from tui.core.masking import mask_secrets
+from tui.core.masking.written import mask_secrets
 from tui.core.model.log import LINE_LIMIT, LogRecord
 from tui.core.model.phases import Phase
 from tui.core.server.server_state import RunUpdate

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tui.core.config import private_dir, state_dir
 from tui.core.errors import EagletuiError, of_system
+from tui.core.masking.known import hide
 from tui.panel.host_view import Board
 
 _recorded: set[str] = set()  # faults of this process, each written once
@@ -25,7 +26,7 @@ def recorded_fault(error: Exception) -> EagletuiError:
         if key not in _recorded or not path.exists():
             with path.open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')}\n")
-                traceback.print_exception(error, file=file)
+                file.write(hide("".join(traceback.format_exception(error))))
             _recorded.add(key)
         where = str(path)
     return EagletuiError(f"a fault of eagletui: {type(error).__name__}", f"details in {where}")
@@ -37,7 +38,7 @@ def keep_copy(text: str) -> Path | None:
         path = private_dir(state_dir()) / "copied.txt"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(hide(text) + "\n")
     except OSError:
         return None
     return path

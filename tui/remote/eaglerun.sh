@@ -13,6 +13,14 @@ ER_NL='
 er_init() {
   set -u
   set -f
+  # Exported by the login, our own variables would reach the server with our values. What it exported is in ER_LOGIN.
+  unset _d _flags _life _period _py _pythons _was
+  unset C_ID C_LINE C_WHAT D K_GPUS K_KIND K_PORT K_PROFILE K_VERSION L_BY L_N L_WHO M N_FOR N_GPUS N_ID
+  unset N_KIND N_PORT N_PROFILE N_WHO P_PGRP P_PPID P_SID P_START P_STATE Q_GRACE Q_ID Q_TEXT R_AT R_BOOT
+  unset R_CID R_NS R_PID R_START R_SUP R_SUPSTART S_END S_RC S_ST S_SUP S_WHY U UP _a _at _b _by _c _cgs _cl
+  unset _none _cmd _cs _dir _do _e _end _f _fds _from _g _have _held _here _hex _home _i _id _in _k _l _left _line
+  unset _locks _m _mine _n _named _naming _new _nf _o _own _p _pids _pm _pq _q _r _rc _rest _root _row _rows
+  unset _s _seen _slug _socks _sp _ss _st _stop _t _text _told _try _u _ui _un _v _w _why _x
   ER_LC=${LC_ALL-}
   ER_LCSET=${LC_ALL+x}
   LC_ALL=C
@@ -76,7 +84,7 @@ er_new_root() { # ER_ROOT: the first state directory that takes a file (not read
     er_put "$ER_ROOT/.try$ER_ME" try && rm -f "$ER_ROOT/.try$ER_ME" && return
   done
   IFS=$ER_IFS
-  er_die no-state-dir "$ER_ROOTS"
+  er_die no-state-dir "$(printf %s "$ER_ROOTS" | tr '\n' ' ')"
 }
 
 er_find() { # id -> D: directory of the run, a claimed one first
@@ -236,6 +244,11 @@ er_members() { # id -> M: live processes of the run " pid:start", by session, gr
       _by="$_by|${_e%%:*}"
     done
     [ -z "$_by" ] || _by="|^[0-9]+:[0-9]+:(${_by#|}):"
+  done
+  # Born since the snapshot: what replaces itself by a child is seen by its mark alone.
+  for _e in $ER_MARK; do
+    [ "${_e##*:}" = "$1" ] || continue
+    case "$M $R_SUP:$R_SUPSTART $$:${_e#*:} $ER_ME:${_e#*:} " in *" ${_e%:*} "*|*" $_e "*) ;; *) M="$M ${_e%:*}" ;; esac
   done
 }
 
@@ -585,6 +598,7 @@ er_files() { # ER_FILES: paths; ER_FILE_1, ER_FILE_2, ...: their bytes, which ar
 er_detach() { # args... : this program in a session of its own, through a pipe: that works on a full disk too
   printf '%s\ner_main "$@"\n' "$ER_SELF" | (
     umask "$ER_UMASK"
+    eval "$ER_LOGIN"
     if [ -n "$ER_LCSET" ]; then LC_ALL=$ER_LC; else unset LC_ALL; fi
     if command -v setsid >/dev/null 2>&1; then exec setsid "${ER_SH:-/bin/sh}" -s -- "$@"; fi
     trap '' HUP
@@ -756,23 +770,23 @@ er_still() { # dir : something of the run lives. After er_wait_gone; a container
 }
 
 er_child() { # dir id : becomes the run's main process
-  ER_DIR=$1 ER_CWD=
+  ER_DIR=$1 ER_CWD=${HOME:-/}
   trap - HUP INT QUIT TERM
+  eval "$ER_LOGIN"
   if [ -n "$ER_LCSET" ]; then LC_ALL=$ER_LC; else unset LC_ALL; fi
   umask "$ER_UMASK"
   # setproctitle() (SGLang and vLLM use it) overwrites what /proc/PID/environ shows, unless SPT_NOENV is set.
   EAGLETUI_RUN=$2 SPT_NOENV=1
   export EAGLETUI_RUN SPT_NOENV
-  _home=${HOME:-/}
   if [ -f "$ER_DIR/secret" ]; then
     . "$ER_DIR/secret"
     rm -f "$ER_DIR/secret"
   fi
   . "$ER_DIR/spec" # set -- argv; ER_CWD; exports
-  cd -- "${ER_CWD:-$_home}" 2>/dev/null || {
-    _why='no such directory'
-    [ -d "${ER_CWD:-$_home}" ] && _why='permission denied'
-    printf 'eagletui: cannot change to %s: %s\n' "${ER_CWD:-$_home}" "$_why" >&2
+  cd -- "$ER_CWD" 2>/dev/null || {
+    ER_WHY='no such directory'
+    [ -d "$ER_CWD" ] && ER_WHY='permission denied'
+    printf 'eagletui: cannot change to %s: %s\n' "$ER_CWD" "$ER_WHY" >&2
     exit 72
   }
   case $1 in
@@ -901,15 +915,36 @@ er_stopper() { # dir id grace "requested main who"
   er_unlock "$D/stopper"
 }
 
-er_wait_gone() { # naps : waits for the members to end -> M: those that have not
-  _n=0
+er_wait_gone() { # naps : waits for the members to end -> M: those that have not. One look is not enough to say that all have:
+  # a process that is replaced by its child again and again may be missed by it
+  _n=0 _none=0
   while :; do
     er_load "$D" || R_PID='' R_START=0
     er_scan
     er_members "$Q_ID"
-    [ -n "$M" ] && [ $_n -lt "$1" ] || return 0
+    [ -n "$M" ] || er_glimpsed "$Q_ID"
+    if [ -n "$M" ]; then
+      _none=0
+      [ $_n -lt "$1" ] || return 0
+    else
+      _none=$((_none + 1))
+      [ $_none -lt 2 ] || return 0
+    fi
     er_nap
     _n=$((_n + 1))
+  done
+}
+
+er_glimpsed() { # id -> M: processes with its mark, which may be gone before more can be read of them
+  set +f
+  er_naming "^EAGLETUI_RUN=$1\$" /proc/[0-9]*/environ
+  set -f
+  for _e in $_named; do
+    _p=${_e#/proc/}
+    _p=${_p%/environ}
+    case " $$ $ER_ME " in *" $_p "*) continue ;; esac
+    er_pstat "$_p" || P_START=0
+    M="$M $_p:$P_START"
   done
 }
 
@@ -1172,6 +1207,8 @@ er_copy_box() { # dir : the copy of a container that is not ours
 }
 
 er_main() { # command args...
+  case $1 in launch|sup) ER_LOGIN=$(export -p) ;; *) ER_LOGIN= ;; esac
+  case $ER_LOGIN in *SHELLOPTS=*|*BASHOPTS=*) ER_LOGIN= ;; esac # cannot be set again
   er_init
   _cmd=$1
   shift

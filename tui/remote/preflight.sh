@@ -51,11 +51,21 @@ kill_user=$(cat /usr/lib/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf /
 fact kill_user "$kill_user"
 [ -e "/var/lib/systemd/linger/$(id -un)" ] && fact linger yes || fact linger no
 
-for place in "${EAGLETUI_STATE-}" "${XDG_STATE_HOME-}" "$HOME/.local/state" "$HOME" /var/tmp; do
-  [ -n "$place" ] && [ -d "$place" ] || continue
-  fact disk "$(df -Pk "$place" 2>/dev/null | tail -n 1)"
+# Where a launch would put its files, as er_init in eaglerun.sh has it: the first that takes any.
+if [ -n "${EAGLETUI_STATE-}" ]; then set -- "$EAGLETUI_STATE"
+elif [ -n "${EAGLETUI_HOME-}" ]; then set -- "$EAGLETUI_HOME/state"
+else set -- ${XDG_STATE_HOME:+"$XDG_STATE_HOME/eagletui"} "$HOME/.local/state/eagletui" /var/tmp /tmp; fi
+room=
+for place; do
+  while [ ! -d "$place" ] && [ -n "$place" ]; do place=${place%/*}; done
+  [ -w "${place:-/}" ] || continue
+  row=$(df -Pk "${place:-/}" 2>/dev/null | tail -n 1)
+  room=${room:-$row}
+  [ "$(printf %s "$row" | sed 's/.* \([0-9]*\)  *[0-9]*% .*/\1/')" = 0 ] && continue
+  room=$row
   break
 done
+fact disk "$room"
 
 # A model's directory or file, or its copy in the cache of Hugging Face.
 model() {

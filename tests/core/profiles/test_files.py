@@ -229,3 +229,10 @@ def test_a_file_that_cannot_be_read_hides_no_other(folder, value, message):
     directory = folder(base=BASE, x=f'kind = "launch"\nargs = {{ tp = {value} }}\n')
     broken = {entry.name: [error.message for error in entry.errors] for entry in discover([directory])}
     assert broken == {"base": [], "x": [message]}
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000 + "]" * 3000])
+def test_an_override_that_no_toml_reader_takes_is_text(folder, value):
+    with pytest.raises(ProfileBroken) as caught:
+        load_launch("base", [folder(base=BASE)], [f"tp={value}"])
+    assert caught.value.errors[0].key == "tp"

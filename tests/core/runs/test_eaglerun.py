@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -510,6 +511,15 @@ async def test_directories_of_others_and_symbolic_links_are_refused(make_host, t
         await launch(make_host(EAGLETUI_STATE=str(link)), request(("true",)))
     assert caught.value.slug == "no_state_dir"
     assert list(real.iterdir()) == []
+
+
+def test_every_directory_that_was_tried_is_named(shell, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).symlink_to(tmp_path)
+    helper = resources.files("tui.remote").joinpath("eaglerun.sh").read_text()
+    call = f"er_init; ER_ROOTS='{tmp_path}/a'$ER_NL'{tmp_path}/b'; er_new_root"
+    done = subprocess.run([shell, "-s"], input=f"{helper}\n{call}\n", capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"error\tno-state-dir\t{tmp_path}/a {tmp_path}/b\n"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -295,3 +296,39 @@ async def test_a_stop_that_was_cut_off_is_taken_up_by_the_next(make_host, shell,
     over = await until(lambda: stop_over(host, run), "the stop")
     assert over.step == "done"
     assert not any(_alive(pid) for pid in pids.values())
+
+
+LOOKS = """
+er_load() { :; }
+er_nap() { :; }
+er_scan() { looks=$((looks + 1)); }
+er_members() { M=; case " $seen " in *" $looks "*) M=" 7:1" ;; esac; }
+er_glimpsed() { case " $glimpsed " in *" $looks "*) M=" 8:0" ;; esac; }
+D=/x Q_ID=x looks=0
+er_wait_gone 5
+echo "$looks$M"
+"""
+
+
+@pytest.mark.parametrize(
+    ("seen", "glimpsed", "said"),
+    [
+        ("", "", "2"),  # two looks that see nothing
+        ("1 3", "", "5"),  # one that sees nothing is not enough
+        ("1", "2 3", "5"),  # nor is one that saw what was gone at once
+        ("1 2 3 4 5 6 7", "", "6 7:1"),
+    ],
+)
+def test_what_hops_from_process_to_process_is_not_said_to_have_ended(shell, seen, glimpsed, said):
+    helper = resources.files("tui.remote").joinpath("eaglerun.sh").read_text()
+    script = f"{helper}\nseen='{seen}' glimpsed='{glimpsed}'\n{LOOKS}"
+    done = subprocess.run([shell, "-s"], input=script, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+async def test_a_process_that_was_seen_by_its_mark_alone_counts(make_host, shell):
+    run = await launch(make_host(shell), request(sh("exec sleep 300")))
+    helper = resources.files("tui.remote").joinpath("eaglerun.sh").read_text()
+    script = f"{helper}\ner_init; M=; er_glimpsed {run.run_id}; echo $M; M=; er_glimpsed {run.run_id[:-1]}; echo $M"
+    done = subprocess.run([shell, "-s"], input=script, capture_output=True, text=True, timeout=60)
+    assert [word.partition(":")[0] for word in done.stdout.split()] == [str(run.pid)]

@@ -575,6 +575,34 @@ async def test_disk(model, programs, free_kib, share, level, words):
     assert words in text(found, "disk", level)
 
 
+DF = """for place; do :; done
+case $place in /var/tmp) free=200000000 ;; /tmp) free=100000000 ;; *) place=/home free=300000000 ;; esac
+case " $FULL " in *" $place "*) free=0 ;; esac
+echo "/dev/x 1000000000 5 $free 1% $place"
+"""
+
+
+@pytest.mark.parametrize(
+    ("full", "words"),
+    [
+        ("", "307 GB free for logs"),
+        ("/home", "205 GB free for logs"),  # a launch puts its files elsewhere then
+        ("/home /var/tmp", "102 GB free for logs"),
+        ("/home /var/tmp /tmp", "/home is full"),
+    ],
+)
+async def test_the_disk_that_a_launch_would_take_is_looked_at(model, programs, monkeypatch, full, words):
+    for name in ("EAGLETUI_STATE", "EAGLETUI_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FULL", full)
+    programs("df", DF)
+    transport = LocalTransport()
+    await transport.connect()
+    found = await look(transport, profile(model))
+    await transport.close()
+    assert words in text(found, "disk")
+
+
 class Stuck(LocalTransport):
     """A host whose file system hangs, or whose link dies."""
 

@@ -12,6 +12,7 @@ from tui.core.host.gpus import HostFacts
 from tui.core.host.host_facts import host_facts, with_container
 from tui.core.link.transport import Transport
 from tui.core.records import from_json, to_json
+from tui.core.text import read_json
 
 
 def _path(entry: HostEntry) -> Path:
@@ -36,6 +37,6 @@ async def facts(transport: Transport, entry: HostEntry, elsewhere: Elsewhere) ->
 def remembered(entry: HostEntry) -> HostFacts | None:
     """What was last known of a host, None where nothing is."""
     try:
-        return from_json(HostFacts, json.loads(_path(entry).read_text(encoding="utf-8")))
+        return from_json(HostFacts, read_json(_path(entry).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None

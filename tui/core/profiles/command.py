@@ -6,11 +6,12 @@ Values are never interpreted by a shell: what stands in a profile is what the pr
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from shlex import quote
 
 from tui.core.config import HostEntry
+from tui.core.masking.known import holds_known
 from tui.core.profiles.checks import is_number
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
@@ -91,14 +92,19 @@ def build_command(
         # CUDA's own order is by speed; the numbers of a profile are those of nvidia-smi.
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     notes = list(server.notes)
-    wrapper: tuple[str, ...] = profile.wrapper
+    wrapper, given = _handed_over(profile.wrapper)
+    env = {**given, **env}
     if container is not None:
+        container, given = _from_options(container)
+        env = {**env, **given}  # the line's own word holds
         container, left_out = without_ours(container)
         if left_out:
             notes.append(
                 f"{', '.join(left_out)} of {container.program} run is left out: eagletui detaches, follows and removes"
             )
         wrapper = with_environment(container, env).words
+    if any(map(holds_known, (*wrapper, *server.words))):
+        notes.append("a secret in the command or its wrapper will be visible to everyone on the host; [env] hides it")
     argv, port, secrets = [*wrapper, *server.words], server.port, {}
     for name, value in server.args:
         canonical = flag_table().canonical(name)
@@ -125,6 +131,28 @@ def build_command(
         open_args={} if server.takes_config else secrets,
         notes=tuple(notes),
     )
+
+
+def _handed_over(wrapper: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A wrapper `env NAME=VALUE …` without its secrets, and these: as words anybody on the host could read them."""
+    if not wrapper or PurePosixPath(wrapper[0]).name != "env":
+        return wrapper, {}
+    pairs = {word: word.partition("=") for word in wrapper[1:] if re.match(r"[A-Za-z_]\w*=", word)}
+    secret = {word: (name, value) for word, (name, _, value) in pairs.items() if is_secret_env(name, value)}
+    return tuple(word for word in wrapper if word not in secret), dict(secret.values())
+
+
+def _from_options(container: Container) -> tuple[Container, dict[str, str]]:
+    """The same of `-e NAME=VALUE` of a container's line; the names are passed on as those of `[env]` are."""
+    secret = {}
+    kept = []
+    for option in container.options:
+        name, equals, value = (option.value or "").partition("=")
+        if option.name == "env" and equals and is_secret_env(name, value):
+            secret[name] = value
+        else:
+            kept.append(option)
+    return replace(container, options=tuple(kept)), secret
 
 
 @dataclass(frozen=True)

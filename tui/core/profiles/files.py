@@ -1,6 +1,8 @@
 """The files of profiles: where they are, what each holds, and what is wrong with it."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,13 @@ from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.profiles import checks
 from tui.core.profiles.checks import Problem, did_you_mean
-from tui.core.text import one_line
+from tui.core.profiles.secrets import learn_secrets
+from tui.core.text import one_line, read_toml
 
 KINDS = ("launch", "bench", "experiment")
+_MAY_HOLD_SECRETS = re.compile(
+    r"(?i)secret|key|(?<!\w)token(?!izer)|_token(?!izer)|pass|_pat\b|auth|cred|cookie|dsn|pwd|webhook|://"
+)
 SETS = Path("--set")  # the file of errors of `--set`
 
 
@@ -126,19 +132,25 @@ class Library:
         return chain, errors
 
 
-def _read(path: Path) -> ProfileFile:
-    import tomli
+def learn_files(dirs: Iterable[Path]) -> None:
+    """The secrets of all profiles, broken ones too, are masked from now on; cheap where there are none."""
+    for directory in dirs:
+        with suppress(OSError):
+            for path in directory.glob("*.toml"):
+                with suppress(OSError, ValueError):
+                    text = path.read_text(encoding="utf-8-sig")
+                    if _MAY_HOLD_SECRETS.search(text):
+                        learn_secrets(read_toml(text))
 
+
+def _read(path: Path) -> ProfileFile:
     try:
-        table = tomli.loads(path.read_text(encoding="utf-8-sig"))
-    except tomli.TOMLDecodeError as error:
-        wrong = f"is not valid TOML: {one_line(str(error))}"
+        table = read_toml(path.read_text(encoding="utf-8-sig"))
+        learn_secrets(table)
     except UnicodeDecodeError:
         wrong = "is not UTF-8 text"
-    except ValueError:  # Python converts no number of more than 4,300 digits
-        wrong = "holds a number of thousands of digits"
-    except RecursionError:
-        wrong = "is nested too deeply"
+    except ValueError as error:
+        wrong = str(error)
     except OSError as error:
         wrong = f"cannot be read: {error.strerror or error}"
     else:

@@ -11,8 +11,9 @@ from tui.core.profiles.files import SETS, Library, ProfileError, ProfileFile
 from tui.core.profiles.files import problems as problems_of_table
 from tui.core.profiles.launch_profile import ContainerTable, LaunchProfile, NodesTable, SlurmTable
 from tui.core.profiles.merging import merge_flags, merge_value
+from tui.core.profiles.secrets import learn_secrets
 from tui.core.sglang.flags import flag_table, normalise
-from tui.core.text import one_line
+from tui.core.text import one_line, read_toml
 
 Sets = Mapping[str, object] | Iterable[str]
 
@@ -37,11 +38,9 @@ def parse_sets(sets: Sets, errors: list[ProfileError]) -> tuple[tuple[str, Any],
 
 def parse_set_value(key: str, text: str) -> Any:
     """The value of `--set key=text`: TOML where it is TOML, else text. Flags that take text keep their spelling."""
-    import tomli
-
     try:
-        table = tomli.loads(f"v = {text}")
-    except tomli.TOMLDecodeError:
+        table = read_toml(f"v = {text}")
+    except ValueError:
         if key == "nodes.hosts" and "," in text:
             return [part.strip() for part in text.split(",")]
         if key.rpartition(".")[2] == "gpus" and re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
@@ -85,6 +84,7 @@ def resolve(
     for key, value in sets:
         merged, problems = _apply_set(merged, key, value)
         errors += [ProfileError(SETS, (where or "").removeprefix("args."), what, how) for where, what, how in problems]
+    learn_secrets(merged)
     if errors:
         return None, errors
     if "container" in merged and not merged["container"].get("image"):

@@ -121,6 +121,7 @@ class Launch(_Profile):
     group: Group | None = None
     command: Words | None = None
     startup_timeout_s: Seconds | None = None
+    secrets: Words | None = None
     requires: dict[str, Any] | None = None
     env: dict[str, Any] | None = None
     args: dict[str, Any] | None = None

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from tui.core.errors import Slug, UsageError
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
-from tui.core.text import one_line
+from tui.core.text import one_line, read_toml
 
 
 def toml_value(value: object) -> str:
@@ -47,7 +45,7 @@ def _secrets(table: Mapping[str, Any]) -> list[str]:
 
 def masked_profile(text: str) -> str:
     """A profile's TOML with its secrets masked."""
-    table = tomli.loads(text)
+    table = read_toml(text)
     names = _secrets(table)
     rows = []
     for row in text.splitlines():
@@ -65,16 +63,19 @@ def save_profile(text: str, name: str, directory: Path) -> Path:
         message = f'"{one_line(name)}" is not a name for a profile'
         raise UsageError(message, "use letters, digits, dots and dashes", slug=Slug.BAD_NAME)
     try:
-        table = tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
-        message = f"the profile is not valid TOML: {one_line(str(error))}"
-        raise UsageError(message, "fix it", slug=Slug.BAD_PROFILE) from None
+        table = read_toml(text)
+    except ValueError as error:
+        raise UsageError(f"the profile {error}", "fix it", slug=Slug.BAD_PROFILE) from None
     path = directory / f"{name}.toml"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if _secrets(table) else 0o666)
-        with os.fdopen(created, "w", encoding="utf-8") as file:
-            file.write(text if text.endswith("\n") else text + "\n")
+        try:
+            with os.fdopen(created, "w", encoding="utf-8") as file:
+                file.write(text if text.endswith("\n") else text + "\n")
+        except BaseException:  # a full disk: half a profile is none
+            path.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         hint = "choose another name, or remove the file"
         raise UsageError(f"{path} exists already", hint, slug=Slug.EXISTS) from None

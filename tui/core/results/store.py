@@ -19,7 +19,8 @@ from typing import Any
 from tui.core.config import write_whole
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.masking import mask_text
+from tui.core.masking.known import hidden
+from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
 from tui.core.profiles.secrets import MASK, is_secret_env, public_sets
 from tui.core.records import RecordFiles, Stamp, stamp_of
@@ -63,7 +64,11 @@ def write(result: Result, rows_gz: bytes | None = None, meta: Mapping[str, objec
     path = _rows_path(result.result_id)
     _sweep()
     if rows_gz is not None:
-        head = gzip.compress(json.dumps({"meta": meta}).encode() + b"\n", mtime=0) if meta is not None else b""
+        head = (
+            gzip.compress(json.dumps({"meta": hidden(dict(meta))}).encode() + b"\n", mtime=0)
+            if meta is not None
+            else b""
+        )
         write_whole(path, head + rows_gz)
     FILES.write(without_secrets(result))
 

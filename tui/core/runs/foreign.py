@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.link.transport import Transport
+from tui.core.masking.written import learn_words
 from tui.core.model.run import InContainer, PortHolder, Run, RunState
 from tui.core.runs.adopted import known_containers
 from tui.core.runs.helper import Answer, call, iso_stamp, iso_time, number
@@ -209,7 +210,7 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
             started_at=facts.started_at(process),
             log_path=facts.output.get(pid) or facts.log_copy.get(box or ""),
             container=within,
-            argv=tuple(sanitize(word) for word in process.argv),
+            argv=_words(process.argv),
             owner=one_line(process.user, 80),
             start_ticks=process.start,
         )
@@ -217,6 +218,13 @@ def _foreign_of(facts: _Facts, host: str, boxes: Mapping[str, InContainer]) -> t
     lived = {run.container.container_id for run in found if run.container}
     found += [_between_starts(facts, host, box, loop, boxes) for box, loop in facts.loops.items() if box not in lived]
     return tuple(sorted(found, key=lambda run: (run.started_at or "", run.pid or 0), reverse=True))
+
+
+def _words(argv: Sequence[str]) -> tuple[str, ...]:
+    """A command line of somebody else, made safe; its secrets are known from now on."""
+    words = tuple(sanitize(word) for word in argv)
+    learn_words(words)
+    return words
 
 
 def _between_starts(facts: _Facts, host: str, box: str, loop: _Loop, boxes: Mapping[str, InContainer]) -> Run:
@@ -230,7 +238,7 @@ def _between_starts(facts: _Facts, host: str, box: str, loop: _Loop, boxes: Mapp
         started_at=iso_stamp(loop.started_at),
         log_path=facts.log_copy.get(box),
         container=boxes.get(box) or InContainer(box, status="restarting"),
-        argv=tuple(sanitize(word) for word in loop.argv),
+        argv=_words(loop.argv),
     )
 
 

@@ -13,6 +13,7 @@ from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.link.programs import shell_program
 from tui.core.link.transport import Transport
+from tui.core.masking.written import learn_environment, learn_words
 from tui.core.model.run import Run, RunState, StopState
 from tui.core.runs.containers import box_of
 from tui.core.text import one_line, read_json, sanitize
@@ -210,6 +211,8 @@ def _run(host: str, fields: Fields, command: Mapping[str, Any]) -> Run:
     env, extra = command.get("env"), command.get("extra")
     argv = _texts(command.get("argv"))
     variables = {one_line(str(k)): sanitize(str(v)) for k, v in env.items()} if isinstance(env, dict) else {}
+    learn_words(argv)
+    learn_environment(variables)
     return Run(
         run_id=fields["id"],
         kind=one_line(fields.get("kind", "")) or "server",

@@ -16,6 +16,7 @@ from typing import Any
 import tui
 from tui.core.errors import Slug, UsageError
 from tui.core.link.scripts import shell_path
+from tui.core.masking.known import MASK, hide
 from tui.core.runs.containers import CID_FILE, SECRET_FILE_INSIDE, container_of, engine_script, words_of_run
 from tui.core.runs.docker_run import without_ours
 from tui.core.text import one_line
@@ -310,8 +311,8 @@ def _command_json(request: LaunchRequest, who: str) -> str:
 
     def mask(text: str) -> str:
         for value in longest_first:
-            text = text.replace(value, "***")
-        return text
+            text = text.replace(value, MASK)
+        return hide(text)
 
     document = {
         "version": 1,

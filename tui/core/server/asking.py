@@ -11,6 +11,7 @@ from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.link.http import request
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import HttpResponse, Transport
+from tui.core.masking.known import learn
 from tui.core.model.run import Run
 from tui.core.runs.request import SECRET_ARGS_FILE
 from tui.core.text import as_whole, one_line, read_json
@@ -51,9 +52,11 @@ async def api_key(transport: Transport, run: Run | None) -> str | None:
         name, _, value = line.partition(": ")
         if name == "api-key":
             try:
-                return str(read_json(value))
+                key = str(read_json(value))
             except ValueError:
                 return None
+            learn(key)
+            return key
     return None
 
 

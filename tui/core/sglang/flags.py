@@ -21,7 +21,8 @@ from tui.core.config import HostEntry, state_dir, write_whole
 from tui.core.errors import EagletuiError, LinkLost
 from tui.core.link.scripts import shell_path
 from tui.core.link.transport import Transport
-from tui.core.masking import secret_name
+from tui.core.masking.names import secret_name
+from tui.core.text import read_json
 
 LAUNCH_MODULE = "sglang.launch_server"
 ROUTER_MODULE = "sglang_router.launch_router"
@@ -270,7 +271,7 @@ def _flags_file(version: str, directory: str = "flags") -> Path:
 
 def _read_flags(path: Path) -> frozenset[str] | None:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_json(path.read_text(encoding="utf-8"))
         return frozenset(str(flag) for flag in raw["flags"]) or None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # a broken cache is as good as none: the host is asked again

@@ -55,13 +55,6 @@ THREAD = re.compile(r"^(?P<current>Current )?[Tt]hread 0x[\da-f]{1,16}.{0,80} \(
 # Errors of native libraries (Mooncake): "E0219 16:32:42.940686 572100 rdma_transport.cpp:529] ...".
 NATIVE = re.compile(r"^[EF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [\w./-]{1,200}\.cpp:\d+\]")
 TROUBLE = (EXCEPTION, TRACEBACK, FRAME, THREAD, ERROR_LEVEL, SAID, NATIVE)
-# Secrets in SGLang's own arguments. An unterminated value is masked too: the line may be cut, or not be read to its end yet.
-_HINTS = ("api_key", "api-key", "hf_", "password")
-_SECRETS = re.compile(
-    r"((?:\w*api_key|hf_token|\w*password)['\"]?\s{0,4}[:=]\s{0,4})(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$))"
-    r"|(--[\w-]{0,40}(?:api-key|password)(?:['\"],? {0,4}['\"]|[ =]['\"]?))[^\s'\",]+"
-    r"|\b(hf_)[A-Za-z0-9]{16,}"
-)
 _BARS_TRIED = 8  # per cent signs of a line that are looked at
 
 
@@ -223,10 +216,3 @@ def _find_bar(body: str) -> tuple[BarFrame, int] | None:
         if head is not None:
             return BarFrame(head["desc"].strip(), int(rest["n"]), int(rest["t"])), rest.end()
     return None
-
-
-def masked(text: str) -> str:
-    """The text of a line with secrets as `***`: SGLang prints its own arguments."""
-    if not any(hint in text for hint in _HINTS):
-        return text
-    return _SECRETS.sub(lambda match: (match[1] or match[2] or match[3]) + ("'***'" if match[1] else "***"), text)

@@ -1,7 +1,8 @@
 """From the bytes of a server's log to records for a view, and to what they say about the server."""
 
+from tui.core.masking.written import mask_text
 from tui.core.model.log import LogRecord
-from tui.core.sglang.lineshape import Segment, masked, segments, stamp_seconds
+from tui.core.sglang.lineshape import Segment, segments, stamp_seconds
 from tui.core.sglang.patterns import patterns
 from tui.core.sglang.run_reader import MATCHED, RunReader
 from tui.core.sglang.skim import Skimmer
@@ -134,7 +135,7 @@ class LogTracker:
             offset,
             segment.time,
             segment.rank or ("main" if segment.rank is not None else None),
-            masked(segment.body),
+            mask_text(segment.body),
             kind,
             self._reader.phase,
             cut,
@@ -144,4 +145,6 @@ class LogTracker:
 
     def _bar(self, bar: Bar, frames: int, segment: Segment, cut: int) -> LogRecord:
         key, rank = bar.offset, self._reader.rank_of_bars
-        return LogRecord(bar.number, key, None, rank, masked(segment.body), "bar", self._reader.phase, cut, key, frames)
+        return LogRecord(
+            bar.number, key, None, rank, mask_text(segment.body), "bar", self._reader.phase, cut, key, frames
+        )

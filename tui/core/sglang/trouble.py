@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tui.core.masking.written import mask_text
 from tui.core.model.phases import Phase
 from tui.core.sglang.frames import phase_of
-from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, NATIVE, SAID, THREAD, TRACEBACK, Segment, masked
+from tui.core.sglang.lineshape import ERROR_LEVEL, EXCEPTION, FRAME, NATIVE, SAID, THREAD, TRACEBACK, Segment
 from tui.core.sglang.patterns import Failure, Patterns
 from tui.core.sglang.start import BEGIN, LOAD, SERVING, WARMUP, Start
 from tui.core.sglang.state import Clue
@@ -200,7 +201,7 @@ class Trouble:
             return "error" if episode is None or episode.line == number else "note"
         native = NATIVE.match(segment.body) is not None
         if native or (segment.rank is not None and SAID.search(segment.body)):
-            line = Line(number, masked(segment.body))
+            line = Line(number, mask_text(segment.body))
             self._said.append((segment.rank, line))
             self._native = line if native else self._native
         return "error" if ERROR_LEVEL.match(segment.body) else None
@@ -257,13 +258,13 @@ class Trouble:
             cause=failure.cause,
             level=failure.level,
             line=number,
-            text=masked(body),
+            text=mask_text(body),
             rank=rank or None,
             phase=phase,
             marked=False,
             traceback=False,
             fatal=failure.fatal,
-            groups={name: masked(value) for name, value in groups.items() if value is not None},
+            groups={name: mask_text(value) for name, value in groups.items() if value is not None},
         )
 
     def _add(self, clue: Clue) -> None:
@@ -287,7 +288,7 @@ class Trouble:
             raised = episode.raised_at(clue.line) if clue.level not in _NO_PART else None
             if raised is not None:
                 quote, lines = raised.quote(Line(clue.line, clue.text))
-                clue = replace(clue, quote=masked(quote), lines=tuple(map(masked, lines)))
+                clue = replace(clue, quote=mask_text(quote), lines=tuple(map(mask_text, lines)))
             clues.append(replace(clue, frames=frames, raised_in=tuple((raised or Raised()).frames[-_OWN_FRAMES:])))
         known = [episode.raised_at(clue.line) for clue in clues if clue.level not in _NO_PART]
         for raised in episode.trace.chain:  # of the lines of one message the most specific pattern counts
@@ -312,11 +313,11 @@ class Trouble:
         quote, lines = raised.quote()
         return replace(
             self._clue(failure, None, head.text, head.number, episode.rank, phase),
-            groups={name: masked(value) for name, value in (groups or {}).items()},
+            groups={name: mask_text(value) for name, value in (groups or {}).items()},
             marked=episode.marked,
             traceback=True,
-            quote=masked(quote),
-            lines=tuple(map(masked, lines)),
+            quote=mask_text(quote),
+            lines=tuple(map(mask_text, lines)),
             frames=frames,
             raised_in=tuple(raised.frames[-_OWN_FRAMES:]),
             before=episode.before,

@@ -15,6 +15,8 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.core.masking.known import shown
+from tui.panel.gate import safe
 from tui.panel.protocol import panel_of
 from tui.panel.theme import DARK, THEMES, Tokens, style_of
 
@@ -134,7 +136,7 @@ def join(parts: Iterable[Sequence[Run]], separator: str = " · ") -> list[Run]:
 def wrap(text: str, width: int) -> list[str]:
     """A text broken at spaces into lines of at most `width` cells; longer words are broken."""
     lines: list[str] = []
-    for paragraph in text.splitlines() or [""]:
+    for paragraph in shown(text).splitlines() or [""]:
         line = ""
         for word in paragraph.split(" "):
             candidate = f"{line} {word}" if line else word
@@ -167,6 +169,7 @@ class Canvas:
 
     def put(self, x: int, y: int, text: str, spec: str = "text", limit: int | None = None) -> int:
         """Writes a text from column x on, in at most `limit` cells; returns the column after it."""
+        text = safe(text)
         end = self.width if limit is None else min(self.width, x + limit)
         if not 0 <= y < self.height or x >= end or not text:
             return x

@@ -15,6 +15,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 from textual.widgets import Static
 
+from tui.core.masking.known import shown
 from tui.panel.widgets.paint import ASCII, Run, plain_terminal
 
 Line = Sequence[Run]
@@ -70,7 +71,7 @@ def style_named(spec: str) -> str:
 
 def content_of(runs: Line) -> Content:
     """Runs as Textual's text; nothing in them is markup."""
-    return Content.assemble(*((text.expandtabs(8), style_named(spec)) for text, spec in runs))
+    return Content.assemble(*((shown(text.expandtabs(8)), style_named(spec)) for text, spec in runs))
 
 
 def facts_of(pairs: Sequence[tuple[str, str]], *, strong: str | None = None) -> list[AnyRow]:

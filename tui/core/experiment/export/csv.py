@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from tui.core.experiment.export.groups import Group, groups
-from tui.core.masking import mask_text
+from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
 from tui.core.results.flat import flat
 from tui.core.results.store import without_secrets

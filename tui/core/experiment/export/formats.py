@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tui.core.masking.known import hide_bytes
+
 if TYPE_CHECKING:
     from tui.core.model.result import Result
 
@@ -27,7 +29,7 @@ class Format:
             stored: everything there is: how much launches differ on a host comes from it.
         """
         text: bytes = import_module(f"tui.core.experiment.export.{self.name}").export(results, stored)
-        return text
+        return hide_bytes(text)
 
 
 FORMATS = (

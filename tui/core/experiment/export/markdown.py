@@ -11,7 +11,7 @@ import tui
 from tui.core.errors import UsageError
 from tui.core.experiment import planned
 from tui.core.experiment.export.groups import Group, groups
-from tui.core.masking import mask_text
+from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
 from tui.core.results.flat import READS
 from tui.core.results.store import without_secrets

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tui.core.errors import Slug, UsageError
-from tui.core.masking import mask_text
+from tui.core.masking.written import mask_text
 from tui.core.profiles.importing import batch_job
 from tui.core.profiles.importing.bash_tree import unreadable
 from tui.core.profiles.importing.call import Call, Reading

@@ -2,14 +2,15 @@
 
 import pytest
 
-from tui.core.masking import SecretMask, mask_secrets, secret_name
+from tui.core.masking.names import secret_name
+from tui.core.masking.written import SecretMask, mask_secrets
 
 
 @pytest.mark.parametrize(
     ("line", "masked"),
     [
         (b"ServerArgs(api_key='a b', tp=8)", b"ServerArgs(api_key='***', tp=8)"),
-        (b"{'admin_api_key': \"s\", 'x': 1}", b"{'admin_api_key': '***', 'x': 1}"),
+        (b"{'admin_api_key': \"s\", 'x': 1}", b"{'admin_api_key': \"***\", 'x': 1}"),
         (b"OPENAI_API_KEY=sk-1 python x", b"OPENAI_API_KEY=*** python x"),
         (b"HF_TOKEN=hf_short", b"HF_TOKEN=***"),
         (b"got hf_abcdefghijklmnopq now", b"got hf_*** now"),
@@ -24,7 +25,7 @@ from tui.core.masking import SecretMask, mask_secrets, secret_name
             b"environ({'AWS_SECRET_ACCESS_KEY': 'a/b', 'HOME': '/'})",
             b"environ({'AWS_SECRET_ACCESS_KEY': '***', 'HOME': '/'})",
         ),
-        (b'{"MY_CREDENTIALS": "a", "PASSPHRASE": "b"}', b"{\"MY_CREDENTIALS\": '***', \"PASSPHRASE\": '***'}"),
+        (b'{"MY_CREDENTIALS": "a", "PASSPHRASE": "b"}', b'{"MY_CREDENTIALS": "***", "PASSPHRASE": "***"}'),
         (b"GITHUB_PAT=a PGPASS=b DB_PWD=c", b"GITHUB_PAT=*** PGPASS=*** DB_PWD=***"),
         (b"SESSION_COOKIE=a AUTH=b OPENAI_KEY=c", b"SESSION_COOKIE=*** AUTH=*** OPENAI_KEY=***"),
         (b"CLIENT_SECRET_V2=a", b"CLIENT_SECRET_V2=***"),
