@@ -10,6 +10,7 @@ from tests.support import fakes
 from tests.support import job_scenes as scenes
 from tests.support.driving import screen_text, shows, until
 from tests.support.slurm import Slurm
+from tui.core.config import load_settings
 from tui.core.link.transport import LinkState
 from tui.core.model.job import Job, JobState
 from tui.core.model.phases import Outcome
@@ -295,7 +296,7 @@ def test_what_is_not_known_is_not_counted():
 
 
 async def test_launched_by_keys_followed_to_ready_and_stopped_on_a_real_slurm(
-    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     server = Path(__file__).parents[1] / "support/slurm_server.py"
     (tmp_path / "config").mkdir()
@@ -306,6 +307,8 @@ async def test_launched_by_keys_followed_to_ready_and_stopped_on_a_real_slurm(
         'kind = "launch"\n[slurm]\nnodes = 2\ngpus_per_node = 1\n[args]\nmodel-path = "/m"\ntp = 2\n'
     )
     monkeypatch.setenv("EAGLETUI_HOME", str(tmp_path))
+    load_settings.cache_clear()
+    request.addfinalizer(load_settings.cache_clear)
     quick = Pace(files_s=0.1, starting_s=0.3, steady_s=0.5)
     monkeypatch.setattr(HostSession, "jobs", lambda self, **_: _board(self, quick))
     async with EagleApp("local", profiles_dir=own).run_test(size=(160, 48)) as pilot:

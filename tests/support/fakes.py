@@ -437,8 +437,8 @@ class FakeSession:
     async def heard_runs(self) -> tuple[Run, ...]:
         return self.known_runs
 
-    async def find_run(self, reference: str, *, prefer_live: bool = False) -> Run:
-        return next(run for run in self.known_runs if reference in (run.run_id, run.short_id))
+    async def find_run(self, reference: str, *, prefer_live: bool = False, among: tuple[Run, ...] | None = None) -> Run:
+        return next(run for run in among or self.known_runs if reference in (run.run_id, run.short_id))
 
     async def plan(self, profile: LaunchProfile, sets: Mapping[str, object] | None = None) -> LaunchPlan:
         argv = ["/opt/sglang/bin/python", "-m", "sglang.launch_server"]
