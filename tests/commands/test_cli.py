@@ -29,6 +29,7 @@ STATE_KEYS = [
 ROW_KEYS = [
     *("run", "kind", "profile", "host", "outcome", "phase", "cause", "pid", "port", "started", "ended"),
     *("exit_code", "state", "owner", "container", "orphans", "why", "group", "sets"),
+    "job",
 ]
 REPORT_KEYS = [
     *("phase", "outcome", "cause", "rank", "evidence", "advice", "set", "progress", "ranks_seen"),
