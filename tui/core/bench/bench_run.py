@@ -107,18 +107,15 @@ async def start(
     program = replace(program, argv=(*session.words_for(program.env), *program.argv))
     now = datetime.now(UTC)
     request = launch_request(run_id or new_run_id(profile.name, now.timestamp()), profile.name, program)
-    # Recorded before it is asked for: whatever happens to the link, this machine knows where it is.
-    launch_records.write(
-        LaunchRecord(
-            run_id=request.run_id,
-            host=session.entry.name,
-            kind="bench",
-            profile=profile.name,
-            launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        )
-    )
+    _record(request.run_id, session.entry.name, profile.name, now)
     sampled = others if driver.needs_python else None
     return replace(await _launch(session, request, asked, order, sampled), host=session.entry.name)
+
+
+def _record(run_id: str, host: str, bench: str, now: datetime) -> None:
+    """Before it is asked for: whatever happens to the link, this machine knows where it is."""
+    launched_at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    launch_records.write(LaunchRecord(run_id=run_id, host=host, kind="bench", profile=bench, launched_at=launched_at))
 
 
 async def _launch(
