@@ -31,10 +31,7 @@ repeat some of these at random are in [benchmarks](../benchmarks/README.md).
 """
 # Known, and shown by no test: why.
 UNSHOWN = {
-    "G8": "sixteen GPUs at 2 Hz cost the panel too much: a speed, so [benchmarks](../benchmarks/README.md) have it",
-    "F8": "children that fork on and change their session are said to have ended",
-    "F10": "a variable that the host's login exports reaches a run as one of ours",
-    "F11": "an import onto a full disk leaves an empty profile",
+    "G8": "sixteen GPUs at 2 Hz cost the panel too much: a speed, so [benchmarks](../benchmarks/README.md) have it"
 }
 
 

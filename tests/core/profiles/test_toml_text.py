@@ -25,6 +25,9 @@ def test_a_saved_secret_is_the_owners_alone(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.fault(
+    "F11", "a profile is saved onto a full disk", sees="the disk is full", holds="no half of a file is left"
+)
 def test_a_full_disk_leaves_no_half_of_a_profile(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")

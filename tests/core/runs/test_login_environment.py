@@ -4,6 +4,8 @@ import json
 import re
 from importlib import resources
 
+import pytest
+
 from tests.support.run_lab import exited, request, sh
 from tui.core.runs.control import launch
 
@@ -27,6 +29,12 @@ def test_every_variable_of_the_helper_is_unset_first():
     assert names_of_the_helper() <= unset
 
 
+@pytest.mark.fault(
+    "F10",
+    "a login that exports variables of any name",
+    sees="nothing",
+    holds="they reach the server as they are, and no other",
+)
 async def test_variables_of_the_login_keep_their_values(make_host, shell, tmp_path):
     out = tmp_path / "env.json"
     given = {"D": "/data", "M": 'a b\'c\n"d"', "R_PID": "7", "_home": "/nowhere", "U": "", "PLAIN": "x"}

@@ -310,6 +310,12 @@ echo "$looks$M"
 """
 
 
+@pytest.mark.fault(
+    "F8",
+    "children that fork on and change their session",
+    sees="that they still run, and their numbers",
+    holds="what is said to have ended has: two looks see nothing",
+)
 @pytest.mark.parametrize(
     ("seen", "glimpsed", "said"),
     [

@@ -11,7 +11,7 @@ DMON = re.compile(r"# {0,2}(?:Date[\s,]++Time[\s,]++)?gpu[\s,]++(?!pid\b)[^\n]+"
 PMON = re.compile(r"# {0,2}(?:Date[\s,]++Time[\s,]++)?gpu[\s,]++pid\b[^\n]+", re.I)
 ROCM = re.compile(r"\b(?:GPU|Device)\s[^\n]{0,120}\bSCLK\s++MCLK\b[^\n]{0,80}\bVRAM%\s++GPU%")
 AMD_MONITOR = re.compile(
-    r"\bGPU\s++[A-Z_%]+\s[^\n]{0,40}\b(?:GFX%|GFX_CLK|GFX_CLOCK|GFX_UTIL|VRAM_USED|VRAM_USAGE)[^\n]*"
+    r"\bGPU\s++(?:[A-Z_%]+\s[^\n]{0,40})?\b(?:GFX%|GFX_CLK|GFX_CLOCK|GFX_UTIL|VRAM_USED|VRAM_USAGE)[^\n]*"
 )
 CSV = re.compile(
     r"^[^\n,]{0,60}?((?:\btimestamp, ?)?\b(?:device|DeviceId|gpu), ?[^\n]*(?:GPU use \(%\)|VRAM Total|gfx_activity|used_vram|"
