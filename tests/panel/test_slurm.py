@@ -1,5 +1,6 @@
 """A server as a job of Slurm on the panel: what it waits for, its time, its ends, its other jobs; launched and stopped by keys."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -307,6 +308,7 @@ async def test_launched_by_keys_followed_to_ready_and_stopped_on_a_real_slurm(
         'kind = "launch"\n[slurm]\nnodes = 2\ngpus_per_node = 1\n[args]\nmodel-path = "/m"\ntp = 2\n'
     )
     monkeypatch.setenv("EAGLETUI_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(__file__).parents[1] / 'bin'}:{os.environ['PATH']}")  # steps take it along
     load_settings.cache_clear()
     request.addfinalizer(load_settings.cache_clear)
     quick = Pace(files_s=0.1, starting_s=0.3, steady_s=0.5)
@@ -318,7 +320,9 @@ async def test_launched_by_keys_followed_to_ready_and_stopped_on_a_real_slurm(
         await pilot.press("enter")
         await shows(pilot, "◌ LAUNCH   aa-two  on local", "to start at")
         await pilot.press("enter")
-        await shows(pilot, "● READY", "aa-two", "on each of n[1-2]", "min left, ends ")
+        await shows(pilot, "● READY", "aa-two", "n1 TP0", "n2 TP1", "min left, ends ")
+        # Of each node's GPUs the one that is the job's.
+        await until(pilot, lambda: screen_text(pilot.app).count("▆    1.6") == 2)
         job = pilot.app.group.job.job_id
         await pilot.press("S")
         await shows(pilot, f"Stop job {job} on local?")

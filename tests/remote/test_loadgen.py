@@ -322,7 +322,7 @@ def test_warmed_up_with_others_then_flushed_then_counted(bench):
     what = [event["what"] for event in server.events]
     kinds = " ".join(kind for number, kind in enumerate(what) if number == 0 or what[number - 1] != kind)
     facts = "/server_info /model_info /v1/models"
-    run = f"generate /flush_cache /metrics generate /metrics {facts}"
+    run = f"/metrics generate /flush_cache /metrics generate /metrics {facts}"
     assert kinds == f"{facts} generate {facts} {run} {run} {facts}"
     first, second = runs_of(server.events)
     warm = [event for event in server.events if event["what"] == "generate" and event not in first + second]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from tui.core.config import HostEntry
-from tui.core.errors import LinkLost
+from tui.core.errors import HostError, LinkLost
 from tui.core.host.gpus import Gpu, GpuProcess, GpuSample, HostFacts
 from tui.core.link.transport import LinkState, LinkStatus, Transport
 from tui.core.logs.reader import LogStep
@@ -291,6 +291,7 @@ RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. C
 class FakeTransport:
     """Counts what the panel asks of the link."""
 
+    host: str = "fake"
     reconnects: int = 0
     last: LinkStatus | None = None
     scripts: list[str] = field(default_factory=list)  # that it was to run
@@ -300,6 +301,17 @@ class FakeTransport:
 
     def status(self) -> LinkStatus:
         return self.last or LinkStatus("", LinkState.CONNECTING, 0.0)
+
+    async def connect(self) -> None:
+        """It is connected."""
+
+    def watch(self) -> AsyncIterator[LinkStatus]:
+        """Of a place on it."""
+        raise NotImplementedError
+
+    def shell(self, *, for_stream: bool = False) -> object:
+        """Nobody gets onto its nodes."""
+        raise HostError("a host of states opens no shell")
 
     async def run(self, script: str, **_: object) -> object:
         """No script runs there."""

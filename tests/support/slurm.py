@@ -131,7 +131,9 @@ def a_slurm(nodes: int = len(NODES)) -> Iterator[Slurm]:
         pytest.skip("needs root: a Slurm of its own")
     if any(shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None for name in ("slurmctld", "munged")):
         pytest.skip("no Slurm: apt-get install slurm-wlm munge")
-    directory = Path(tempfile.mkdtemp(prefix="eagletui-slurm-"))  # short, for sockets; pytest's are closed to others
+    directory = Path(
+        tempfile.mkdtemp(prefix="eagletui-slurm-", dir="/tmp")
+    )  # short, for sockets; TMPDIR may be closed to others
     port = _free_ports(nodes + 1)
     words = [SETUP, "run", directory, str(nodes), str(port)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -1,11 +1,13 @@
 """Which run of the host is displayed, and the worker that follows it."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from tui.core.errors import HostError
 from tui.core.model.phases import ALIVE, Outcome
-from tui.panel.host_view import one_server
+from tui.panel.host_view import Board, one_server
 from tui.panel.open_host import OpenHost
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class DisplayedRun:
         self._read: str | None = None  # run id whose watch has come to its end
         self._seen: set[str] = set()  # known while the displayed run was alive: none of them takes its place
         self._rung: set[tuple[str, Outcome]] = set()
+        self._node: str | None = None  # of a cluster, which the displayed run was seen on
 
     def forget(self) -> None:
         """Another host is displayed from now on."""
@@ -93,7 +96,8 @@ class DisplayedRun:
         file = host.session.open_log(run) if host.session is not None else None
         log = OpenLog(f"run {run.short_id}", file, touch=host.touch) if file is not None else None
         host.board.watch_run(run, log)
-        self._read = None
+        host.end_job("node")
+        self._read = self._node = None
         self.leave(but=run.run_id)
         self._seen = {run.run_id, *(known.run_id for known in host.board.runs)}
         if host.session is not None:
@@ -113,6 +117,8 @@ class DisplayedRun:
                 return
             before, now = board.state, update.state
             board.take_update(update)
+            if now.run.job is not None:
+                self._look_at_node(session, now.run)
             for queue, run_id in self._hearing.items():
                 if run_id == run.run_id:
                     queue.put_nowait(update)
@@ -124,6 +130,28 @@ class DisplayedRun:
         self._read = run.run_id
         self.leave()
         self._host.touch()
+
+    def _look_at_node(self, session: "HostSession", run: "Run") -> None:
+        """Samples the GPUs of the node that a rank of a job runs on: one step there, as long as it is displayed."""
+        from tui.core.slurm.inside import place_of
+
+        place = place_of(run)
+        if place is not None and place.node != self._node:
+            self._node = place.node
+            self._host.background("node", self._sample_node, session, run)
+
+    async def _sample_node(self, session: "HostSession", run: "Run") -> None:
+        from tui.core.server.node_session import node_sessions
+
+        board = self._host.board
+        (node,) = node_sessions(session, [run]).values()
+        there = Board(node.place.node, link=board.link, runs=(run,))
+        with contextlib.suppress(HostError):  # no way onto it, which leaves them unread, or the end of the job
+            async with contextlib.aclosing(node.gpus()) as samples:
+                async for sample in samples:
+                    there.take_sample(sample)
+                    there.link, board.on_node = board.link, there
+                    self._host.touch()
 
     async def updates(self, run_id: str) -> "AsyncGenerator[RunUpdate]":
         """What is read of a run as long as it is the one displayed and lives, from what is known of it now on."""

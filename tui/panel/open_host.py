@@ -13,7 +13,20 @@ if TYPE_CHECKING:
     from tui.core.server.session import HostSession
 
 P = ParamSpec("P")
-_ENDED_WITH_IT = ("connect", "link", "facts", "gpus", "news", "runs", "watch", "launch", "stop", "measure", "stored")
+_ENDED_WITH_IT = (
+    "connect",
+    "link",
+    "facts",
+    "gpus",
+    "news",
+    "runs",
+    "watch",
+    "node",
+    "launch",
+    "stop",
+    "measure",
+    "stored",
+)
 
 
 class OpenHost:

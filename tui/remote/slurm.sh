@@ -258,7 +258,7 @@ sl_await_job() { # JOB, as whoever sends it writes it down
 }
 
 sl_test() { # JOB_SCRIPT is set: whether and when it could start
-  _said=$(printf '%s\n' "$JOB_SCRIPT" | sbatch --test-only 2>&1)
+  _said=$(printf '%s\n' "$JOB_SCRIPT" | SLURM_TIME_FORMAT=standard sbatch --test-only 2>&1)
   sl_say test "$?" "$(sl_words "$_said")"
   sl_say end
 }

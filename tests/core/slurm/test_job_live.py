@@ -105,7 +105,11 @@ async def test_a_queued_job_says_why_and_begins_once_there_is_room(lab: Lab) -> 
     while job is None or job.reason != "Resources":
         state = await lab.until(group, Outcome.QUEUED)
         job = run_of(state).job
-    assert (job.state, job.sentence, job.never) == (JobState.QUEUED, "waits: Resources", None)
+    assert (job.state, job.sentence, job.never) == (
+        JobState.QUEUED,
+        "waits: the nodes that it needs are in use (Resources)",
+        None,
+    )
     assert job.starts_s is not None
     assert state.conditions[0].detail == "the job is queued"
     lab.slurm("scancel", holder)

@@ -67,7 +67,7 @@ def test_a_word_that_is_not_known_is_unknown(word: str, state: JobState) -> None
 
 def test_a_reason_that_clears_and_one_that_never_does() -> None:
     waits, never = line(word="PENDING", reason="Priority"), line(word="PENDING", reason="PartitionTimeLimit")
-    assert (waits.sentence, waits.never) == ("waits: Priority", None)
+    assert (waits.sentence, waits.never) == ("waits: other jobs come first (Priority)", None)
     assert never.sentence == "it can never run: the partition gives no job so much time (PartitionTimeLimit)"
     assert never_of("Resources") is None
 
