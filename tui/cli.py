@@ -82,10 +82,11 @@ def _learn(profiles: Path | None) -> None:
     from tui.core.masking.written import learn_environment
     from tui.core.profiles.files import learn_files
 
-    with contextlib.suppress(EagletuiError):  # a broken config.toml is said by who needs it
-        load_settings()
     learn_environment(os.environ)
-    learn_files(profile_dirs(profiles))
+    with contextlib.suppress(EagletuiError):  # a broken config.toml, a home that cannot be: said by who needs it
+        load_settings()
+    with contextlib.suppress(EagletuiError):
+        learn_files(profile_dirs(profiles))
 
 
 def _fail(error: EagletuiError, as_json: bool) -> int:

@@ -1,5 +1,7 @@
 """Secrets in a log: masked in every form that servers print them in, everything else byte for byte."""
 
+from pathlib import Path
+
 import pytest
 
 from tui.core.masking.names import secret_name
@@ -70,3 +72,27 @@ def test_a_secret_cut_in_two_is_masked_all_the_same() -> None:
     for cut in range(len(text)):
         mask = SecretMask()
         assert mask.feed(text[:cut]) + mask.feed(text[cut:]) + mask.flush() == mask_secrets(text)
+
+
+LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").rglob("*.log"))
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
+def test_a_recorded_log_without_a_secret_goes_through_byte_for_byte(log):
+    data = log.read_bytes()
+    assert mask_secrets(data) == data
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf_chat_template_name': None",
+        "'watermark_key': '<redacted>'",
+        "[--ssl-keyfile-password SSL_KEYFILE_PASSWORD]",
+        "-e HF_TOKEN=$HF_TOKEN -e A=1",
+        "--api-key=$(KEY) --api-key <your-key>",
+        "sk-learn-pipeline-of-many-words",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text):
+    assert mask_secrets(text.encode()) == text.encode()

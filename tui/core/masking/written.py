@@ -17,7 +17,7 @@ _HINT = re.compile(
 _HINT_IN_TEXT = re.compile(_HINT.pattern.decode())
 # A name, the sign behind it, and a value: in quotes up to the next one (or the end: the line may be cut), else a word.
 _SECRET = re.compile(
-    rb"\b(?P<make>hf_|gh[opsu]_|github_pat_|sk-)[A-Za-z0-9_-]{16,}"
+    rb"\b(?P<make>(?:hf_|gh[opsu]_)(?=[A-Za-z0-9]{16})|(?:github_pat_|sk-)(?=[A-Za-z_-]{0,80}\d))[A-Za-z0-9_-]{16,}"
     rb"|(?P<bearer>[Bb]earer |[Aa]uthorization['\"]?: ?['\"]?Basic )[\w.~+/=-]{8,}"
     rb"|(?P<user>://[^/\s@:'\"]{0,200}:)[^/\s@'\"]{1,400}(?=@)"
     rb"|(?<![\w.-])(?P<name>-{0,2}[A-Za-z_][\w-]{1,79})"
@@ -26,7 +26,7 @@ _SECRET = re.compile(
 )
 _IN_ADDRESS = re.compile(r"://[^/\s@:]{0,200}:([^/\s@]+)@")
 _IN_DSN = re.compile(r"(?i)(?:^|[\s;])(?:password|pwd)\s?=\s?('[^']*'|[^\s;]+)")
-_NOTHING = re.compile(rb"(?i)(?:none|null|true|false|\*+)?\\{0,3}")
+_NOTHING = re.compile(rb"(?i)(?:none|null|true|false|\*+|<[\w -]*>|\$[({]?\w*[)}]?)?\\{0,3}")
 
 
 def secret_value(value: str) -> bool:
@@ -64,7 +64,8 @@ def _secret(match: re.Match[bytes]) -> tuple[int, int] | None:
         right = telling_name(bare) and ("_" in bare or "-" in bare or bare.isupper())
     else:
         right = secret_name(bare) if flag else telling_name(bare)
-    return (start, end) if right and not _NOTHING.fullmatch(match[part]) else None
+    meta = match[part].decode("ascii", "replace") == bare.upper().replace("-", "_")  # as `--help` names a value
+    return (start, end) if right and not meta and not _NOTHING.fullmatch(match[part]) else None
 
 
 def _places(line: bytes) -> Iterator[tuple[int, int]]:
