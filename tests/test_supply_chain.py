@@ -23,8 +23,12 @@ LOCKED = {
 }
 WANTED = [
     *PROJECT["dependencies"],
-    *PROJECT["optional-dependencies"]["test"],
-    *(text for text in PROJECT["optional-dependencies"]["dev"] if not text.startswith("eagletui")),
+    *(
+        text
+        for extra in ("mcp", "test", "dev")
+        for text in PROJECT["optional-dependencies"][extra]
+        if not text.startswith("eagletui")  # names another extra
+    ),
 ]
 
 

@@ -40,9 +40,19 @@ def run_keys(document: Mapping[str, Any]) -> dict[str, Any]:
     """A run, with what matters of its diagnosis."""
     found = chosen(document, RUN_KEYS)
     if isinstance(said := found.get("diagnosis"), dict):
-        evidence = said.get("evidence") or {}
-        found["diagnosis"] = chosen(said, _DIAGNOSIS) | chosen({"evidence": evidence.get("text")}, ("evidence",))
+        found["diagnosis"] = _diagnosis(said)
     return found
+
+
+def diagnosis_keys(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What `diagnose` says, as `run_keys` has it of a run."""
+    found = chosen(document, ("outcome", "phase", "note"))
+    return found | {"diagnosis": _diagnosis(document)} if document.get("cause") else found
+
+
+def _diagnosis(said: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = said.get("evidence") or {}
+    return chosen(said, _DIAGNOSIS) | chosen({"evidence": evidence.get("text")}, ("evidence",))
 
 
 def refused(*texts: str | None) -> CallToolResult | None:

@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from tui.mcp.answers import RUN_KEYS, answered, chosen, on, refused, result, run_keys, set_options
+from tui.mcp.answers import RUN_KEYS, answered, chosen, diagnosis_keys, on, refused, result, run_keys, set_options
 from tui.mcp.command_line import ask
 from tui.mcp.documents import Compared, Hosts, Listed, Log, Measured, Preview, Run, Status, Waited
 from tui.mcp.waiting import wait_slice
@@ -135,7 +135,7 @@ async def diagnose(
     """How far a start came, why it died, and what to change: `diagnosis.set` has the flags."""
     if (no := refused(what, host)) is not None:
         return no
-    return answered(await ask("diagnose", what, *on(host)), Run, run_keys)
+    return answered(await ask("diagnose", what, *on(host)), Run, diagnosis_keys)
 
 
 async def results(
