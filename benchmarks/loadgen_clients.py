@@ -268,6 +268,9 @@ def main() -> None:
     def median(client: str, part: int, figure: int) -> float:
         return statistics.median(entry[part][figure] for entry in found[client])
 
+    def ratio(value: float, base: float) -> str:
+        return f"{value / base:.2f}x" if base else "–"  # a short run may take less than the clock tells
+
     def highest(client: str) -> float:
         return max(entry[1][1] for entry in found[client])
 
@@ -280,8 +283,8 @@ def main() -> None:
     for client in found:
         paced, flooded = median(client, 0, 0), median(client, 1, 0)
         print(
-            f"| {CLIENTS[client]} | {paced:.1f} | {paced / median(compared, 0, 0):.2f}x | {median(client, 0, 1):,.0f} | {flooded:.1f} | "
-            f"{flooded / median(compared, 1, 0):.2f}x | {highest(client):,.0f} | {median(client, 0, 2):.0f} |"
+            f"| {CLIENTS[client]} | {paced:.1f} | {ratio(paced, median(compared, 0, 0))} | {median(client, 0, 1):,.0f} | {flooded:.1f} | "
+            f"{ratio(flooded, median(compared, 1, 0))} | {highest(client):,.0f} | {median(client, 0, 2):.0f} |"
         )
     for client in found:
         if client.startswith("loadgen"):

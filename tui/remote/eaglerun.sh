@@ -903,9 +903,9 @@ er_stopper() { # dir id grace "requested main who"
     # shellcheck disable=SC2086
     er_step stuck $M
   else
-    # The supervisor writes the exit code; whoever reads "done" finds it there.
+    # The supervisor writes the exit code, and removes a container then; whoever reads "done" finds both so.
     _i=0
-    while [ ! -f "$D/exit" ] && [ -n "$R_SUP" ] && er_alive "$R_SUP" "$R_SUPSTART" && [ $_i -lt 50 ]; do
+    while { [ ! -f "$D/exit" ] || [ -n "$R_CID" ]; } && [ -n "$R_SUP" ] && er_alive "$R_SUP" "$R_SUPSTART" && [ $_i -lt 50 ]; do
       er_nap
       _i=$((_i + 1))
     done
