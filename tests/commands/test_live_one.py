@@ -97,6 +97,13 @@ async def test_where_several_live_or_none_does_more_is_asked_for(lab: Lab) -> No
             await live_one("big", None)
 
 
+async def test_who_waits_means_the_newest_where_all_have_ended(lab: Lab) -> None:
+    lab()
+    newest = await live_one("big", None, newest=True)
+    records = {record.run_id: record.launched_at for record in launch_records.read_all()}
+    assert max(records, key=lambda run_id: records[run_id]).startswith(newest)
+
+
 @pytest.mark.parametrize("how", ["down", "lost"])
 async def test_a_host_that_does_not_answer_may_have_the_one_that_is_meant(lab: Lab, how: str) -> None:
     lab(SINGLE, **{how: ["gpu5"]})

@@ -72,4 +72,4 @@ def test_a_profile_without_a_job_is_one_on_a_login_host(login: Shell) -> None:
     (login.cwd / "profiles").mkdir()
     (login.cwd / "profiles/plain.toml").write_text('kind = "launch"\n[args]\nmodel-path = "/m"\ntp-size = 2\n')
     assert "--gres=gpu:2" in login("launch", "plain", "--host", "local", "--dry-run", "--json").json["sbatch"]
-    login("launch", "plain", "--host", "elsewhere", "--dry-run", "--json").refused(2, "usage")
+    assert login("launch", "plain", "--host", "elsewhere", "--dry-run", "--json").json["error"] == "host_unknown"

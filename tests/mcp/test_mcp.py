@@ -44,8 +44,8 @@ async def client(home, *options, mode="auto", extensions=()):
 
 
 async def called(connected, tool, failed=False, **arguments):
-    if tool == "launch" and "sets" not in arguments:
-        arguments["sets"] = {"port": free_port()}  # other tests have servers too
+    if tool == "launch" and "set" not in arguments:
+        arguments["set"] = {"port": free_port()}  # other tests have servers too
     answer = await connected.call_tool(tool, arguments)
     assert answer.is_error is failed, answer
     assert json.loads(answer.content[0].text) == answer.structured_content
@@ -88,7 +88,7 @@ async def test_the_loop_of_an_agent(home):
         assert len(seen["gpus"]) == 8
         lines = await called(connected, "log", run=launched["run"], lines=3)
         assert len(lines["lines"]) == 3
-        begun = await called(connected, "bench", name="decode-bs1", sets={"runs": 1, "duration_s": 1, "output_len": 8})
+        begun = await called(connected, "bench", name="decode-bs1", set={"runs": 1, "duration_s": 1, "output_len": 8})
         over, _ = await until_done(connected, run=begun["run"], until="exit")
         (result,) = over["results"]
         (row, *_) = (await called(connected, "results"))["items"]
@@ -99,6 +99,10 @@ async def test_the_loop_of_an_agent(home):
 
 async def test_a_crash_says_what_to_change(home):
     async with client(home) as connected:
+        preview = await called(connected, "preview", profile="kimi-k2.5-eagle3-mem076", set={"port": free_port()})
+        assert preview["blocked"] is False
+        assert "0.76" in preview["commands"][0]["argv"]
+        assert {finding["level"] for finding in preview["findings"]} == {"warn"}
         launched = await called(connected, "launch", profile="kimi-k2.5-eagle3-mem076", request_id="agent-2")
         said, _ = await until_done(connected, run=launched["run"])
         assert (said["outcome"], said["diagnosis"]["cause"]) == ("crashed", "oom_kv_pool")
@@ -116,6 +120,8 @@ async def test_what_cannot_be_is_an_answer_with_a_hint(home, mode):
         assert "eagletui ps" in said["hint"]
         assert (await called(connected, "stop", failed=True, run="--help"))["error"] == "bad_value"
         await called(connected, "launch", failed=True, profile="nosuch", request_id="agent-9")
+        strange = await called(connected, "wait", failed=True, run="x", timeout=20)
+        assert (strange["error"], strange["hint"]) == ("bad_value", "it has run, until, timeout_s, host")
 
 
 class Task(Result):

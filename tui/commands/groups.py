@@ -14,7 +14,7 @@ from tui.core.errors import EagletuiError, HostError, TimedOut
 from tui.core.groups import planning
 from tui.core.groups.group_state import GroupState, MemberState
 from tui.core.groups.membership import member_named
-from tui.core.groups.session import GroupSession
+from tui.core.groups.session import GroupPlan, GroupSession
 from tui.core.link.retry import until_answered
 from tui.core.link.transport import Asker
 from tui.core.model.group import Group, Member, Role, group_of
@@ -129,6 +129,12 @@ async def launch_group(
         else:
             print(group.group_id)
         return 1 if crashed else 0
+
+
+async def plan_group(profile: LaunchProfile, host: str, sets: Mapping[str, object]) -> GroupPlan:
+    """The launch of a profile with `[nodes]` or `[group]`, checked and not made."""
+    async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
+        return await planning.plan(hosts, profile, host, sets)
 
 
 async def _launched_before(hosts: GroupSession, group_id: str) -> Group | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from tui.core.groups import planning
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run, short_id
+from tui.core.profiles.command import render_command
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
 from tui.core.runs.request import new_run_id
@@ -24,6 +25,9 @@ from tui.core.server.launch import LaunchPlan, started
 from tui.core.server.launch_requests import run_id_for
 from tui.core.server.session import HostSession
 from tui.core.text import one_line
+
+if TYPE_CHECKING:
+    from tui.core.groups.session import GroupPlan
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class _Order:
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
-@click.option("--dry-run", is_flag=True, help="Print the batch script of a Slurm job; nothing is submitted.")
+@click.option("--dry-run", is_flag=True, help="Only the checks and the command, or a job's batch script.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
 @click.option("--request-id", metavar="ID", help="Yours: asked again with the same, it is the same launch.")
@@ -71,8 +75,10 @@ def command(
     if profile.nodes is not None and host is not None:
         raise UsageError(f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B")
     changes = dict(item.split("=", 1) for item in sets)
-    if dry_run:
+    if dry_run and profile.slurm is not None:
         return _print_script(profile, where, changes, as_json)
+    if dry_run:
+        return run_async(_check(profile, where, changes, as_json))
     order = _Order(
         profile,
         where,
@@ -168,13 +174,33 @@ def _until_interrupted(
         raise error from None
 
 
+async def _check(profile: LaunchProfile, where: str, changes: Mapping[str, object], as_json: bool) -> int:
+    """What a launch would run and what stands in its way; 1 where it would be refused."""
+    plan: LaunchPlan | GroupPlan
+    if profile.several:
+        from tui.commands.groups import plan_group
+
+        plan = await plan_group(profile, where, changes)
+        plans = plan.plans
+    else:
+        async with session(where) as opened:
+            plan = await opened.plan(profile, changes)
+        plans = (plan,)
+    if as_json:
+        commands = [{"argv": list(one.command.argv), "env": dict(one.command.env)} for one in plans]
+        found = [finding.json() for finding in plan.findings]
+        emit({"host": where, "blocked": plan.blocked, "findings": found, "commands": commands, "error": None})
+    else:
+        print("\n\n".join(render_command(one.command) for one in plans))
+        for finding in plan.findings:
+            print(f"{finding.level:<5} {finding}")
+    return 1 if plan.blocked else 0
+
+
 def _print_script(profile: LaunchProfile, host: str, changes: Mapping[str, object], as_json: bool) -> int:
     """The batch script of a launch as its host would be given it."""
     from tui.core.groups.jobs import group_for, job_launch
 
-    if profile.slurm is None:
-        hint = f"eagletui profiles show {profile.name} prints its command"
-        raise UsageError(f"{profile.name} is not launched as a job of Slurm on {host}", hint)
     request = job_launch(profile, load_settings().host(host), group_for(profile, host), changes).request
     if as_json:
         emit({"run": request.run_id, "host": host, "sbatch": list(request.options), "script": request.script})

@@ -15,10 +15,13 @@ from tui.core.server.session import HostSession
 _FIND_S = 30.0
 
 
-async def live_one(reference: str, host: str | None) -> str:
+async def live_one(reference: str, host: str | None, *, newest: bool = False) -> str:
     """What is given, or the id of the one run or group that lives where it fits several by this machine's records.
 
     Their hosts are asked only then. Raises UsageError where not exactly one lives, HostError where no host can be asked.
+
+    Args:
+        newest: of those that have all ended, one perhaps just now, the last one launched is meant.
     """
     known = {record.run_id: record for record in launch_records.read_all() if host in (None, record.host)}
     wholes = launch_records.wholes_named(reference, known)
@@ -32,6 +35,8 @@ async def live_one(reference: str, host: str | None) -> str:
     if ids:
         async with group_session(ids) as hosts:
             live.update(*await asyncio.gather(*(_may_live(hosts.sessions[name], ids[name]) for name in ids)))
+    if newest and not live:
+        return max(wholes, key=lambda whole: max(known[run_id].launched_at for run_id in wholes[whole]))
     meant = launch_records.match_run(reference, known, live)
     assert meant is not None
     return group_id_of(meant) or meant

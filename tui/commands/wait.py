@@ -41,7 +41,7 @@ def command(run: str, until: str, timeout: float | None, progress: bool, host: s
 
     async def find_and_wait() -> int:
         timeout_s = _PATIENCE_S if timeout is None else timeout
-        meant = await live_one(run, host)
+        meant = await live_one(run, host, newest=True)
         group = group_on_record(meant)
         if group is None:
             async with session(host_of_run(meant, host)) as opened:

@@ -69,8 +69,9 @@ class Log(Document):
 class Preview(Document):
     """What a launch would run, and what stands in its way."""
 
-    argv: list[str] | None = None
-    env: dict[str, str] | None = None
+    blocked: bool | None = None
+    findings: list[dict[str, Any]] | None = None  # but those that are well
+    commands: list[dict[str, Any]] | None = None  # argv and env, of each server
 
 
 class Measured(Document):

@@ -1,7 +1,7 @@
 """The tools: each asks the command line and answers with the keys that an agent needs of what it says."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context
@@ -83,11 +83,17 @@ async def profiles() -> Annotated[CallToolResult, Listed]:
     )
 
 
-async def preview(profile: str, host: Host = None, sets: Sets = None) -> Annotated[CallToolResult, Preview]:
-    """The exact command that a launch would run on a host. Nothing is started."""
+async def preview(profile: str, host: Host = None, set: Sets = None) -> Annotated[CallToolResult, Preview]:
+    """The exact command that a launch would run, and what the host has against it. Nothing is started."""
     if (no := refused(profile, host)) is not None:
         return no
-    return answered(await ask("profiles", "show", profile, *on(host), *set_options(sets)), Preview, dict)
+    answer = await ask("launch", profile, "--dry-run", *on(host), *set_options(set))
+    return answered(answer, Preview, lambda said: {**said, "findings": _telling(said.get("findings") or ())})
+
+
+def _telling(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that say more than that all is well."""
+    return [finding for finding in findings if finding.get("level") != "ok"]
 
 
 async def wait(
@@ -170,13 +176,13 @@ async def launch(
         str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Yours. The same id never starts a second server.")
     ],
     host: Host = None,
-    sets: Sets = None,
+    set: Sets = None,
     replace: Annotated[bool, Field(description="Stop our server on those GPUs first.")] = False,
 ) -> Annotated[CallToolResult, Run]:
     """Starts a server from a profile, at most once for each request_id, and returns at once: then call wait."""
     if (no := refused(profile, host)) is not None:
         return no
-    words = ["launch", profile, "--request-id", request_id, *on(host), *set_options(sets)]
+    words = ["launch", profile, "--request-id", request_id, *on(host), *set_options(set)]
     return answered(await ask(*words, *(["--replace"] if replace else [])), Run, run_keys)
 
 
@@ -191,13 +197,13 @@ async def bench(
     name: str,
     run: Annotated[str | None, Field(description="The server; null: the one that is ready.")] = None,
     host: Host = None,
-    sets: Sets = None,
+    set: Sets = None,
 ) -> Annotated[CallToolResult, Measured]:
     """Starts a measurement of a running server; wait for it with until = exit, which stores and names its results."""
     if (no := refused(name, run, host)) is not None:
         return no
     server = ("--run", run) if run is not None else ()
-    answer = await ask("bench", name, "--detach", *server, *on(host), *set_options(sets))
+    answer = await ask("bench", name, "--detach", *server, *on(host), *set_options(set))
     return answered(
         answer, Measured, lambda said: {**chosen(said, ("run", "host")), "next": "call wait with until = exit"}
     )
