@@ -45,7 +45,7 @@ async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Ans
     A task that is cancelled interrupts the command; what runs on the host keeps running.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tui", *words, "--json"),
+        *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

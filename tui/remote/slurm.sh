@@ -81,6 +81,7 @@ sl_last() { # dir words : writes `slurm`, Slurm's last words of a job, behind wh
   _errors=$(set +f; for _log in "$1"/batch.log "$1"/log.?; do tail -c 20000 "$_log"; done 2>/dev/null |
     grep -aE '^(srun|slurmstepd[^:]*): (error|Exceeded|Job|\*)' | head -n 5)
   sl_put "$1/said" "$(sl_words "$_errors")"
+  rm -f "$1/secret" "$1/secret.yaml" # of a job that never began
   sl_put "$1/slurm" "$2"
 }
 
@@ -277,6 +278,9 @@ sl_stop() { # cluster id grace who
   [ -n "$JOB" ] || { sl_get "$D/job"; JOB=$GOT; }
   ID=$2
   if [ -z "$JOB" ] && ! { sl_queue && sl_job_by_id "$ID"; }; then sl_say error not-submitted "$ID"; exit 1; fi
+  # Who carries it out may have been killed, or its host restarted: then another does.
+  sl_get "$D/stopping/by"
+  if [ "${GOT#* }" = "$(uname -n)" ] && ! grep -aqs 'sl_main end' "/proc/${GOT%% *}/cmdline"; then rm -rf "$D/stopping"; fi
   if [ ! -s "$D/slurm" ] && mkdir "$D/stopping" 2>/dev/null; then
     sl_put "$D/stop" "requested $(date +%s) $4"
     export SL_SELF
@@ -294,6 +298,7 @@ sl_step() { sl_put "$D/stop" "$1 $(date +%s) $2"; }
 sl_end() { # dir id job grace who
   D=$1 ID=$2 JOB=$3
   shift 3
+  sl_put "$D/stopping/by" "$$ $(uname -n)"
   _state=$(squeue -h -j "$JOB" -o %T 2>/dev/null)
   if [ "$_state" = RUNNING ] && [ -s "$D/node.0" ]; then
     sl_step term "$2"
@@ -312,8 +317,9 @@ sl_end() { # dir id job grace who
     _tries=$((_tries + 1))
     # An answer that did not come, or a job that was not to be moved: asked again, then said.
     [ $((_tries % 20)) != 0 ] || scancel "$JOB"
-    [ "$_tries" -lt 120 ] || { sl_step stuck "$2"; rmdir "$D/stopping"; return; }
+    [ "$_tries" -lt 120 ] || { sl_step stuck "$2"; rm -rf "$D/stopping"; return; }
   done
+  scancel --name="eagletui-$ID" --user="$(id -un)" 2>/dev/null # another job of this launch, whose answer was lost
   sl_step done "$2"
 }
 

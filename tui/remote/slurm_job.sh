@@ -32,6 +32,7 @@ if [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || [ "$claimed" = "$SLURM_JOB_ID" ]; the
   echo "refused: this job was started again" >&2
   exit 76
 fi
+[ ! -e "$run/stop" ] || { echo "refused: @ID@ was stopped before it began" >&2; exit 75; }
 mkdir "$run/claim" 2>/dev/null || { echo "refused: @ID@ was started already" >&2; exit 75; }
 put claim/job "$SLURM_JOB_ID"
 put begun "$(stamp)"

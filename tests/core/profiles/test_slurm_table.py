@@ -42,6 +42,8 @@ def test_of_nodes_and_slurm_the_later_word_holds(folder) -> None:
         ('options = ["mem=0"]', "slurm.options.0", "is not an option of sbatch in one word"),
         ('options = ["--exclusive", "--requeue"]', "slurm.options.1", "--requeue is set by the launch"),
         ('options = ["--wrap=id"]', "slurm.options.0", "--wrap is set by the launch"),
+        ('options = ["--arr=1-3"]', "slurm.options.0", "--arr is set by the launch"),
+        ('options = ["--export=NONE"]', "slurm.options.0", "--export is set by the launch"),
         ('options = ["-N4"]', "slurm.options.0", "-N is set by the launch"),
         ('options = ["--gres=gpu:8"]', "slurm.options.0", "--gres is set by the launch"),
         ('mounts = ["/a:/a"]', "slurm.mounts", "are for an image"),

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,8 +121,11 @@ async def test_a_queued_job_says_why_and_begins_once_there_is_room(lab: Lab) -> 
 
 async def test_a_queued_job_is_cancelled_by_a_stop(lab: Lab) -> None:
     group = await lab.launch(partition="single", time="59")
+    (run,) = lab.directory.glob("slurm/*/runs/*")
+    (run / "secret").write_text("")
     assert (await lab.stop(group))[-1] == "done"
     assert (await lab.end(group)).outcome is Outcome.STOPPED
+    assert not (run / "secret").exists()
     assert lab.slurm("squeue", "-h") == ""
 
 
@@ -129,6 +135,33 @@ async def test_a_server_that_does_not_drain_is_cancelled_after_its_grace(lab: La
     assert "done" in await lab.stop(group, grace_s=1.0)
     assert (await lab.end(group)).outcome is Outcome.STOPPED
     assert not Path(f"/proc/{run_of(state).pid}").exists()
+
+
+async def test_a_stop_goes_on_where_whoever_carried_it_out_was_killed(lab: Lab, until: Callable[..., Any]) -> None:
+    group = await lab.launch({"IGNORE_TERM": "1"})
+    await lab.until(group, Outcome.READY)
+    (run,) = lab.directory.glob("slurm/*/runs/*")
+    first = asyncio.create_task(lab.stop(group, grace_s=600.0))
+    by = run / "stopping" / "by"
+    await until(lambda: by.exists() and (run / "stop").read_text().split()[0] == "term")
+    os.killpg(int(by.read_text().split()[0]), signal.SIGKILL)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert (await lab.stop(group, grace_s=1.0))[-1] == "done"
+    assert lab.slurm("squeue", "-h") == ""
+
+
+async def test_a_job_whose_files_are_gone_is_listed_and_not_said_to_be_stopped(lab: Lab) -> None:
+    group = await lab.launch()
+    await lab.until(group, Outcome.READY)
+    (run,) = lab.directory.glob("slurm/*/runs/*")
+    run.rename(lab.directory / "gone")
+    assert set(await lab.stop(group)) == {"unreachable"}
+    board = lab.session.jobs()
+    await board.look(fresh=True)
+    assert [job.run_id for job in board.others()] == [group.group_id]
+    (lab.directory / "gone").rename(run)
+    await lab.stop(group)
 
 
 async def test_what_outlives_the_server_is_ended_on_its_nodes(lab: Lab) -> None:

@@ -307,7 +307,9 @@ class GroupSession:
         for stage in stops(group):
             progress: asyncio.Queue[GroupProgress | None] = asyncio.Queue()
             tasks = [
-                asyncio.create_task(self._stop_member(member, found[member], grace_s, dead, progress.put_nowait))
+                asyncio.create_task(
+                    self._stop_member(member, found[member], grace_s, dead, progress.put_nowait, group.job)
+                )
                 for member in stage
             ]
             try:
@@ -325,10 +327,16 @@ class GroupSession:
         grace_s: float,
         dead: Member | None,
         tell: Callable[[GroupProgress], None],
+        job: bool,
     ) -> None:
         def say(progress: StopProgress) -> None:
             tell(GroupProgress(f"{member.name} on {member.host}: {progress.text}", member, stop=progress))
 
+        if run is None and job:  # what Slurm still has of it is not known by its files
+            say(
+                StopProgress("unreachable", "its files are gone; eagletui ps lists its job, if there is one", done=True)
+            )
+            return
         if run is None:
             say(StopProgress("done", "is not there", done=True))
             return

@@ -221,9 +221,17 @@ SLURM_OURS: dict[str, str | None] = {
             *("--ntasks", "-n", "--ntasks-per-node", "--array", "-a", "--requeue", "--no-requeue", "--signal"),
             *("--output", "-o", "--error", "-e", "--open-mode", "--job-name", "-J", "--comment", "--wrap"),
             *("--parsable", "--test-only", "--wait", "-W", "--hold", "-H", "--chdir", "-D", "--input", "-i"),
+            *("--export", "--export-file", "--clusters", "-M", "--uid", "--gid", "--ignore-pbs", "--help", "-h"),
+            *("--usage", "--version", "-V"),
         )
     ),
 }  # fmt: skip
+
+
+def _ours(option: str) -> str | None:
+    """Which option of the launch's own this is; sbatch takes the beginning of a name for the whole."""
+    long = option.startswith("--")
+    return next((name for name in SLURM_OURS if name == option or (long and name.startswith(option))), None)
 
 
 def slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
@@ -241,8 +249,8 @@ def slurm(table: Mapping[str, Any]) -> Iterator[Problem]:
         if read is None or not _SLURM_WORD.fullmatch(option):
             problem = f"{one_line(option, 60)!r} is not an option of sbatch in one word"
             yield f"slurm.options.{at}", problem, 'write "--name=value" without blanks and quotes'
-        elif read[1] in SLURM_OURS:
-            instead = SLURM_OURS[read[1]]
+        elif (ours := _ours(read[1])) is not None:
+            instead = SLURM_OURS[ours]
             yield (
                 f"slurm.options.{at}",
                 f"{read[1]} is set by the launch",

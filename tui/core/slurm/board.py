@@ -104,10 +104,13 @@ class JobBoard:
         return next((run for run in self.runs() if run.run_id == run_id), None)
 
     def others(self) -> tuple[Job, ...]:
-        """The user's further jobs that have GPUs and are not over; they are watched only."""
-        ours = {files.job_id for files in self._files}
+        """The user's further jobs that have GPUs and are not over; they are watched only.
+
+        One that names a launch of ours is one of them where that launch's files are not here.
+        """
+        ours = {name for files in self._files for name in (files.job_id, files.run_id)}
         found = (job for job in self._jobs.values() if job.job_id not in ours and job.state is not JobState.OVER)
-        return tuple(job for job in found if job.with_gpus and job.run_id is None)
+        return tuple(job for job in found if job.with_gpus and job.run_id not in ours)
 
     # What changes something
 
