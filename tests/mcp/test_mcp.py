@@ -71,10 +71,11 @@ async def test_the_loop_of_an_agent(home):
         assert {"launch", "wait", "log", "diagnose", "stop", "bench", "compare", "results", "status"} <= set(tools)
         assert all(tool.output_schema for tool in tools.values())
         assert tools["stop"].annotations.destructive_hint
-        launched = await called(connected, "launch", profile=PROFILE, request_id="agent-1")
+        request = {"profile": PROFILE, "request_id": "agent-1", "set": {"port": free_port()}}
+        launched = await called(connected, "launch", **request)
         assert launched["outcome"] == "starting"
     async with client(home) as connected:
-        again = await called(connected, "launch", profile=PROFILE, request_id="agent-1")
+        again = await called(connected, "launch", **request)
         assert again["run"] == launched["run"]
         told = []
 
@@ -120,6 +121,8 @@ async def test_what_cannot_be_is_an_answer_with_a_hint(home, mode):
         assert "eagletui ps" in said["hint"]
         assert (await called(connected, "stop", failed=True, run="--help"))["error"] == "bad_value"
         await called(connected, "launch", failed=True, profile="nosuch", request_id="agent-9")
+        other = {"profile": PROFILE, "set": {"port": free_port()}}
+        assert (await called(connected, "launch", failed=True, request_id="agent-1", **other))["error"] == "exists"
         strange = await called(connected, "wait", failed=True, run="x", timeout=20)
         assert (strange["error"], strange["hint"]) == ("bad_value", "it has run, until, timeout_s, host")
 
