@@ -99,7 +99,11 @@ sl_settle() { # dir id job : writes Slurm's last words of a job that is over, on
           NODE_FAIL*)
             # Slurm's own list may have lost the node by now.
             _nodes=$(set +f; cut -d ' ' -f 1 "$1"/node.? 2>/dev/null | tr '\n' ,)
-            _down=$(sinfo -h -N -n "${_nodes%,}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
+            for _ in 1 2 3; do # the job may be called so before its node is
+              _down=$(sinfo -h -N -n "${_nodes%,}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
+              [ -z "$_down" ] || break
+              sleep 1
+            done
             _told="$_told DownNodes=$(sl_words "$_down")" ;;
         esac
         sl_last "$1" "$_told"
