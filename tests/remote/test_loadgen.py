@@ -721,7 +721,7 @@ def test_another_server_on_the_port_in_mid_bench(bench):
 
     assert {"errors", "tokens", "server"} <= set(failed(1))
     second = failed(2)
-    assert set(second) <= {"server", "window", "client_lag"}
+    assert set(second) <= {"server", "window", "client_lag", "steady"}  # the last two: a busy machine
     assert second["server"] == (
         "another server answered after the run than at the start of the bench: its model truth became other"
     )
