@@ -22,9 +22,9 @@ from pathlib import Path
 from big_log import big_log
 from loopback import Loopback
 
+BUSY = 2  # so many more a busy machine counts, whose answers come too far apart to share a turn
 BOUNDS: dict[
     str, Callable[[float], float]
-BUSY = 2  # so many more a busy machine counts, whose answers come too far apart to share a turn
 ] = {  # round trips: what --smoke holds; a login is what `ssh HOST true` takes
     "ps": lambda login: login + 3,
     "gpus": lambda login: login + 3,
