@@ -305,9 +305,9 @@ class FakeTransport:
     async def connect(self) -> None:
         """It is connected."""
 
-    def watch(self) -> AsyncIterator[LinkStatus]:
-        """Of a place on it."""
-        raise NotImplementedError
+    async def watch(self) -> AsyncIterator[LinkStatus]:
+        """As `status` has it, once."""
+        yield self.status()
 
     def shell(self, *, for_stream: bool = False) -> object:
         """Nobody gets onto its nodes."""

@@ -84,9 +84,8 @@ async def _begin(host: str, session: HostSession | None, order: Order, run_id: s
             program = python_program(host_python(session.entry, facts), "group_gpus.py", document)
             program = replace(program, argv=(*session.words_for(()), *program.argv))
             request = launch_request(f"{run_id.rpartition('-')[0]}-{digits}", f"{order.profile.name} gpus", program)
-            found = SampledHost(
-                host, request.run_id, ahead_s, node=node
-            )  # from here on it may run, whatever is heard of it
+            # From here on it may run, whatever is heard of it.
+            found = SampledHost(host, request.run_id, ahead_s, node=node)
             await control.launch(session.transport, replace(request, extra={"samples_for": run_id}))
     except (TimeoutError, LinkLost, TimedOut):
         return found

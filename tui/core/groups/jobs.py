@@ -1,22 +1,21 @@
 """One server as a job of a Slurm cluster: a group whose members are ranks, one a node, all known through the login host."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import tui
 from tui.core.config import HostEntry
 from tui.core.errors import EagletuiError
 from tui.core.groups.session import GroupPlan, GroupSession, JobLaunch, new_group
 from tui.core.link.hosts import launch_env
 from tui.core.model.group import Group, Role
-from tui.core.profiles.command import LaunchCommand, build_command
+from tui.core.profiles.command import build_command
 from tui.core.profiles.launch_profile import LaunchProfile, SlurmTable
 from tui.core.profiles.secrets import public_sets
-from tui.core.runs.request import LaunchRequest, check
+from tui.core.runs.request import check, command_json, requester
 from tui.core.server.finding import Findings
 from tui.core.server.gpu_claim import GpuClaim
+from tui.core.server.launch import request_of
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.slurm import helper
 from tui.core.slurm.script import JobRequest, batch_script, sbatch_options, secret_text
@@ -69,21 +68,8 @@ def job_launch(
     command = replace(command, env={**launch_env(entry), **command.env})
     now = datetime.now(UTC)
     public = public_sets(sets or {})
-    extra = {"sets": public, "group": group.extra()}
-    # What cannot be passed to a process on a host cannot be passed here.
-    check(
-        LaunchRequest(
-            run_id=group.group_id,
-            kind="server",
-            profile=profile.name,
-            argv=(*command.argv, *command.open_words),
-            env=command.env,
-            cwd=command.cwd,
-            secret_env=command.secret_env,
-            secret_args=command.secret_args,
-            port=command.port,
-        )
-    )
+    as_process = request_of(command, profile.name, group.group_id, {"sets": public, "group": group.extra()})
+    check(as_process)  # what cannot be passed to a process on a host cannot be passed here
     options = sbatch_options(table, group.group_id, _gpus_per_node(profile, table))
     request = JobRequest(
         run_id=group.group_id,
@@ -92,7 +78,7 @@ def job_launch(
         ranks=table.nodes,
         secret=secret_text(command),
         secret_args=dict(command.secret_args),
-        command=_command_json(profile, command, extra, now),
+        command=command_json(as_process, requester(None)),
     )
     model = profile.arg("model-path")
     records = (
@@ -127,23 +113,3 @@ def _gpus_per_node(profile: LaunchProfile, table: SlurmTable) -> int | None:
     if profile.command:
         return None
     return -(-GpuClaim.of(profile, {}).count // table.nodes)
-
-
-def _command_json(profile: LaunchProfile, command: LaunchCommand, extra: Mapping[str, object], now: datetime) -> str:
-    """cmd.json: what was launched, for people and for later eagletuis; no secret is in it."""
-    document = {
-        "version": 1,
-        "kind": "server",
-        "profile": profile.name,
-        "argv": list(command.argv),
-        "env": dict(command.env),
-        "secret_env": list(command.secret_env),
-        "secret_args": list(command.secret_args),
-        "cwd": command.cwd,
-        "port": command.port,
-        "notes": list(command.notes),
-        "eagletui": tui.__version__,
-        "launched_at": now.isoformat(timespec="seconds"),
-        "extra": dict(extra),
-    }
-    return json.dumps(document)

@@ -251,7 +251,7 @@ def launch_variables(request: LaunchRequest, who: str) -> dict[str, str]:
         "ER_SECRET": "\n".join(exports(request.secret_env)),
         # JSON strings are YAML strings.
         "ER_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
-        "ER_CMD": _command_json(request, who),
+        "ER_CMD": command_json(request, who),
         "ER_ENGINE": _engine(request),
         "ER_FILES": " ".join(request.files),
         **{f"ER_FILE_{at}": data.decode() for at, data in enumerate(request.files.values(), 1)},
@@ -304,7 +304,7 @@ def exports(values: Mapping[str, str]) -> list[str]:
     return [f"{name}={shlex.quote(value)}; export {name}" for name, value in values.items()]
 
 
-def _command_json(request: LaunchRequest, who: str) -> str:
+def command_json(request: LaunchRequest, who: str) -> str:
     """cmd.json: what was launched, for people and for later eagletuis; no secret is in it."""
     secrets = {*request.secret_env.values(), *request.secret_args.values(), *request.hide} - {""}
     longest_first = sorted(secrets, key=len, reverse=True)

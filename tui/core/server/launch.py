@@ -167,6 +167,27 @@ def in_the_way(profile: LaunchProfile, command: LaunchCommand, found: Iterable[R
     )
 
 
+def request_of(
+    command: LaunchCommand, profile: str, run_id: str, extra: Mapping[str, object], gpus: tuple[int, ...] = ()
+) -> LaunchRequest:
+    """What a host is asked for where it starts a command as a server."""
+    return LaunchRequest(
+        run_id=run_id,
+        kind="server",
+        profile=profile,
+        argv=(*command.argv, *command.open_words),
+        env=command.env,
+        cwd=command.cwd,
+        secret_env=command.secret_env,
+        secret_args=command.secret_args,
+        port=command.port,
+        gpus=gpus,
+        notes=command.notes,
+        extra=dict(extra),
+        hide=tuple(command.open_args.values()),
+    )
+
+
 def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None = None) -> LaunchRequest:
     """What the host is asked to start; recorded here before it is asked, so that no lost link loses the run's id.
 
@@ -177,21 +198,8 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None
     profile, command = plan.profile, plan.command
     now = datetime.now(UTC)
     sets = public_sets(plan.sets or {})
-    request = LaunchRequest(
-        run_id=run_id or new_run_id(profile.name, now.timestamp()),
-        kind="server",
-        profile=profile.name,
-        argv=(*command.argv, *command.open_words),
-        env=command.env,
-        cwd=command.cwd,
-        secret_env=command.secret_env,
-        secret_args=command.secret_args,
-        port=command.port,
-        gpus=claimed_gpus(profile),
-        notes=command.notes,
-        extra={"sets": sets, **of_group},
-        hide=tuple(command.open_args.values()),
-    )
+    run_id = run_id or new_run_id(profile.name, now.timestamp())
+    request = request_of(command, profile.name, run_id, {"sets": sets, **of_group}, claimed_gpus(profile))
     model = profile.arg("model-path")
     launch_records.write(
         LaunchRecord(
