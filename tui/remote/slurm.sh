@@ -97,10 +97,9 @@ sl_settle() { # dir id job : writes Slurm's last words of a job that is over, on
             _by=$(sacct -n -P -X -j "$3" -o State%60 2>/dev/null | sed -n 's/.*CANCELLED by \([0-9]\{1,10\}\).*/\1/p' | sed -n 1p)
             [ -z "$_by" ] || _told="$_told CancelledBy=$(id -nu "$_by" 2>/dev/null || echo "$_by")" ;;
           NODE_FAIL*)
-            # Slurm's own list may have lost the node by now.
-            _nodes=$(set +f; cut -d ' ' -f 1 "$1"/node.? 2>/dev/null | tr '\n' ,)
+            sl_get "$1/nodes" # Slurm's own list may have lost the node by now
             for _ in 1 2 3; do # the job may be called so before its node is
-              _down=$(sinfo -h -N -n "${_nodes%,}" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
+              _down=$(sinfo -h -N -n "$GOT" -o '%N %T %E' 2>/dev/null | grep -i 'down\|fail\|drain\|unk' | sort -u)
               [ -z "$_down" ] || break
               sleep 1
             done

@@ -35,6 +35,7 @@ fi
 [ ! -e "$run/stop" ] || { echo "refused: @ID@ was stopped before it began" >&2; exit 75; }
 mkdir "$run/claim" 2>/dev/null || { echo "refused: @ID@ was started already" >&2; exit 75; }
 put claim/job "$SLURM_JOB_ID"
+put nodes "$SLURM_JOB_NODELIST"
 put begun "$(stamp)"
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 address=$(scontrol -o show node "$head" 2>/dev/null | sed -n 's/.* NodeAddr=\([^ ]*\) .*/\1/p')
