@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -20,7 +19,6 @@ from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level
 from tui.core.server.gpu_claim import claimed_gpus
-from tui.core.server.launch_records import LaunchRecord
 from tui.core.server.stop import StopProgress
 
 _FRESH_S = 5.0  # GPUs, port and runs are not checked again within that time
@@ -196,25 +194,10 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None
     """
     of_group = {} if group is None else {"group": group.extra()}
     profile, command = plan.profile, plan.command
-    now = datetime.now(UTC)
+    run_id = run_id or new_run_id(profile.name)
     sets = public_sets(plan.sets or {})
-    run_id = run_id or new_run_id(profile.name, now.timestamp())
     request = request_of(command, profile.name, run_id, {"sets": sets, **of_group}, claimed_gpus(profile))
-    model = profile.arg("model-path")
-    launch_records.write(
-        LaunchRecord(
-            run_id=request.run_id,
-            host=host,
-            kind="server",
-            profile=profile.name,
-            launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            sets=sets,
-            model=model if isinstance(model, str) else None,
-            args=profile.public_args,
-            sglang=plan.facts.sglang,
-            port=command.port,
-            group=of_group.get("group"),
-            warm=next((f.warm for f in plan.findings if f.warm is not None), None),
-        )
-    )
+    warm = next((f.warm for f in plan.findings if f.warm is not None), None)
+    more = {"port": command.port, "group": of_group.get("group"), "warm": warm}
+    launch_records.write(launch_records.record_of(profile, run_id, host, plan.sets, plan.facts, **more))
     return request

@@ -3,13 +3,31 @@
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 
 from tui.core.errors import Slug, UsageError
+from tui.core.host.gpus import HostFacts
 from tui.core.model.group import group_id_of, member_of
 from tui.core.model.run import short_id
+from tui.core.profiles.difference import DiffLine, difference_to_parent
+from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_env, public_sets
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
+
+
+@dataclass(frozen=True)
+class Card:
+    """Why a start died, as the crash card says it: kept here, for the host may forget it."""
+
+    title: str
+    rank: str | None = None
+    line: int | None = None  # 1-based, of the log; None: the evidence is not in the log
+    evidence: tuple[str, ...] = ()  # lines, secrets masked
+    advice: tuple[str, ...] = ()
+    change: Mapping[str, object] = field(default_factory=dict)  # that would fix it: `--set` values
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,14 @@ class LaunchRecord:
     group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
     stopped_with_group: bool = False  # it ended because rank 0 told it to, once the group was stopped from here
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
+    card: Card | None = None  # of one that crashed
+    stopped_by: str | None = None  # user@machine
+    env: Mapping[str, str] = field(default_factory=dict)  # of the profile, without secrets
+    extends: str | None = None  # the profile's parent
+    difference: tuple[DiffLine, ...] = ()  # of the profile, without `sets`, to its parent
+    gpu_names: tuple[str, ...] = ()  # of the host
+    driver: str | None = None
+    torch: str | None = None
 
     @property
     def part(self) -> str | None:
@@ -64,6 +90,43 @@ write, read = FILES.write, FILES.read
 def read_all() -> list[LaunchRecord]:
     """All launches, newest first."""
     return sorted(FILES.read_all(), key=lambda record: record.launched_at, reverse=True)
+
+
+def record_of(
+    profile: LaunchProfile,
+    run_id: str,
+    host: str,
+    sets: Mapping[str, object] | None,
+    facts: HostFacts | None = None,
+    **more: Any,
+) -> LaunchRecord:
+    """The record of a server that is about to be launched.
+
+    Args:
+        sets: what was changed for this launch.
+        facts: of the host; None: not asked.
+        more: further fields.
+    """
+    model = profile.arg("model-path")
+    facts = facts or HostFacts()
+    return LaunchRecord(
+        run_id=run_id,
+        host=host,
+        kind="server",
+        profile=profile.name,
+        launched_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        sets=public_sets(sets or {}),
+        model=model if isinstance(model, str) else None,
+        args=profile.public_args,
+        env=public_env(profile.env),
+        extends=profile.extends,
+        difference=difference_to_parent(profile),
+        gpu_names=facts.gpu_names,
+        driver=facts.driver,
+        sglang=facts.sglang,
+        torch=facts.torch,
+        **more,
+    )
 
 
 def has_jobs(host: str) -> bool:
