@@ -14,8 +14,7 @@ from tui.core.profiles.secrets import public_sets
 from tui.core.runs.request import check, command_json, requester
 from tui.core.server.finding import Findings
 from tui.core.server.gpu_claim import GpuClaim
-from tui.core.server.launch import request_of
-from tui.core.server.launch_records import record_of
+from tui.core.server.launch import record_of, request_of
 from tui.core.slurm import helper
 from tui.core.slurm.script import JobRequest, batch_script, sbatch_options, secret_text
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tui.core.model.profile import DiffLine
 from tui.core.model.verdict import Verdict
-from tui.core.profiles.difference import DiffLine
 from tui.core.server.launch_records import Card
 
 ITSELF = "eagletui"  # the author of what writes itself

@@ -1,25 +1,16 @@
 """What one launch profile has that another has not."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 
 from tui.core.config import profile_dirs
 from tui.core.model.group import Role
+from tui.core.model.profile import DiffLine
 from tui.core.profiles.files import Library
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.resolve import resolve
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_value
 from tui.core.sglang.flags import flag_table, normalise
-
-
-@dataclass(frozen=True)
-class DiffLine:
-    """One line of the difference between two profiles; values as TOML, secrets masked."""
-
-    sign: str  # + only in the second, - only in the first, ~ in both with another value
-    key: str  # a flag, env.NAME, requires.NAME, or gpus, cwd, host, wrapper, command
-    old: str | None
-    new: str | None
 
 
 def profile_difference(a: LaunchProfile, b: LaunchProfile) -> tuple[DiffLine, ...]:

@@ -3,17 +3,12 @@
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any
 
 from tui.core.errors import Slug, UsageError
-from tui.core.host.gpus import HostFacts
 from tui.core.model.group import group_id_of, member_of
+from tui.core.model.profile import DiffLine
 from tui.core.model.run import short_id
-from tui.core.profiles.difference import DiffLine, difference_to_parent
-from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.secrets import public_env, public_sets
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
@@ -90,43 +85,6 @@ write, read = FILES.write, FILES.read
 def read_all() -> list[LaunchRecord]:
     """All launches, newest first."""
     return sorted(FILES.read_all(), key=lambda record: record.launched_at, reverse=True)
-
-
-def record_of(
-    profile: LaunchProfile,
-    run_id: str,
-    host: str,
-    sets: Mapping[str, object] | None,
-    facts: HostFacts | None = None,
-    **more: Any,
-) -> LaunchRecord:
-    """The record of a server that is about to be launched.
-
-    Args:
-        sets: what was changed for this launch.
-        facts: of the host; None: not asked.
-        more: further fields.
-    """
-    model = profile.arg("model-path")
-    facts = facts or HostFacts()
-    return LaunchRecord(
-        run_id=run_id,
-        host=host,
-        kind="server",
-        profile=profile.name,
-        launched_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        sets=public_sets(sets or {}),
-        model=model if isinstance(model, str) else None,
-        args=profile.public_args,
-        env=public_env(profile.env),
-        extends=profile.extends,
-        difference=difference_to_parent(profile),
-        gpu_names=facts.gpu_names,
-        driver=facts.driver,
-        sglang=facts.sglang,
-        torch=facts.torch,
-        **more,
-    )
 
 
 def has_jobs(host: str) -> bool:
