@@ -54,7 +54,7 @@ def locked() -> Iterator[None]:
     attributes = where / ".gitattributes"
     if not attributes.exists():
         write_whole(attributes, _ATTRIBUTES)
-        write_whole(where / ".gitignore", ".lock\n")
+        write_whole(where / ".gitignore", ".*\n!.gitignore\n!.gitattributes\n")
     descriptor = os.open(where / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _PATIENCE_S
@@ -76,8 +76,6 @@ def locked() -> Iterator[None]:
 def append(entries: Iterable[Entry]) -> None:
     """Adds entries; the caller holds the lock. They are on the disk once it returns. Raises OSError."""
     lines = b"".join(_line(entry) for entry in entries)
-    if not lines:
-        return
     descriptor = os.open(path(), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -98,7 +96,8 @@ def _line(entry: Entry) -> bytes:
 def _said(value: Any) -> Any:
     """A JSON value without what is not known."""
     if isinstance(value, dict):
-        return {key: _said(item) for key, item in value.items() if item is not None and item not in ([], {})}
+        said = {key: _said(item) for key, item in value.items()}
+        return {key: item for key, item in said.items() if item is not None and item not in ([], {})}
     return [_said(item) for item in value] if isinstance(value, list) else value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tui.core.model.profile import DiffLine
+from tui.core.model.profile import DiffLine, ExperimentArm
 from tui.core.model.verdict import Verdict
 from tui.core.server.launch_records import Card
 
@@ -52,6 +52,8 @@ class Launched:
     configuration: str  # a sum of what was launched, whatever the profile is called
     model: str | None = None
     sets: Mapping[str, object] = field(default_factory=dict)  # changed for this launch
+    args: Mapping[str, object] = field(default_factory=dict)  # all flags, without secrets
+    env: Mapping[str, str] = field(default_factory=dict)  # of the profile
     parent: str | None = None  # the profile that it extends
     difference: tuple[DiffLine, ...] = ()  # of the profile, without `sets`, to its parent
     environment: Environment = field(default_factory=Environment)
@@ -62,6 +64,7 @@ class Ended:
     """How far a launch came, of the entries `ready` and `end`."""
 
     run_id: str
+    host: str
     outcome: str  # ready, crashed, stopped, lost, …
     cause: str | None = None
     phase: str | None = None
@@ -99,7 +102,7 @@ class Tried:
     host: str
     bench: str
     hypothesis: str | None = None
-    profiles: tuple[str, ...] = ()  # of its arms
+    arms: tuple[ExperimentArm, ...] = ()  # its verdicts call them by their letters
     launches: int = 0  # planned
     done: int = 0  # of them
     failed: tuple[str, ...] = ()  # "B: oom_kv_pool, the KV pool has no room", an arm each
@@ -127,7 +130,7 @@ class Entry:
     @property
     def host(self) -> str | None:
         """The host that it is about; None of those of a person that name none."""
-        for part in (self.launched, self.measured, self.tried):
+        for part in (self.launched, self.ended, self.measured, self.tried):
             if part is not None:
                 return part.host
         return next((ref.removeprefix("host:") for ref in self.about if ref.startswith("host:")), None)
@@ -187,6 +190,8 @@ class RunRow:
     model: str | None = None
     configuration: str = ""
     sets: Mapping[str, object] = field(default_factory=dict)
+    args: Mapping[str, object] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
     parent: str | None = None
     difference: tuple[DiffLine, ...] = ()
     environment: Environment = field(default_factory=Environment)
@@ -224,7 +229,8 @@ class Hypothesis:
     why: str | None = None  # a person's, who settled it
     verdicts: tuple[Verdict, ...] = ()
     experiments: tuple[str, ...] = ()  # ids
-    failed: tuple[str, ...] = ()  # arms that never ran, and why
+    arms: tuple[ExperimentArm, ...] = ()  # of the newest of them: its verdicts call them by their letters
+    failed: tuple[str, ...] = ()  # arms whose launches failed, and why
     launches: tuple[int, int] | None = None  # done and planned of its experiments
     about: tuple[str, ...] = ()
     runs: tuple[RunRow, ...] = ()  # newest first
