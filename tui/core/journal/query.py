@@ -50,7 +50,7 @@ class Query:
         """Whether a run is one of them."""
         if any(not any(KEYS[key].fits(row, value) for value in values) for key, values in self.keys):
             return False
-        text = _text_of(row) if self.words else ""
+        text = text_of(row) if self.words else ""
         return all(word in text for word in self.words)
 
 
@@ -62,7 +62,7 @@ class Key:
     check: Callable[[str], object] = lambda _: None  # raises UsageError
 
 
-def _text_of(row: RunRow) -> str:
+def text_of(row: RunRow) -> str:
     """Everything of a run that a word may stand in."""
     card = row.card
     parts: Iterable[str | None] = (
@@ -91,7 +91,7 @@ def _one_of(allowed: Sequence[str], what: str) -> Callable[[str], None]:
     return check
 
 
-def since(text: str) -> float:
+def earliest(text: str) -> float:
     """Seconds since the epoch of `7d`, `12h`, `2w`, `today`, `2026-11-20`, `20Nov`. Raises UsageError."""
     now = datetime.now().astimezone()
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -136,7 +136,7 @@ KEYS = {
     "profile": Key(lambda row, value: value.casefold() in row.profile.casefold()),
     "outcome": Key(lambda row, value: row.outcome == value, _one_of(tuple(Outcome), "outcome")),
     "cause": Key(lambda row, value: row.cause == value),
-    "since": Key(lambda row, value: (epoch_of(row.started_at) or 0.0) >= since(value), since),
+    "since": Key(lambda row, value: (epoch_of(row.started_at) or 0.0) >= earliest(value), earliest),
     "flag": Key(_has_flag),
     "level": Key(lambda row, value: row.level == value.upper(), lambda value: _one_of(_LEVELS, "level")(value.upper())),
 }

@@ -1,6 +1,6 @@
 """The journal as it is read: hypotheses, ideas, notes, dead ends and runs of all entries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tui.core.config import load_settings
@@ -11,11 +11,26 @@ from tui.core.journal import entries
 from tui.core.journal.claims import hypotheses
 from tui.core.journal.dead_ends import dead_ends
 from tui.core.journal.knowing import known
-from tui.core.journal.model import Entry, Environment, Idea, Journal, Kind, Known, Note, RunRow, Tried
-from tui.core.journal.query import Query
+from tui.core.journal.model import (
+    DeadEnd,
+    Entry,
+    Environment,
+    Hypothesis,
+    Idea,
+    Journal,
+    Kind,
+    Known,
+    Note,
+    RunRow,
+    Tried,
+)
+from tui.core.journal.query import Query, earliest, text_of
 from tui.core.journal.rows import run_rows
 from tui.core.journal.sources import tried_of
+from tui.core.journal.words import difference_words
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.text import epoch_of
+from tui.core.verdicts.sentences import sets_words
 
 
 def read(host: str | None = None) -> Journal:
@@ -122,3 +137,61 @@ def _of_host(whole: Journal, host: str) -> Journal:
         dead_ends=tuple(one for one in whole.dead_ends if one.host == host),
         runs=runs,
     )
+
+
+def narrowed(
+    journal: Journal, *, model: str | None = None, since: str | None = None, search: str | None = None
+) -> Journal:
+    """Of a journal what is about one model, of a time and later, and has all words of a search.
+
+    Args:
+        model: a part of its name or path; what is about no launch at all stays.
+        since: as the filter of runs takes it.
+
+    Raises UsageError for a time that is none.
+    """
+    from_s = earliest(since) if since else 0.0
+    words = (search or "").casefold().split()
+    wanted = (model or "").casefold()
+    models = {f"run:{row.run_id}": row.model or "" for row in journal.runs}
+    models |= {row.entry_id: row.model or "" for row in journal.runs}
+
+    def fits(at: str | None, text: str, of: Iterable[str | None]) -> bool:
+        named = [models[ref] for ref in of if ref in models]
+        if (epoch_of(at) or 0.0) < from_s or (wanted and named and not any(wanted in one.casefold() for one in named)):
+            return False
+        return all(word in text.casefold() for word in words)
+
+    def runs_of(one: Hypothesis) -> list[str]:
+        return [row.entry_id for row in one.runs]
+
+    return replace(
+        journal,
+        entries=tuple(one for one in journal.entries if fits(one.at, one.text, (*one.about, one.id))),
+        hypotheses=tuple(
+            one for one in journal.hypotheses if fits(one.settled_at or one.asked_at, words_of(one), runs_of(one))
+        ),
+        ideas=tuple(one for one in journal.ideas if fits(one.ticked_at or one.at, one.text, one.about)),
+        notes=tuple(one for one in journal.notes if fits(one.at, f"{one.by} {one.text}", one.about)),
+        dead_ends=tuple(
+            one for one in journal.dead_ends if fits(one.at, words_of(one), (f"run:{one.run_id}", one.entry_id))
+        ),
+        runs=tuple(row for row in journal.runs if fits(row.started_at, text_of(row), (row.entry_id,))),
+    )
+
+
+def words_of(one: Hypothesis | DeadEnd) -> str:
+    """Everything that a search may find of it."""
+    if isinstance(one, DeadEnd):
+        parts = [
+            one.host,
+            one.profile,
+            one.cause,
+            one.what,
+            one.evidence,
+            one.note,
+            difference_words(one.difference, 2000),
+        ]
+        return "\n".join(filter(None, (*parts, sets_words(one.sets))))
+    notes = (note.text for note in one.notes)
+    return "\n".join(filter(None, (one.text, one.by, one.why, *(verdict.text for verdict in one.verdicts), *notes)))

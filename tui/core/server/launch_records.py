@@ -1,8 +1,10 @@
 """This machine's record of launches: which run is where, how long its phases took, how it ended."""
 
+import contextlib
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 
 from tui.core.errors import Slug, UsageError
@@ -147,6 +149,15 @@ def stopped_with_its_group(run_id: str) -> None:
     record = read(run_id)
     if record is not None and record.outcome not in ("crashed", "lost"):
         write(replace(record, stopped_with_group=True))
+
+
+def stopped(run_id: str, by: str) -> None:
+    """Keeps that a run was stopped, where this machine launched it and nobody who watched it knows better."""
+    record = read(run_id)
+    if record is not None and record.outcome not in ("crashed", "lost", "stopped"):
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        with contextlib.suppress(OSError):  # a full disk here must not fail the stop
+            write(replace(record, outcome="stopped", stopped_by=by, ended_at=record.ended_at or now))
 
 
 def usual(
