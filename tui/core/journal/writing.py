@@ -171,7 +171,7 @@ def _written(
             "put the rest into a second one",
             slug=Slug.TOO_LONG,
         )
-    by = one_line(author or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody", 60)
+    by = one_line(author or os.environ.get("USER") or os.environ.get("LOGNAME") or "", 60).strip() or "somebody"
     entry = Entry(f"{kind}-{secrets.token_hex(5)}", now(), kind, by, mask_text(text), tuple(about), state)
     with entries.locked():
         entries.append([entry])
