@@ -42,7 +42,7 @@ _COMMANDS = {
     "paths": "Where files are.",
     "mcp": "A server of the Model Context Protocol on standard input and output.",
     "agents": "One page for agents: the loop, JSON, exit codes.",
-    "completion": "Completion of hosts, profiles, runs and flags for bash, zsh or fish.",
+    "completion": "Completion of hosts, profiles, runs and flags for bash, zsh or fish: prints the shell's script.",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.run_lab import free_port
 from tests.support.shell import Shell
 
-DATA = Path(__file__).parents[1] / "data/bench/foreign"
+DATA = Path(__file__).parents[1] / "data/bench/inputs"
 HOST = "Host gpu1 gpu2\n  HostName 10.0.0.1\nHost $(id) `id` a*b\n"
 
 
@@ -82,7 +82,7 @@ def test_a_run_by_its_six_digits(asked: Shell) -> None:
 
 
 def test_results_by_id_and_by_profile(asked: Shell) -> None:
-    asked("results", "import", str(DATA / "guidellm.csv"), "--profile", "zz-server", "--host", "gpu1")
+    asked("results", "import", str(DATA / "bench-12389-ttft-zero.log"), "--profile", "zz-server", "--host", "gpu1")
     found = bash(asked, "eagletui compare zz") | bash(asked, "eagletui compare import")
     assert {word.partition("-")[0] for word in found} == {"zz", "import"}
 

@@ -15,7 +15,7 @@ _INTO = {
 @click.argument("shell", type=click.Choice(list(_INTO)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:
-    """Print the script with which SHELL completes hosts, profiles, runs and flags."""
+    """Completion of hosts, profiles, runs and flags for bash, zsh or fish: prints the shell's script."""
     kind = get_completion_class(shell)
     assert kind is not None
     source = kind(ctx.find_root().command, {}, "eagletui", VARIABLE).source()
