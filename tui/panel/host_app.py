@@ -16,7 +16,8 @@ from textual.timer import Timer, TimerCallback
 from textual.widgets import Input
 
 from tui import format as fmt
-from tui.core.config import HostKind
+from tui.core.config import THEMES as CHOICES
+from tui.core.config import HostKind, keep_theme
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker
 from tui.core.masking.known import shown
@@ -24,7 +25,7 @@ from tui.panel.gate import Gate
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
-from tui.panel.theme import THEMES, textual_theme
+from tui.panel.theme import THEMES, choice_of, textual_theme, theme_for
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,7 +70,7 @@ class HostApp(App[None]):
 
     Args:
         open_session: makes the session with a host; tests hand in their own.
-        theme: `dark` or `light`.
+        theme: one of `config.THEMES`; which palette that is, depends on the colours that the terminal has.
         bell: rings on ready and on crash.
     """
 
@@ -94,7 +95,7 @@ class HostApp(App[None]):
         self._leaving = False
         for name in THEMES:
             self.register_theme(textual_theme(name))
-        self.theme = f"eagle-{theme}"
+        self.theme = theme_for(theme, self.console.color_system)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Whatever a widget draws passes the gate last."""
@@ -373,10 +374,16 @@ class HostApp(App[None]):
                 continue
             run = functools.partial(self.call_later, self.run_action, action)
             yield SystemCommand(f"{command.verb} ({command.key})", command.about, run)
-        other = "light" if self.theme == "eagle-dark" else "dark"
-        yield SystemCommand(
-            f"{other} theme", "Switch the colour theme", lambda: setattr(self, "theme", f"eagle-{other}")
-        )
+        for choice in CHOICES:
+            if choice != choice_of(self.theme):
+                about = "Switch the colour theme; kept for the next time"
+                yield SystemCommand(f"{choice} theme", about, functools.partial(self.choose_theme, choice))
+
+    def choose_theme(self, choice: str) -> None:
+        """Another palette, from now on."""
+        self.theme = theme_for(choice, self.console.color_system)
+        if not keep_theme(choice):
+            self.say("config.toml names the theme of the next time")
 
     def _handle_exception(self, error: Exception) -> None:
         # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.
