@@ -25,6 +25,8 @@ from tui.panel.gate import Gate
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
+from tui.panel.server_view import badge
+from tui.panel.terminal import Terminal
 from tui.panel.theme import THEMES, choice_of, textual_theme, theme_for
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class HostApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "q", "^C ^Q")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "^Z", "q", "^C ^Q")
 
     def __init__(
         self, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
@@ -87,6 +89,7 @@ class HostApp(App[None]):
         super().__init__()
         self.open_session = open_session
         self._bell = bell
+        self._terminal = Terminal(self._to_terminal)
         self._asking = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._flush_timer: Timer | None = None
@@ -191,6 +194,7 @@ class HostApp(App[None]):
         for screen in self.screen_stack:  # a mode shows through under a dialog
             if isinstance(screen, Mode) and screen.is_mounted:
                 screen.update()
+        self._terminal.title(shown(self.window_title()))
 
     def _tick(self) -> None:
         # Samples come once a second too; ages ride on their repaint where they can.
@@ -235,10 +239,24 @@ class HostApp(App[None]):
         # A function, not a coroutine: a job that is cancelled before it begins is never made.
         self.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
 
-    def ring(self) -> None:
-        """The terminal's bell, where the settings want it."""
+    def ring(self, text: str) -> None:
+        """The terminal's bell, where the settings want it; where another window is looked at, a notification."""
         if self._bell:
             self.bell()
+            if not self.app_focus:
+                self._terminal.notify(shown(text))
+
+    def window_title(self) -> str:
+        """What the window is called: the state of what is displayed."""
+        state = self.board.state
+        if state is None:
+            return f"eagletui {self.board.host}"
+        mark = badge(state, stale=not self.board.connected, stopping=self.board.stopping)
+        return f"{mark.glyph} {mark.word} {state.run.profile or state.run.run_id} on {self.board.host}"
+
+    def _to_terminal(self, text: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
 
     def copy_text(self, text: str, what: str) -> None:
         """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
@@ -334,6 +352,7 @@ class HostApp(App[None]):
         """Quits; servers keep running."""
         message = self.farewell()
         self._leaving = True  # nothing is painted on the way out
+        self._terminal.restore()
         self.workers.cancel_all()
         await asyncio.gather(*(_closed(session) for session in self.sessions()))
         self.exit(message=_plain(message) if message else None)
