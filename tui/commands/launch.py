@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tui.commands import completing
 from tui.commands.options import host_option, json_option, set_option, timeout_option
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
@@ -48,7 +49,7 @@ class _Order:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.launch_profiles)
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")

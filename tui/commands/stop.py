@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from tui.commands import completing
 from tui.commands.groups import group_on_record, group_session, stop_group
 from tui.commands.live_one import live_one
 from tui.commands.options import SECONDS, host_option, json_option
@@ -22,7 +23,7 @@ from tui.core.server.run_end import outcome_of_files
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=completing.runs)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--grace", type=SECONDS, metavar="S", default=20.0, show_default=True, help="Seconds to drain first.")
 @host_option
