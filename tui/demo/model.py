@@ -115,7 +115,7 @@ def buckets(max_bs: int, *, speculative: bool) -> list[int]:
 def covered(position: int, width: float, scale: float = 1.0) -> float:
     """Chance that one of so many candidates at a position is the right token, given that those before it were."""
     alone = min(1.0, ACCEPT_BY_POSITION[min(position, len(ACCEPT_BY_POSITION) - 1)] * scale)
-    return 1.0 - (1.0 - alone) * width**-COVER_EXPONENT
+    return 1.0 - (1.0 - alone) / math.pow(width, COVER_EXPONENT)
 
 
 def width_of(steps: int, topk: int, draft_tokens: int) -> float:

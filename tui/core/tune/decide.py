@@ -61,7 +61,10 @@ def next_step(record: TuneRecord) -> Step | End:
 def next_cell(record: TuneRecord) -> Step | None:
     """The next launch for the speculation: the baseline, the start, then what can still change the answer; None: none."""
     tried = {taken.step.draft: taken for taken in record.of(Phase.SPECULATION)}
-    first = [(None, "what a draft has to beat, and what break-even is counted by"), (record.start, "as the profile has it")]
+    first = [
+        (None, "what a draft has to beat, and what break-even is counted by"),
+        (record.start, "as the profile has it"),
+    ]
     for draft, why in first:
         if draft not in tried:
             return _cell(record, draft, why)
@@ -69,11 +72,13 @@ def next_cell(record: TuneRecord) -> Step | None:
     if record.start is None or record.goal == "ttft" or surface is None:
         return None
     best = _best_measured(record, surface)
-    hopes = {draft: _gain(surface.of(draft), best.rate) for draft in _open(record, surface)}
+    hopes = {draft: _gain(surface.of(draft), best.rate) for draft in _open(record)}
     draft = max(hopes, key=lambda one: hopes[one], default=None)
     if draft is not None and hopes[draft] > _WORTH:
         at = surface.of(draft)
-        return _cell(record, draft, f"forecast {at.rate:.1f} ± {at.rate * at.deviation:.1f} tok/s, the best has {best.rate:.1f}")
+        return _cell(
+            record, draft, f"forecast {at.rate:.1f} ± {at.rate * at.deviation:.1f} tok/s, the best has {best.rate:.1f}"
+        )
     return _again(record, surface)
 
 
@@ -167,21 +172,29 @@ def drafts(record: TuneRecord) -> dict[tuple[int, int], list[Draft]]:
     return fields
 
 
-def _tokens_limit(record: TuneRecord) -> tuple[int, Taken] | None:
-    """The fewest draft tokens for which memory did not suffice, with the launch that showed it."""
+def _too_many(record: TuneRecord) -> Taken | None:
+    """The launch with the fewest draft tokens for which memory did not suffice."""
     died = [t for t in record.of(Phase.SPECULATION) if t.cause in _OUT_OF_MEMORY and t.step.draft is not None]
-    return min(((t.step.draft.tokens, t) for t in died if t.step.draft), key=lambda one: one[0], default=None)
+    return min(died, key=lambda taken: taken.step.draft.tokens if taken.step.draft else 0, default=None)
 
 
-def _open(record: TuneRecord, surface: Surface) -> list[Draft]:
+def _tokens_most(record: TuneRecord) -> int:
+    """The most draft tokens worth a launch: after one that died, halfway back to the most that started."""
+    died = _too_many(record)
+    if died is None or died.step.draft is None:
+        return _MOST_TOKENS
+    started = [draft.tokens for draft in measured(record) if draft.tokens < died.step.draft.tokens]
+    return (max(started, default=1) + died.step.draft.tokens) // 2
+
+
+def _open(record: TuneRecord) -> list[Draft]:
     """The drafts that were not tried and may still be: there is memory for them, and nobody took them out."""
     tried = {taken.step.draft for taken in record.of(Phase.SPECULATION)}
-    limit = _tokens_limit(record)
-    most = limit[0] - 1 if limit is not None else _MOST_TOKENS
+    most = _tokens_most(record)
     return [
         draft
-        for (steps, topk), some in drafts(record).items()
-        if (steps, topk) not in record.left_out
+        for place, some in drafts(record).items()
+        if place not in record.left_out
         for draft in some
         if draft not in tried and draft.tokens <= most
     ]
@@ -194,7 +207,7 @@ def spots(record: TuneRecord) -> Mapping[tuple[int, int], Spot]:
         return {place: Spot(*place) for place in drafts(record)} if record.start is not None else {}
     cells = measured(record)
     best = _best_measured(record, surface)
-    hopeful = set(_open(record, surface))
+    hopeful = set(_open(record))
     found = {}
     for place, some in drafts(record).items():
         here = [draft for draft in some if draft in cells]
@@ -209,14 +222,17 @@ def spots(record: TuneRecord) -> Mapping[tuple[int, int], Spot]:
 def _unmeasured(
     record: TuneRecord, surface: Surface, place: tuple[int, int], left: list[Draft], best: Estimate
 ) -> Spot:
-    died = [t for t in record.of(Phase.SPECULATION) if t.step.draft and (t.step.draft.steps, t.step.draft.topk) == place]
+    died = [
+        t for t in record.of(Phase.SPECULATION) if t.step.draft and (t.step.draft.steps, t.step.draft.topk) == place
+    ]
     if not left:
         if place in record.left_out:
             return Spot(*place, state="skipped", why="left out by you")
         if died:
             return Spot(*place, died[-1].step.draft, "failed", 1, None, str(died[-1].cause or "no run counts"))
-        limit = _tokens_limit(record)
-        return Spot(*place, state="skipped", why=f"{limit[0]} draft tokens: {limit[1].cause}" if limit else "not tried")
+        limit = _too_many(record)
+        why = f"{limit.step.draft.tokens} draft tokens: {limit.cause}" if limit and limit.step.draft else "not tried"
+        return Spot(*place, state="skipped", why=why)
     draft = max(left, key=lambda one: surface.of(one).rate)
     at = surface.of(draft)
     reachable = (place[0] + 1) * 1000 / at.cycle_ms

@@ -63,7 +63,9 @@ def found(record: TuneRecord) -> Range:
     if record.bounds.least is not None:
         least = min([record.bounds.least, *good])  # a fact beats arithmetic
         low.append(_tidy(least - _STEP))
-    return Range(min(good, default=None), max(good, default=None), max(low, default=None), min(high, default=None), batch)
+    return Range(
+        min(good, default=None), max(good, default=None), max(low, default=None), min(high, default=None), batch
+    )
 
 
 def failure(record: TuneRecord) -> str | None:
@@ -106,7 +108,12 @@ def _first(record: TuneRecord, known: Range, least: float, most: float) -> Step:
         own = record.fraction if record.fraction is not None else 0.85
         return _launch(record, _tidy(own), "as the profile has it: a start measures weights and draft too", known.batch)
     if record.bounds.least is not None and record.bounds.least > least:
-        return _launch(record, _tidy(record.bounds.least), "lower end by the ledger: nothing is left for the pool below it", known.batch)
+        return _launch(
+            record,
+            _tidy(record.bounds.least),
+            "lower end by the ledger: nothing is left for the pool below it",
+            known.batch,
+        )
     return _launch(record, _middle(least, most), f"between {least:.2f} and {most:.2f}", known.batch)
 
 
@@ -123,7 +130,9 @@ def _upper(record: TuneRecord, low: float, high: float, left: int) -> tuple[floa
     least, most = _tidy(high - room * _STEP), _tidy(low + room * _STEP)
     value = min(max(_tidy(guess), least), most) if least <= most else middle
     value = min(max(value, _tidy(low + _STEP)), _tidy(high - _STEP))
-    return value, f"the ledger leaves room to about {guess:.2f}" if value == _tidy(guess) else f"between {low:.2f} and {high:.2f}"
+    return value, f"the ledger leaves room to about {guess:.2f}" if value == _tidy(
+        guess
+    ) else f"between {low:.2f} and {high:.2f}"
 
 
 def _smaller_graphs(record: TuneRecord, known: Range) -> Step | None:

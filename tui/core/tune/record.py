@@ -96,6 +96,7 @@ class Taken:
     ended_at: str | None = None
     run_id: str | None = None  # of the server
     result_ids: tuple[str, ...] = ()
+    runs: int = 0  # that count
     experiment_id: str | None = None
     ready_after_s: float | None = None
     kv_tokens: int | None = None
@@ -215,5 +216,8 @@ def unfinished(profile: str, host: str, goal: str, known: Iterable[TuneRecord] |
 def running_elsewhere(record: TuneRecord) -> str | None:
     """The PID of the process of this machine that runs a tune's present step; None where none does."""
     held = experiment_record.running(record.host)
-    ids = {record.under_way.experiment_id if record.under_way else None, *(taken.experiment_id for taken in record.steps)}
+    ids = {
+        record.under_way.experiment_id if record.under_way else None,
+        *(taken.experiment_id for taken in record.steps),
+    }
     return held[0] if held is not None and held[1] in ids else None
