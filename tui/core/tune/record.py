@@ -144,7 +144,7 @@ class TuneRecord:
     algorithm: str | None
     longest_prompt: int  # tokens
     seed: int
-    sets: Mapping[str, object] = field(default_factory=dict)  # overrides of every launch
+    sets: Mapping[str, object] = field(default_factory=dict)  # overrides of every launch, secrets masked
     configuration: str = ""  # a sum of what the profile launches
     budget_h: float | None = None
     bounds: Bounds = Bounds()
@@ -180,8 +180,8 @@ class TuneRecord:
 
 
 def sets_of(record: TuneRecord, step: Step) -> dict[str, object]:
-    """The overrides with which a step is launched; False takes a flag out."""
-    sets = dict(record.sets)
+    """The overrides that make a step of the profile; False takes a flag out."""
+    sets: dict[str, object] = {}
     if step.fraction is not None:
         sets[FRACTION] = step.fraction
     if step.batch is not None:

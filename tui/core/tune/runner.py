@@ -21,6 +21,7 @@ from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Result
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.secrets import public_sets
 from tui.core.runs.request import new_run_id
 from tui.core.server import launch_records
 from tui.core.server.earlier_starts import FRACTION, GRAPH_BATCH, canonical, ledger_of
@@ -31,7 +32,7 @@ from tui.core.tune import record as tune_record
 from tui.core.tune.record import SPECULATION, Bounds, Draft, Phase, Status, Step, Taken, TuneRecord, sets_of
 from tui.core.verdicts.metric import DEFAULT, METRICS, default_for
 
-Load = Callable[[Mapping[str, object]], LaunchProfile]  # the profile with these overrides
+Load = Callable[[Mapping[str, object]], LaunchProfile]  # the profile with these overrides alone
 _CHARACTERS_A_TOKEN = 3  # few, so that a prompt is taken as longer than it is
 _SPECULATIVE_RUNNING = 48  # requests at once, to which SGLang lowers graphs too where nobody says otherwise
 _PROBE_S = 1.0  # whether it serves, not how fast
@@ -52,25 +53,30 @@ class TuneState:
 
 
 def begin_tune(
-    profile: str, load: Load, bench: BenchProfile, goal: str, host: str, budget_h: float | None, seed: int | None
+    launch: LaunchProfile,
+    sets: Mapping[str, object],
+    bench: BenchProfile,
+    goal: str,
+    host: str,
+    budget_h: float | None = None,
+    seed: int | None = None,
 ) -> TuneRecord:
-    """The record of a tune that has not launched anything yet.
+    """The record of a tune that has not launched anything yet; `launch` has the overrides `sets`.
 
     Raises UsageError where the bench cannot measure the goal, or the profile is not one server with SGLang's flags.
     """
-    launch = load({})
     _check(launch, bench, goal)
     args = canonical(launch.args)
     algorithm = args.get(SPECULATION[0])
     batch = args.get(GRAPH_BATCH)
     if type(batch) is int and algorithm and args.get("max-running-requests") is None:
         batch = min(batch, _SPECULATIVE_RUNNING)
-    usual = planning.usual_start(launch, host, {})
+    usual = planning.usual_start(launch, host, public_sets(sets))
     first, *others = bench.points
     workload = replace(bench, points=(first,))
     return TuneRecord(
-        tune_id=new_run_id(f"tune-{profile}"),
-        profile=profile,
+        tune_id=new_run_id(f"tune-{launch.name}"),
+        profile=launch.name,
         host=planning.home_of(launch, host),
         goal=goal,
         bench=workload,
@@ -80,6 +86,7 @@ def begin_tune(
         algorithm=str(algorithm) if algorithm else None,
         longest_prompt=_longest(bench),
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
+        sets=public_sets(sets),
         configuration=configuration_sum(launch),
         budget_h=budget_h,
         bounds=bounds_of(launch, host),
@@ -89,12 +96,14 @@ def begin_tune(
     )
 
 
-def resumed_tune(record: TuneRecord, load: Load, bench: BenchProfile, budget_h: float | None) -> TuneRecord:
+def resumed_tune(
+    record: TuneRecord, launch: LaunchProfile, bench: BenchProfile, budget_h: float | None = None
+) -> TuneRecord:
     """An unfinished tune, ready to continue; a budget that is given now counts.
 
     Raises UsageError (slug changed) where it would no longer tune the same.
     """
-    changed = [record.profile] if configuration_sum(load({})) != record.configuration else []
+    changed = [record.profile] if configuration_sum(launch) != record.configuration else []
     changed += [bench.name] if _measures(bench) != _measures(record.bench) else []
     if changed:
         raise UsageError(
@@ -193,10 +202,10 @@ def _now() -> str:
 class TuneRunner:
     """Runs one tune. `states()` is what makes it go; the other methods may be called meanwhile."""
 
-    def __init__(self, hosts: GroupSession, record: TuneRecord, load: Load) -> None:
-        """Nothing is launched yet. `record` is from `begin_tune` or `resumed_tune`."""
+    def __init__(self, hosts: GroupSession, record: TuneRecord, load: Load, sets: Mapping[str, object]) -> None:
+        """Nothing is launched yet. `record` is from `begin_tune` or `resumed_tune`, `sets` are its overrides unmasked."""
         self.record = record
-        self._hosts, self._load = hosts, load
+        self._hosts, self._load, self._sets = hosts, load, dict(sets)
         self._going = asyncio.Event()
         self._going.set()
         self._stopping = False
@@ -285,17 +294,17 @@ class TuneRunner:
         taken = replace(self._ended(taken, runner), ended_at=_now())
         record = replace(self.record.with_step(taken), under_way=None)
         if taken.step.phase is Phase.RANGE:
-            record = replace(record, bounds=bounds_of(self._load(sets_of(record, taken.step)), record.host))
+            record = replace(record, bounds=bounds_of(self._load(self._sets_of(taken.step)), record.host))
         self._keep(record)
 
     # -- a step as an experiment ----------------------------------------------------------------------------------------
 
     def _runner_of(self, taken: Taken) -> ExperimentRunner:
         record, step = self.record, taken.step
-        arms = [sets_of(record, step)]
+        arms = [self._sets_of(step)]
         bench = record.bench
         if step.phase is Phase.CONFIRM:
-            arms.insert(0, sets_of(record, self._start_of(step)))
+            arms.insert(0, self._sets_of(self._start_of(step)))
         elif step.phase is Phase.RANGE:
             bench = probe_of(record)
         profile = self._experiment(arms, bench, step)
@@ -307,6 +316,9 @@ class TuneRunner:
         else:
             made = begin(profile, bench, launches, record.host, record.seed + taken.number)
         return ExperimentRunner(self._hosts, made, profile, launches, write)
+
+    def _sets_of(self, step: Step) -> dict[str, object]:
+        return self._sets | sets_of(self.record, step)
 
     def _experiment(self, arms: list[dict[str, object]], bench: BenchProfile, step: Step) -> ExperimentProfile:
         record = self.record
