@@ -128,7 +128,7 @@ def _upper(record: TuneRecord, low: float, high: float, left: int) -> tuple[floa
     if guess is None or not low < guess < high:
         return middle, f"between {low:.2f} and {high:.2f}"
     least, most = _tidy(high - room * _STEP), _tidy(low + room * _STEP)
-    value = min(max(_tidy(guess), least), most) if least <= most else middle
+    value = min(max(_tidy(guess), least), most) if least <= most else _tidy(guess)
     value = min(max(value, _tidy(low + _STEP)), _tidy(high - _STEP))
     return value, f"the ledger leaves room to about {guess:.2f}" if value == _tidy(
         guess
