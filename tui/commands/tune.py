@@ -181,13 +181,17 @@ def _plan(record: TuneRecord, as_json: bool) -> int:
 
 def report_lines(record: TuneRecord) -> list[str]:
     """The report of a tune, for a terminal."""
-    lines = [f"range    {report.range_words(record)}", *_map(record)]
-    if (said := report.so_far(record)) is not None:
-        lines.append(f"screened {said}")
     confirmed = next((taken for taken in record.of(Phase.CONFIRM)), None)
-    lines.append(f"verdict  {confirmed.words if confirmed is not None else record.message}")
-    lines.append("not tried")
-    return [one_line(line, 400) for line in (*lines, *(f"  · {text}" for text in report.not_tried(record)))]
+    ended = confirmed.words if confirmed is not None else record.message or record.outcome
+    screened = report.so_far(record)
+    return [
+        f"range    {one_line(report.range_words(record), 400)}",
+        *_map(record),
+        *([f"screened {one_line(screened, 400)}"] if screened is not None else []),
+        f"verdict  {one_line(ended, 400)}",
+        "not tried",
+        *(f"  · {one_line(text, 400)}" for text in report.not_tried(record)),
+    ]
 
 
 def _map(record: TuneRecord) -> list[str]:
