@@ -77,13 +77,22 @@ def not_tried(record: TuneRecord) -> tuple[str, ...]:
     return tuple(said)
 
 
+_SKIPPED = {  # how a reason begins, and what is said of the fields that have it
+    "all ": "even with every draft accepted slower than the best",
+    "estimate ": "estimated to be slower than the best",
+}
+
+
 def _skipped(spots: Iterable[Spot]) -> list[str]:
-    """The fields without a launch, those of one reason together; estimates are marked as such."""
+    """The fields without a launch, those of one kind of reason together."""
     why: dict[str, list[str]] = {}
     for spot in spots:
         if spot.state in ("skipped", "open"):
-            why.setdefault(spot.why or "no launch was left for it", []).append(f"{spot.steps}×{spot.topk}")
-    return [f"steps × top-k {', '.join(places)}: {reason}" for reason, places in why.items()]
+            kind = next((said for begin, said in _SKIPPED.items() if spot.why.startswith(begin)), None)
+            figure = f" ({spot.why.removeprefix('estimate ')})" if kind is not None else ""
+            reason = kind or spot.why or "no launch was left for it"
+            why.setdefault(reason, []).append(f"{spot.steps}×{spot.topk}{figure}")
+    return [f"{reason}, steps × top-k: {', '.join(places)}" for reason, places in why.items()]
 
 
 def plan_words(record: TuneRecord) -> tuple[str, ...]:
