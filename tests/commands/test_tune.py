@@ -97,7 +97,7 @@ def test_the_report_says_what_was_found_and_what_was_not_tried():
     text = "\n".join(lines)
     assert "0.84 to 0.90 start and serve the longest prompt" in lines[0]
     assert re.search(r"^4 .* 77\.2 0\.86× 3\.02 of 3\.50 L\d", text, re.MULTILINE)
-    assert "4 steps, top-k 2, 9 draft tokens: 77.2 tok/s per user" in text
+    assert "best draft: 4 steps, top-k 2, 9 draft tokens, 77.2 tok/s per user" in text
     assert "it does not beat no speculation" in text
     assert lines[lines.index("not tried") + 1].startswith("  · other algorithms than EAGLE3")
 

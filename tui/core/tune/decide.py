@@ -237,7 +237,7 @@ def _unmeasured(
     at = surface.of(draft)
     reachable = (place[0] + 1) * 1000 / at.cycle_ms
     if reachable < best.rate:
-        why = f"all {place[0]} accepted: {reachable:.1f} tok/s"
+        why = f"at most {reachable:.1f} tok/s"  # with every draft accepted
         return Spot(*place, draft, "skipped", 0, at, why)
     if _gain(at, best.rate) <= _WORTH:
         return Spot(*place, draft, "skipped", 0, at, f"estimate {at.rate:.1f} ± {at.rate * at.deviation:.1f}")

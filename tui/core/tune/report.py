@@ -48,13 +48,13 @@ def so_far(record: TuneRecord) -> str | None:
         return None
     beats = "beats" if at.rate > base else "does not beat"
     return (
-        f"the best draft is {best}: {at.rate:.1f} tok/s per user, {at.rate / base:.2f}× of {base:.1f} without speculation "
+        f"best draft: {best}, {at.rate:.1f} tok/s per user, {at.rate / base:.2f}× of {base:.1f} without speculation "
         f"({level_of(record, best)}); it {beats} no speculation"
     )
 
 
-def not_tried(record: TuneRecord) -> tuple[str, ...]:
-    """What the answer says nothing about, each with the reason."""
+def not_tried(record: TuneRecord, *, fields: bool = True) -> tuple[str, ...]:
+    """What the answer says nothing about, each with the reason; without `fields` no fields of the map."""
     said = []
     if record.start is None:
         said.append("speculation: the profile names no draft")
@@ -64,7 +64,7 @@ def not_tried(record: TuneRecord) -> tuple[str, ...]:
         )
     if record.start is not None and record.goal == "ttft":
         said.append("other steps and top-k: a draft does not bring the first token earlier")
-    else:
+    elif fields:
         said += _skipped(decide.spots(record).values())
     known = ranges.found(record)
     if known.below is not None and known.low is not None:
@@ -78,7 +78,7 @@ def not_tried(record: TuneRecord) -> tuple[str, ...]:
 
 
 _SKIPPED = {  # how a reason begins, and what is said of the fields that have it
-    "all ": "even with every draft accepted slower than the best",
+    "at most ": "even with every draft accepted slower than the best",
     "estimate ": "estimated to be slower than the best",
 }
 
@@ -88,8 +88,9 @@ def _skipped(spots: Iterable[Spot]) -> list[str]:
     why: dict[str, list[str]] = {}
     for spot in spots:
         if spot.state in ("skipped", "open"):
-            kind = next((said for begin, said in _SKIPPED.items() if spot.why.startswith(begin)), None)
-            figure = f" ({spot.why.removeprefix('estimate ')})" if kind is not None else ""
+            begin = next((begin for begin in _SKIPPED if spot.why.startswith(begin)), None)
+            kind = _SKIPPED[begin] if begin is not None else None
+            figure = f" ({spot.why.removeprefix(begin)})" if begin is not None else ""
             reason = kind or spot.why or "no launch was left for it"
             why.setdefault(reason, []).append(f"{spot.steps}×{spot.topk}{figure}")
     return [f"{reason}, steps × top-k: {', '.join(places)}" for reason, places in why.items()]

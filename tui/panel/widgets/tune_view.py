@@ -111,7 +111,7 @@ class _Picture:
             )
             size = min(x + width - at, round(width * used / whole)) if whole else 0
             canvas.put(at, y, "▆" * size, spec)
-            label = f"{name} {fmt.duration(used) if hours else fmt.plural(round(used), 'launch')}"
+            label = f"{name} {fmt.duration(used) if hours else _launches(round(used))}"
             if used:
                 canvas.put(at, y + 1, label, "muted", max(0, max(size, len(label)) - 1))
             at += size
@@ -135,7 +135,7 @@ class _Picture:
             facts = [
                 mark,
                 (f"{known.low:.2f} to {known.high:.2f}", "strong!"),
-                (f" in {fmt.plural(len(tries), 'launch')}{used}", "muted"),
+                (f" in {_launches(len(tries))}{used}", "muted"),
             ]
         canvas.title(1, y, self.end - 1, "1  Which mem-fraction-static starts", facts)
         if not tries:
@@ -235,34 +235,20 @@ class _Picture:
                 canvas.put(x + 2, y + 1, f"{draft.tokens} draft tokens", "muted/accbg", width - 2)
             return
         if not _measured(spot) or spot.estimate is None:
-            mark, word, spec = {"failed": ("✗", "failed", "err"), "skipped": ("–", "skipped", "muted")}.get(
-                spot.state, ("○", "open", "text")
-            )
-            said = [(f"{mark} ", spec), (word if rows > 1 else spot.why or word, "muted")]
-            canvas.runs(x, y, words(said, width), width)
-            if rows > 1:
-                estimate = f"estimate {spot.estimate.rate:.1f}" if spot.estimate is not None else ""
-                canvas.runs(x + 2, y + 1, words([(spot.why or estimate, "muted")], width - 2), width - 2)
+            self._empty_field(x, y, width, rows, spot)
             return
         rate, leads = spot.estimate.rate, spot.estimate.rate == best
         near = rate / best if best else 0.0
         ground = "accbg" if near >= 0.97 else "raised" if near >= 0.85 else "surface"
         canvas.fill(x, y, width, rows, ground)
         level = report.level_of(self.record, spot.draft)
-        after = canvas.runs(
-            x,
-            y,
-            [
-                ("● ", f"text/{ground}"),
-                (fmt.tok_s(rate), f"strong!/{ground}"),
-                (" best" if leads else "", f"ok!/{ground}"),
-            ],
-            width,
-        )
+        dot: Run = ("◆ ", f"ok!/{ground}") if leads else ("● ", f"text/{ground}")
+        best_word = (" best" if leads and rows > 1 else "", f"ok!/{ground}")
+        after = canvas.runs(x, y, [dot, (fmt.tok_s(rate), f"strong!/{ground}"), best_word], width)
         ratio = fmt.ratio(rate / self.base) if self.base else fmt.NONE
         if rows == 1:
-            if x + width - after > len(ratio) + 4:
-                canvas.right(x + width, y, f"{ratio} {level}", f"text/{ground}")
+            said = f"{ratio} {level}" if x + width - after > len(ratio) + len(level) + 1 else ratio
+            canvas.right(x + width, y, said if x + width - after > len(said) else "", f"text/{ground}")
             return
         canvas.right(x + width, y, ratio, f"text/{ground}")
         need = report.breakeven(self.record, spot)
@@ -274,6 +260,22 @@ class _Picture:
             width - 2,
         )
 
+    def _empty_field(self, x: int, y: int, width: int, rows: int, spot: "Spot") -> None:
+        """A field without a figure; in one row the reason alone."""
+        canvas = self.canvas
+        mark, word, spec = {"failed": ("✗", "failed", "err"), "skipped": ("–", "skipped", "muted")}.get(
+            spot.state, ("○", "open", "text")
+        )
+        why = spot.why or (f"estimate {spot.estimate.rate:.1f}" if spot.estimate is not None else "")
+        if rows == 1:
+            word = (
+                why.replace("at most", "≤").replace("estimate", "est.").partition(" ±")[0].removesuffix(" tok/s")
+                or word
+            )
+        canvas.runs(x, y, words([(f"{mark} ", spec), (word, "muted")], width), width)
+        if rows > 1:
+            canvas.runs(x + 2, y + 1, words([(why, "muted")], width - 2), width - 2)
+
     # -- words -------------------------------------------------------------------------------------------------------
 
     def _words(self, x: int, y: int, width: int) -> None:
@@ -284,7 +286,7 @@ class _Picture:
         if (said := report.so_far(self.record)) is not None:
             parts.append(("So far", [(said, "text")]))
         parts.append(("Now" if self.now is not None else "Next", [self._next()]))
-        parts.append(("Not tried", [(f"· {text}", "muted") for text in report.not_tried(self.record)]))
+        parts.append(("Not tried", [(f"· {text}", "muted") for text in report.not_tried(self.record, fields=False)]))
         for title, lines in parts:
             if y >= self.canvas.height - 1:
                 return
@@ -317,6 +319,10 @@ class _Picture:
 
 def _measured(spot: "Spot") -> bool:
     return spot.state == "measured" and spot.estimate is not None
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'es' * (count != 1)}"
 
 
 def _mark(taken: "Taken") -> Run:
