@@ -57,9 +57,9 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Tune a launch profile: which memory fraction starts, which speculation pays, confirmed on fresh launch pairs.
+    """Find the memory fraction that starts and the speculation that pays; ends with a verdict.
 
-    The exit code is 1 where it came to no answer.
+    Every launch is an answer, a crash too; the best is confirmed on fresh launch pairs against the start. The exit code is 1 where it came to no answer.
     """
     dirs = profile_dirs(directory)
     values = _values(sets)

@@ -285,7 +285,8 @@ class _Picture:
         parts: list[tuple[str, list[tuple[str, str]]]] = []
         if (said := report.so_far(self.record)) is not None:
             parts.append(("So far", [(said, "text")]))
-        parts.append(("Now" if self.now is not None else "Next", [self._next()]))
+        title = "End" if self.state.finished else "Now" if self.now is not None else "Next"
+        parts.append((title, [self._next()]))
         parts.append(("Not tried", [(f"· {text}", "muted") for text in report.not_tried(self.record, fields=False)]))
         for title, lines in parts:
             if y >= self.canvas.height - 1:
@@ -303,16 +304,17 @@ class _Picture:
 
         ahead, experiment = self.state.ahead, self.state.experiment
         if self.state.finished:
-            return (
-                f"{self.record.outcome}: {self.record.message}",
-                "strong!" if self.record.outcome == "done" else "warn!",
-            )
+            spec = "strong!" if self.record.outcome == "done" else "warn!"
+            resume = "; t on the profile resumes it" if self.record.outcome in ("stopped", "budget") else ""
+            return f"{self.record.message}{resume}", spec
         if self.now is None:
             return (f"{ahead.title}: {ahead.why}", "text") if isinstance(ahead, Step) else ("", "text")
         arms = (
             [arm for arm in experiment.arms if arm.status in ("launching", "running")] if experiment is not None else []
         )
         doing = (arms[0].phase or arms[0].status).replace("_", " ") if arms else "preparing"
+        if arms and arms[0].live is not None:
+            doing = f"run {arms[0].live.run_index}, {arms[0].live.phase}, {fmt.tok_s(arms[0].live.tok_s)} tok/s"
         waits = f", {experiment.message}" if experiment is not None and experiment.message and not arms else ""
         return f"◐ {self.now.step.title}: {doing}{waits}. {self.now.step.why}", "accent"
 
