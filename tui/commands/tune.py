@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tui import format as written
+from tui.commands import completing
 from tui.commands.groups import group_session
 from tui.commands.options import Number, host_option, json_option, set_option
 from tui.commands.output import Interrupted, emit, run_async, say
@@ -33,9 +34,14 @@ _MOST_HOURS = 10_000.0
 
 
 @click.command()
-@click.argument("profile")
+@click.argument("profile", shell_complete=completing.launch_profiles)
 @click.option("--for", "goal", type=click.Choice(GOALS), required=True, help="What is to be good.")
-@click.option("--workload", metavar="BENCH", help="Measure with this bench profile, at its first load.")
+@click.option(
+    "--workload",
+    metavar="BENCH",
+    shell_complete=completing.bench_profiles,
+    help="Measure with this bench profile, at its first load.",
+)
 @host_option
 @click.option("--budget", "budget_h", type=Number(_MOST_HOURS, what="hours"), metavar="HOURS", help="Of all launches.")
 @set_option
