@@ -109,7 +109,7 @@ class Tuning:
                     async for state in states:
                         host.board.tune = state
                         host.touch(soon=True)
-                host.app.ring(f"the tune of {one_line(record.profile, 60)} on {host.board.host} has ended")
+                host.app.ring(f"{one_line(record.profile, 60)} on {host.board.host}: tuned")
             finally:
                 self._runner = None
                 host.touch(soon=True)
