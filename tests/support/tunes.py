@@ -41,20 +41,13 @@ def cell(
     return record.with_step(taken)
 
 
-def tuned(
-    *cells: tuple[Draft | None, float], spent_s: float = 800.0, full: bool = False, tried_all: bool = False
-) -> TuneRecord:
-    """A range and these cells; `full` takes what is left of the launches, `tried_all` leaves out all other fields."""
+def tuned(*cells: tuple[Draft | None, float], spent_s: float = 800.0, full: bool = False) -> TuneRecord:
+    """A range and these cells; `full` takes what is left of the launches."""
     record = RANGED
     for draft, rate in cells:
         record = cell(record, draft, rate, spent_s=spent_s)
-    if tried_all:
-        places = {(draft.steps, draft.topk) for draft, _ in cells if draft is not None}
-        others = tuple(place for place in decide.drafts(record) if place not in places)
-        record = cell(replace(record, left_out=others), START, 60.0)
-        return replace(record, left_out=tuple(decide.drafts(record)))
     while full and record.launches + 1 + decide.CONFIRM_LAUNCHES <= decide.MOST_LAUNCHES:
-        record = cell(record, START if record.start else None, cells[1][1])
+        record = cell(record, START, cells[1][1])
     return record
 
 

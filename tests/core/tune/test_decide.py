@@ -68,15 +68,6 @@ def test_what_cannot_reach_the_best_is_skipped_with_the_reason():
     assert any("other algorithms than EAGLE3" in line for line in said)
 
 
-def test_what_a_person_took_out_is_not_tried():
-    record = replace(tuned((None, BASE), (Draft(3, 1, 4), 72.0)), left_out=((4, 2), (4, 4), (5, 2)))
-    step = decide.next_step(record)
-    assert isinstance(step, Step)
-    assert step.draft is not None
-    assert (step.draft.steps, step.draft.topk) not in record.left_out
-    assert decide.spots(record)[4, 2].why == "left out by you"
-
-
 def test_the_winner_is_confirmed_on_fresh_launches():
     step = decide.next_step(whole())
     assert isinstance(step, Step)
@@ -130,9 +121,10 @@ def test_nothing_that_starts_is_an_end():
     assert (end.outcome, end.message) == ("failed", "the profile does not start: preflight: no such model")
 
 
-def test_a_leader_that_is_in_doubt_is_measured_again():
+def test_a_leader_that_is_in_doubt_is_measured_again(monkeypatch):
     close = Draft(4, 2, 9), Draft(5, 2, 9)
-    record = tuned((None, BASE), (close[0], 77.0), (close[1], 77.0), full=True, tried_all=True)
+    monkeypatch.setattr(decide, "drafts", lambda record: {(one.steps, one.topk): [one] for one in close})
+    record = tuned((None, BASE), (Draft(3, 1, 4), 60.0), (close[0], 77.0), (close[1], 77.0))
     step = decide.next_cell(record)
     assert step is not None
     assert step.draft in close

@@ -188,16 +188,10 @@ def _tokens_most(record: TuneRecord) -> int:
 
 
 def _open(record: TuneRecord) -> list[Draft]:
-    """The drafts that were not tried and may still be: there is memory for them, and nobody took them out."""
+    """The drafts that were not tried and may still be: there is memory for them."""
     tried = {taken.step.draft for taken in record.of(Phase.SPECULATION)}
     most = _tokens_most(record)
-    return [
-        draft
-        for place, some in drafts(record).items()
-        if place not in record.left_out
-        for draft in some
-        if draft not in tried and draft.tokens <= most
-    ]
+    return [draft for some in drafts(record).values() for draft in some if draft not in tried and draft.tokens <= most]
 
 
 def spots(record: TuneRecord) -> Mapping[tuple[int, int], Spot]:
@@ -226,8 +220,6 @@ def _unmeasured(
         t for t in record.of(Phase.SPECULATION) if t.step.draft and (t.step.draft.steps, t.step.draft.topk) == place
     ]
     if not left:
-        if place in record.left_out:
-            return Spot(*place, state="skipped", why="left out by you")
         if died:
             return Spot(*place, died[-1].step.draft, "failed", 1, None, str(died[-1].cause or "no run counts"))
         limit = _too_many(record)

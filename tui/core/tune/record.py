@@ -5,12 +5,11 @@ they leave on the host is found again as theirs is; the experiment of the step u
 among the experiments.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 
-from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.model.profile import BenchProfile
 from tui.core.records import RecordFiles
@@ -155,7 +154,6 @@ class TuneRecord:
     ended_at: str | None = None
     outcome: str = "running"  # running, stopped, budget, failed, done
     message: str | None = None  # how it ended
-    left_out: tuple[tuple[int, int], ...] = ()  # steps and top-k that a person took out
     loads: tuple[str, ...] = ()  # labels of the workload's other loads: not tried
     schema: int = SCHEMA
 
@@ -205,19 +203,8 @@ def tunes() -> list[TuneRecord]:
     return sorted(FILES.read_all(), key=lambda record: (record.started_at or "", record.tune_id), reverse=True)
 
 
-def unfinished(profile: str, host: str, goal: str, known: Iterable[TuneRecord] | None = None) -> TuneRecord | None:
+def unfinished(profile: str, host: str, goal: str) -> TuneRecord | None:
     """The newest tune of this profile, host and goal where it can be resumed; a process that runs it is not looked for."""
     same = (profile, host, goal)
-    found = tunes() if known is None else known
-    newest = next((one for one in found if (one.profile, one.host, one.goal) == same), None)
+    newest = next((one for one in tunes() if (one.profile, one.host, one.goal) == same), None)
     return newest if newest is not None and newest.outcome not in ("done", "failed") else None
-
-
-def running_elsewhere(record: TuneRecord) -> str | None:
-    """The PID of the process of this machine that runs a tune's present step; None where none does."""
-    held = experiment_record.running(record.host)
-    ids = {
-        record.under_way.experiment_id if record.under_way else None,
-        *(taken.experiment_id for taken in record.steps),
-    }
-    return held[0] if held is not None and held[1] in ids else None
