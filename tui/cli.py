@@ -36,6 +36,7 @@ _COMMANDS = {
     "results": "What was measured: list, import, export.",
     "bench": "Measure a running server with the bench profile NAME.",
     "experiment": "Launch, wait, measure, record, next: unattended; ends with verdicts.",
+    "tune": "Find the memory fraction that starts and the speculation that pays; ends with a verdict.",
     "compare": "Which of two is faster, and how sure that is.",
     "journal": "What was tried and what came of it.",
     "breakeven": "Whether speculation pays.",
@@ -46,7 +47,7 @@ _COMMANDS = {
     "completion": "Completion of hosts, profiles, runs and flags for bash, zsh or fish: prints the shell's script.",
 }
 # Those after which there may be something to write into the journal, whatever came of them.
-_JOURNALED = ("launch", "wait", "stop", "bench", "experiment")
+_JOURNALED = ("launch", "wait", "stop", "bench", "experiment", "tune")
 
 
 @click.group(
