@@ -125,6 +125,7 @@ class ExperimentRunner:
         record: ExperimentRecord,
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
+        write: Callable[[ExperimentRecord], None] = experiment_record.write,
     ) -> None:
         """Nothing is launched yet.
 
@@ -133,10 +134,12 @@ class ExperimentRunner:
             record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
+            write: stores the record after every step.
 
         Raises HostError where a session is missing.
         """
         self.record = record
+        self._write = write
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
@@ -254,7 +257,7 @@ class ExperimentRunner:
 
     def _keep(self, record: ExperimentRecord) -> None:
         self.record = record
-        experiment_record.write(record)
+        self._write(record)
         self._changed.set()
 
     def _cell(self, number: int) -> Cell:
