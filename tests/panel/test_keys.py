@@ -8,9 +8,11 @@ from tui.panel.screens import bench_dialogs, connecting, dialog, host_picker, im
 from tui.panel.screens.bench import Bench
 from tui.panel.screens.dashboard import Dashboard
 from tui.panel.screens.group import Group
+from tui.panel.screens.journal import Journal
 from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
 from tui.panel.screens.profiles import Profiles
+from tui.panel.screens.runs import FilterLine, Runs
 from tui.panel.screens.tune import Tune
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.view import LogView
@@ -23,6 +25,9 @@ OWNERS = {
     "logs": (Logs, LogView),
     "profiles": (Profiles,),
     "bench": (Bench,),
+    "journal": (Journal,),
+    "runs": (Runs,),
+    "filter field": (FilterLine,),
     "tune": (Tune,),
     "refused or lost link": (EagleApp,),
     "rank line": (RankLine,),
@@ -39,7 +44,7 @@ OWNERS = {
     "stored results": (bench_dialogs.ArmsDialog,),
     "import dialog": (import_dialog.ImportDialog,),
 }
-SPACES = {"app": (EagleApp,), "screen": (Overview, Dashboard, Logs, Profiles, Bench)}
+SPACES = {"app": (EagleApp,), "screen": (Overview, Dashboard, Logs, Profiles, Bench, Journal, Runs)}
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.where}: {key.key}")

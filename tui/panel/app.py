@@ -15,6 +15,7 @@ from tui.panel.group_control import GroupControl
 from tui.panel.group_watch import Groups
 from tui.panel.host_app import HostApp, OpenSession, open_real_session
 from tui.panel.host_view import Board
+from tui.panel.kept_runs import KeptRuns
 from tui.panel.keys import Key, bindings
 from tui.panel.panel_host import PanelHost
 from tui.panel.screens.base import Mode
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from tui.panel.bench_view import Preview
     from tui.panel.connection import Connection
     from tui.panel.displayed_run import DisplayedRun
+    from tui.panel.journal_control import JournalControl
     from tui.panel.launcher import Launcher
     from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
     from tui.panel.tuning import Tuning
 
-_MODES = ("dashboard", "group", "logs", "profiles", "bench", "tune")
+_MODES = ("dashboard", "group", "logs", "profiles", "bench", "tune", "journal", "runs")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -54,7 +56,7 @@ class EagleApp(HostApp):
         open_session, theme, bell: as for `HostApp`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"01234lrbSomh")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", *"012345nlrbSomh")
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class EagleApp(HostApp):
         self.hosts: list[PanelHost] = []
         self.groups = Groups(lambda: self.hosts, self.open_beside, self.ring)
         self.group_control = GroupControl(self, self.groups)
+        self.kept = KeptRuns(self, lambda: self.hosts)
         self.hosts += [self._host(name) for name in dict.fromkeys(hosts)]
         self.shown = self.hosts[0]  # the host that keys and dialogs are about
 
@@ -134,6 +137,10 @@ class EagleApp(HostApp):
     @property
     def measure(self) -> "Measuring":
         return self.shown.measure
+
+    @property
+    def journal(self) -> "JournalControl":
+        return self.shown.journal
 
     @property
     def tuning(self) -> "Tuning":
@@ -235,6 +242,12 @@ class EagleApp(HostApp):
             self.launcher.preview(replace=True)
         else:
             self.connection.reconnect()
+
+    def action_note(self) -> None:
+        """A note for the journal on what is shown."""
+        from tui.panel.screens.journal_dialogs import note_on
+
+        note_on(self, self)
 
     def action_override(self) -> None:
         self.launcher.preview(edit=True)

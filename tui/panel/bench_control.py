@@ -38,8 +38,15 @@ class Measuring:
         connection: Connection,
         profile_dirs: "Callable[[], list[Path]]",
         reach: "Callable[[Sequence[str]], Awaitable[GroupSession]]",
+        happened: Callable[[], None],
     ) -> None:
-        """Measures nothing yet; `reach` opens several hosts, those that are not open among them."""
+        """Measures nothing yet.
+
+        Args:
+            reach: opens several hosts, those that are not open among them.
+            happened: called when something was measured, or an experiment went on.
+        """
+        self._happened = happened
         self._host = host
         self._connection = connection
         self._profile_dirs = profile_dirs
@@ -181,12 +188,15 @@ class Measuring:
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     host.touch(soon=news)
+                    if news:
+                        self._happened()
             if board.experiment is not None:
                 host.app.ring(f"{board.experiment.name} on {board.host}: measured")
         except Exception as error:
             failure = error
         finally:
             self._busy = False
+        self._happened()
         shown = board.experiment
         # What stands is what is stored; a single arm is shown beside earlier ones of its bench.
         gives_way = shown is not None and (not shown.finished or len(shown.arms) == 1)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from tui.core.errors import HostError
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 class DisplayedRun:
-    """Chooses the run, shows it and follows it; rings when it becomes ready or crashes."""
+    """Chooses the run, shows it and follows it; rings when it becomes ready or crashes.
 
-    def __init__(self, host: OpenHost) -> None:
+    Args:
+        happened: called when a run that is followed becomes something else, or has ended.
+    """
+
+    def __init__(self, host: OpenHost, happened: Callable[[], None]) -> None:
         self._host = host
+        self._happened = happened
         self._picked: str | None = None  # run id that a person asked to see
         self._preferred: str | None = None  # run id that is displayed first, where it is there
         self._hearing: dict[asyncio.Queue[RunUpdate | None], str] = {}  # who follows along, and which run
@@ -124,9 +129,12 @@ class DisplayedRun:
                     queue.put_nowait(update)
             if was_alive and before is not None and before.outcome is not now.outcome:
                 self._ring(now.run.run_id, now.outcome)
+                self._happened()
             was_alive = was_alive or (update.settled and now.outcome in ALIVE)
             self._host.touch(soon=before is None or (before.outcome, before.phase) != (now.outcome, now.phase))
         board.end_log()
+        if was_alive:
+            self._happened()
         self._read = run.run_id
         self.leave()
         self._host.touch()

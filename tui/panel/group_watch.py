@@ -35,7 +35,7 @@ class Aside(OpenHost):
         super().__init__(host.app, host.board.host)
         self._host = host
         self._named = run.run_id
-        self.displayed = DisplayedRun(self)
+        self.displayed = DisplayedRun(self, host.journal.happened)
         self.share()
         self.displayed.watch(run)
 

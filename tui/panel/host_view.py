@@ -21,6 +21,7 @@ from tui.core.text import as_number, epoch_of
 if TYPE_CHECKING:
     from tui.core.experiment.history import Baseline
     from tui.core.groups.group_state import GroupState
+    from tui.core.journal.model import Journal
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.group import Group
     from tui.core.model.run import Run
@@ -100,6 +101,8 @@ class Board:
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
     tune: "TuneState | None" = None  # what this panel tunes, or tuned last
     measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is displayed
+    journal: "Journal | None" = None  # what is about this host; None until somebody looks at it
+    whole: "Journal | None" = None  # the journal of all hosts, beside it
     baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 
     # -- inputs ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Launching, replacing and stopping servers from the panel: what is planned, asked first, and shown while it happens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui import format as fmt
@@ -94,10 +94,7 @@ class Launcher:
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
             self._host.say("Nothing to apply: no change is suggested here")
             return
-        import shlex
-
         from tui.core.profiles.resolve import parse_set_value
-        from tui.core.profiles.toml_text import toml_value
         from tui.core.server import launch_records
 
         known = launch_records.read(state.run.run_id)
@@ -106,8 +103,15 @@ class Launcher:
         typed = {
             key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in earlier.items()
         }
-        sets = {**typed, **diagnosis.set}
-        self._preview(state.run.profile, sets=shlex.join(f"{key}={toml_value(value)}" for key, value in sets.items()))
+        self.preview_of(state.run.profile, {**typed, **diagnosis.set})
+
+    def preview_of(self, profile: str, sets: "Mapping[str, object]") -> None:
+        """The launch dialog for a profile with some flags changed."""
+        import shlex
+
+        from tui.core.profiles.toml_text import toml_value
+
+        self._preview(profile, sets=shlex.join(f"{key}={toml_value(value)}" for key, value in sets.items()))
 
     def launch(self, plan: "LaunchPlan", replace: bool) -> None:
         """Carries out a plan that was shown; with `replace` our servers in its way are stopped first."""

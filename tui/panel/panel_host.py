@@ -11,6 +11,7 @@ from tui.panel.connection import Connection
 from tui.panel.displayed_run import DisplayedRun
 from tui.panel.host_app import HostApp
 from tui.panel.host_view import run_name
+from tui.panel.journal_control import JournalControl
 from tui.panel.launcher import Launcher
 from tui.panel.open_host import OpenHost
 from tui.panel.tuning import Tuning
@@ -41,12 +42,17 @@ class PanelHost(OpenHost):
         reach: "Callable[[Sequence[str]], Awaitable[GroupSession]]",
     ) -> None:
         super().__init__(app, name)
-        self.displayed = DisplayedRun(self)
+        self.journal = JournalControl(self)
+        self.displayed = DisplayedRun(self, self.journal.happened)
         self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
-        self.launcher = Launcher(self, self.connection, self.displayed.watch, launch_group)
-        self.measure = Measuring(self, self.connection, profile_dirs, reach)
+        self.launcher = Launcher(self, self.connection, self._launched, launch_group)
+        self.measure = Measuring(self, self.connection, profile_dirs, reach, self.journal.happened)
         self.tuning = Tuning(self, self.measure, profile_dirs, reach)
         self._stored_due = False
+
+    def _launched(self, run: "Run") -> None:
+        self.displayed.watch(run)
+        self.journal.happened()
 
     def _session_opened(self) -> None:
         self.displayed.forget()

@@ -1,6 +1,7 @@
 """What screens and widgets may ask of the panel around them. The apps offer it; nothing below the apps knows an app."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from tui.core.errors import EagletuiError
     from tui.core.experiment.history import Configuration
     from tui.core.groups.session import GroupPlan
+    from tui.core.journal.model import Entry, RunRow
     from tui.core.model.experiment import ExperimentState
     from tui.core.model.log import LogRecord
     from tui.core.profiles.launch_profile import LaunchProfile
@@ -22,6 +24,30 @@ if TYPE_CHECKING:
     from tui.panel.keys import Key
     from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a screen is about, for a note on it."""
+
+    about: str  # a reference of the journal: `run:ID`, `host:NAME`, the id of an entry
+    words: str  # for people
+
+
+class JournalControl(Protocol):
+    """Reading and writing the journal of a host; what is read is on its board."""
+
+    def look(self) -> None: ...  # reads where somebody wrote since
+    def write(self, job: "Callable[[], Entry]", said: str, again: "Callable[[], None] | None" = None) -> None: ...
+    def export(self) -> None: ...
+
+
+class KeptRuns(Protocol):
+    """What is done with runs that the journal keeps, of all hosts."""
+
+    def launch_again(self, run: "RunRow") -> None: ...  # its profile with its flags, on its host; shown first
+    def show_log(self, run: "RunRow") -> None: ...  # as long as its host has it
+    def show(self, run_ids: "frozenset[str]", of: str) -> None: ...  # some of all, and of what they are
 
 
 class BenchControl(Protocol):
@@ -70,6 +96,10 @@ class Panel(Protocol):
     def session(self) -> "HostSession | None": ...
     @property
     def measure(self) -> BenchControl: ...
+    @property
+    def journal(self) -> JournalControl: ...
+    @property
+    def kept(self) -> KeptRuns: ...
     @property
     def tuning(self) -> TuneControl: ...
 

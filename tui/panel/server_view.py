@@ -51,6 +51,7 @@ class Badge:
 
 _BADGES = {
     Outcome.QUEUED: Badge("◌", "QUEUED", "muted", "raised"),
+    Outcome.STARTING: Badge("◐", "STARTING", "accent", "accbg"),
     Outcome.READY: Badge("●", "READY", "ok", "okbg"),
     Outcome.RESTARTING: Badge("↻", "RESTARTS", "err", "errbg"),
     Outcome.CRASHED: Badge("✗", "CRASHED", "err", "errbg"),
@@ -73,11 +74,15 @@ def badge(state: "ServerState", *, stale: bool, stopping: bool = False) -> Badge
             return _BADGES[Outcome.HUNG]
     if state.run.job is not None and (mark := _of_job(state.run.job, state.outcome)) is not None:
         return mark
-    if state.outcome is Outcome.STARTING:
-        if not state.startup.lines:
-            return Badge("◌", "LAUNCH", "muted", "raised")
-        return Badge("◐", "STARTING", "accent", "accbg")
+    if state.outcome is Outcome.STARTING and not state.startup.lines:
+        return Badge("◌", "LAUNCH", "muted", "raised")
     return _BADGES[state.outcome]
+
+
+def outcome_badge(outcome: str) -> Badge:
+    """How an outcome is shown that was stored; one that this version does not know as unknown."""
+    known = next((one for one in Outcome if one == outcome), Outcome.UNKNOWN)
+    return _BADGES[known]
 
 
 def _of_job(job: Job, outcome: Outcome) -> Badge | None:

@@ -4,9 +4,9 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tui.panel.host_view import Board
+from tui.panel.host_view import Board, run_name
 from tui.panel.keys import keys
-from tui.panel.protocol import Panel, panel_of
+from tui.panel.protocol import Panel, Subject, panel_of
 from tui.panel.widgets.footer import Footer, Keys
 from tui.panel.widgets.header import Header
 from tui.panel.widgets.paint import Painted, Run
@@ -49,6 +49,13 @@ class Mode(Screen[None]):
     def field_keys(self) -> Keys:
         """The keys of a text field that has the focus."""
         return (("Enter", "done"), ("Esc", "back"))
+
+    def about(self) -> Subject:
+        """What a note that is written here is about: the displayed run, else the host."""
+        run = self.board.run
+        if run is None:
+            return Subject(f"host:{self.board.host}", f"host {self.board.host}")
+        return Subject(f"run:{run.run_id}", f"run {run.short_id}, {run_name(run)} on {self.board.host}")
 
     def footer_note(self) -> list[Run]:
         """A fact for the right end of the footer."""

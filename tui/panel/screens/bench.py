@@ -9,9 +9,11 @@ from textual.containers import Horizontal
 
 from tui.core.model.experiment import ExperimentState
 from tui.core.model.profile import LoadPoint
+from tui.core.text import one_line
 from tui.panel.bench_view import ArmView, Comparison, compare
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
+from tui.panel.protocol import Subject
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.bench.arm_card import CARDS_FROM, Arms
 from tui.panel.widgets.bench.capacity_plot import CapacityPlot
@@ -334,6 +336,16 @@ class Bench(Mode):
             self.eagle.say("Nothing was measured here yet")
             return
         self.eagle.measure.export(self.state)
+
+    def about(self) -> Subject:
+        """The experiment, else the newest result of the selected arm."""
+        state, view = self.state, self.view
+        if state is not None and len(state.arms) > 1 and state.experiment_id:
+            return Subject(f"experiment:{state.experiment_id}", f"experiment {one_line(state.name, 80)}")
+        if view is None or not view.arm.results:
+            return super().about()
+        result = view.arm.results[-1]
+        return Subject(f"result:{result.result_id}", f"result {result.result_id} of {view.arm.profile}")
 
     def copied_text(self) -> tuple[str, str] | None:
         """The selected arm's verdict, else nothing."""

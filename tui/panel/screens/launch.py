@@ -1,5 +1,6 @@
 """Launching: pick a profile, see what will run and what is against it, change values, start."""
 
+import asyncio
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -12,11 +13,13 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList
 
 from tui import format as fmt
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, of_system
+from tui.core.model.run import short_id
 from tui.core.server.finding import Level
 from tui.panel.hints import with_hint
 from tui.panel.keys import bindings, keys
-from tui.panel.screens.dialog import Box, Choices, Dialog
+from tui.panel.screens.dialog import Box, Choices, Dialog, Facts
+from tui.panel.screens.journal_rows import card_rows, known_rows
 from tui.panel.screens.plan_rows import (
     Shown,
     as_shown,
@@ -33,10 +36,11 @@ from tui.panel.screens.plan_rows import (
     script_rows,
     stopped_rows,
 )
-from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose, Rows, Title, sections
+from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Prose, Row, Rows, Title, sections
 
 if TYPE_CHECKING:
     from tui.core.groups.session import GroupPlan
+    from tui.core.journal.model import Known
     from tui.core.model.profile import DiffLine
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
@@ -75,6 +79,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         self._known: LaunchCommand | None = None  # until the host has answered
         self._difference: Sequence[DiffLine] = ()
         self._error: EagletuiError | None = None
+        self._knows: Sequence[Known] = ()  # the journal, of this launch
         self._reading = False
         self._settle: Timer | None = None
 
@@ -162,16 +167,17 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         if self._difference:
             title = Title("Difference", [(f"to {plan.profile.name} as it is", "muted")])
             differs = [title, *difference_rows(self._difference)]
-        title = Title("Pre-flight", finding_counts(plan.findings))
+        findings = [finding for finding in plan.findings if finding.check != "history"]  # which has a place of its own
+        title = Title("Pre-flight", finding_counts(findings))
         expected = self._expected(plan)
         if plan.command is None:  # a script is long: what was looked at stands over it
-            return sections(about, differs, [title, *finding_rows(plan.findings)], expected, self._script(plan))
-        command = self._command(plan.command, plan.findings)
-        whole = sections(about, differs, command, [title, *finding_rows(plan.findings)], expected)
-        problems = [finding for finding in plan.findings if finding.level is not Level.OK]
+            return sections(about, differs, [title, *finding_rows(findings)], expected, self._script(plan))
+        command = self._command(plan.command, findings)
+        whole = sections(about, differs, command, [title, *finding_rows(findings)], expected)
+        problems = [finding for finding in findings if finding.level is not Level.OK]
         if not problems or len(Rows(whole).lines(self._width)) <= room:
             return whole
-        fine = [finding for finding in plan.findings if finding.level is Level.OK]
+        fine = [finding for finding in findings if finding.level is Level.OK]
         return sections([title, *finding_rows(problems)], differs, expected, about, command, finding_rows(fine))
 
     @property
@@ -200,19 +206,22 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         return [Title("Batch script", hint), *script_rows(plan.text)]
 
     def _expected(self, plan: Shown) -> list[AnyRow]:
+        """How long it takes, and what the journal knows of it, else what worked here before."""
         from tui.core.server.launch_records import usual as usual_times
 
-        usual = usual_times((*self._hosts, self.panel.board.host)[0], plan.profile.name)[1]
-        if usual is None:
-            return [[("no history yet: how long it takes here is not known", "muted")]]
-        spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
-        return [
-            [
-                ("ready in about ", "muted"),
-                (fmt.duration(usual.median_s), "strong!"),
-                (f"; earlier starts here {spread}", "muted"),
-            ]
-        ]
+        usual = usual_times(self._first_host, plan.profile.name)[1]
+        takes: Line = [("no history yet: how long it takes here is not known", "muted")]
+        if usual is not None:
+            spread = fmt.spread(usual.median_s, usual.low_s, usual.high_s, usual.n)
+            about = fmt.duration(usual.median_s)
+            takes = [("ready in about ", "muted"), (about, "strong!"), (f"; earlier starts here {spread}", "muted")]
+        worked = [finding.text for finding in plan.findings if finding.check == "history"]
+        known = known_rows(self._knows) or [Row([("● ", "ok"), (text, "text")], hang=2) for text in worked]
+        return [Title("What the journal knows", takes), *known] if known else [takes]
+
+    @property
+    def _first_host(self) -> str:
+        return (*self._hosts, self.panel.board.host)[0]
 
     @property
     def _replaced(self) -> "tuple[HostRun, ...]":
@@ -248,7 +257,8 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
                 lead = [(" Enter ", "accent!/accbg"), (f" {verb}", "text")]
             elif self._replaced and not self.replace and not self._stays():
                 lead = [(" r ", "accent!/accbg"), (f" stop {self._replaced[0].short_id} first, then launch", "text")]
-        return KeyRow((*keys("o", "y", where="launch dialog"), _BACK), lead)
+        known = ("J",) if self._knows else ()
+        return KeyRow((*keys(*known, "o", "y", where="launch dialog"), _BACK), lead)
 
     # -- what may be launched --------------------------------------------------------------------------------------
 
@@ -293,12 +303,14 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
     async def _make_plan(self, name: str, text: str) -> None:
         from tui.core.profiles.difference import profile_difference
         from tui.core.profiles.load import load_launch
+        from tui.core.profiles.resolve import parse_sets
 
         try:
             sets = shlex.split(text)
             dirs = self.panel.profile_dirs()
             bare, profile = (launched_as(self.panel, load_launch(name, dirs, each)) for each in ((), sets))
             self._hosts = _hosts_of(profile, self.panel.board.host)
+            self._ask_journal(profile, parse_sets(sets, []))
             if self._plan is None:
                 self._known = known_command(self.panel, profile) if not self._hosts else None
                 self._show()
@@ -310,6 +322,17 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         except EagletuiError as error:
             self._error = error
         self._reading = False
+        self._show()
+
+    @work(exclusive=True, group="knows", exit_on_error=False)
+    async def _ask_journal(self, profile: "LaunchProfile", sets: "Iterable[tuple[str, object]]") -> None:
+        """What earlier launches say; where the journal cannot be read, that is said and hinders nothing."""
+        from tui.core.journal import reading
+
+        try:
+            self._knows = await asyncio.to_thread(reading.knows, profile, dict(sets), self._first_host)
+        except OSError as error:
+            self.panel.tell(of_system(error))
         self._show()
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -348,6 +371,17 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         if self._replaced and (self.replace or not self._stays()):
             self.replace = not self.replace
             self._show()
+
+    @work(exclusive=True, group="journal", exit_on_error=False)
+    async def action_journal(self) -> None:
+        """What the journal keeps of the launch that it knows."""
+        from tui.core.journal import reading
+
+        if not self._knows:
+            return
+        kept = await asyncio.to_thread(reading.read)
+        rows = [card_rows(run) for run in kept.runs if run.run_id == self._knows[0].run_id]
+        self.app.push_screen(Facts(f"Run {short_id(self._knows[0].run_id)}", sections(*rows)))
 
     def action_copy(self) -> None:
         """The command as text."""

@@ -7,6 +7,7 @@ from textual.binding import BindingType
 
 from tui.core.model.phases import Outcome
 from tui.panel.keys import bindings, keys, moving
+from tui.panel.protocol import Subject
 from tui.panel.screens.base import Mode
 from tui.panel.widgets.footer import Keys
 from tui.panel.widgets.header import Header
@@ -39,6 +40,11 @@ class Overview(Mode):
         alive = ("S",) if board.alive else ()
         suggested = ("a",) if state is not None and state.diagnosis and state.diagnosis.set else ()
         return keys("Enter", "l", *suggested, *ready, *alive, "h", "?", "^P", "q", where="overview")
+
+    def about(self) -> Subject:
+        """The host under the cursor."""
+        host = self.eagle.board.host
+        return Subject(f"host:{host}", f"host {host}")
 
     @property
     def _hosts(self) -> Hosts:

@@ -20,6 +20,7 @@ from tui.core.config import config_dir, shipped_profiles_dir
 from tui.core.errors import EagletuiError
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
+from tui.panel.protocol import Subject
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialog import Box, Choices
 from tui.panel.screens.plan_rows import Shown, as_shown
@@ -389,6 +390,11 @@ class Profiles(Mode):
             self.eagle.say(f"saved as {path.stem}, in {home_path(path)}{but}")
 
         self.app.push_screen(ImportDialog(), saved)
+
+    def about(self) -> Subject:
+        """The profile under the cursor."""
+        entry = self.chosen_entry()
+        return super().about() if entry is None else Subject(f"profile:{entry.name}", f"profile {entry.name}")
 
     def copied_text(self) -> tuple[str, str] | None:
         """The command of the chosen profile."""

@@ -9,7 +9,7 @@ from tui.panel.host_view import Board
 from tui.panel.protocol import panel_of
 from tui.panel.widgets.paint import Canvas, Painted, Run, clip_runs, end_of, width_of
 
-_MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"))
+_MODES = (("1", "Dashboard"), ("2", "Logs"), ("3", "Profiles"), ("4", "Bench"), ("5", "Journal"))
 
 
 class Header(Painted):

@@ -49,6 +49,9 @@ class LogBrowser(Scrolled):
         """What is looked for and what is hidden."""
         return self.log_rows.filter
 
+    def searching(self) -> bool:
+        return bool(self.filter.text)
+
     def keys(self) -> Sequence[int]:
         self.log_rows.update()  # what is read meanwhile may have pushed out what was there
         return self.log_rows.sequence

@@ -152,6 +152,9 @@ class LogPair(Scrolled):
                 if pair.left in marks[0][kind] or pair.right in marks[1][kind]:
                     found.append(place)
 
+    def searching(self) -> bool:
+        return any(log_rows.filter.text for log_rows in self.both)
+
     def set_filter(self, filter: LogFilter) -> None:
         """Another search; which ranks are shown stays. Raises UsageError where its expression is wrong."""
         for side, log_rows in zip(self.sides, self.both, strict=True):

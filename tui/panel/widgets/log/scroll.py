@@ -87,6 +87,13 @@ class Scrolled(Painted):
         """Whether the log continues before (-1) or after (1) what is loaded."""
         return False
 
+    def searching(self) -> bool:
+        """Whether there are hits to go to; without, `n` is a note, as on every screen."""
+        return False
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.searching() or (action, parameters) != ("hit", (1,))
+
     # -- where the reader is ---------------------------------------------------------------------------------------
 
     @property
