@@ -54,6 +54,7 @@ def state_of(
         arms=tuple(_arm(record, arm, results, under_way) for arm in record.profile.arms),
         at=sum(cell.over for cell in record.cells),
         rungs=tuple(cell.rung for cell in record.cells),
+        statuses=tuple(cell.status for cell in record.cells),
         hypothesis=record.profile.hypothesis,
         left_s=None if finished else left_s(record, under_way, usual or {}),
         paused=paused,

@@ -70,8 +70,6 @@ class ExperimentState:
     arms: tuple[ArmState, ...]
     order: tuple[str, ...] = ()  # letters, one a launch
     at: int = 0  # launches done
-    rungs: tuple[int | None, ...] = ()  # of a screening, one a launch; None where it counts for a verdict
-    finalist: str | None = None  # the arm that a screening chose
     pairs: int = 1
     hypothesis: str | None = None
     verdicts: tuple[Verdict, ...] = ()
@@ -81,3 +79,6 @@ class ExperimentState:
     message: str | None = None  # what it waits for, or how it ended
     hosts: tuple[str, ...] = ()  # on which it measures and launches, where there are several
     started_at: str | None = None
+    rungs: tuple[int | None, ...] = ()  # of a screening, one a launch; None where it counts for a verdict
+    statuses: tuple[ArmStatus, ...] = ()  # one a launch
+    finalist: str | None = None  # the arm that a screening chose

@@ -295,9 +295,14 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         """Order, bench and time."""
         profile, bench = preview.profile, preview.bench
         count = profile.pairs * len(profile.arms)
-        letters = "".join(arm.letter for arm in profile.arms)
-        rounds = " ".join(letters if number % 2 == 0 else letters[::-1] for number in range(min(6, profile.pairs)))
+        letters = [arm.letter for arm in profile.arms]
+        rounds = " ".join(fmt.order_words(letters[:: 1 - 2 * (number % 2)]) for number in range(min(6, profile.pairs)))
         order = f"{count} launches in {fmt.plural(profile.pairs, 'round')}, every second one mirrored: "
+        if profile.method == "halving":
+            from tui.core.experiment.course import planned_launches
+
+            order = f"{len(planned_launches(profile, 0))} launches where nothing fails: "
+            rounds = f"one of each, the worse half is dropped, again; then {fmt.plural(profile.pairs, 'fresh pair')} of the best and A"
         loads = ", ".join(load_words(point)[1] for point in bench.points)
         load = search_words(bench.search) if bench.search else f"{load_words(bench.points[0])[0]} {loads}"
         what = f"{load}, {fmt.runs_words(bench)}"
