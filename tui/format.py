@@ -1,7 +1,7 @@
 """How numbers, times and ages are written, wherever a person reads them. Missing is `–`, never 0; minus is a true minus."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -151,6 +151,11 @@ def since_stamp(stamp: str | None, utc_offset_s: float | None, now_s: float) -> 
 def plural(count: int, noun: str) -> str:
     """`1 profile`, `12 profiles`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def order_words(letters: Sequence[str]) -> str:
+    """ "ABBA", or "A B … AA" where a letter is no longer one."""
+    return ("" if all(len(letter) == 1 for letter in letters) else " ").join(letters)
 
 
 def runs_words(bench: "BenchProfile") -> str:

@@ -92,6 +92,39 @@ async def test_four_arms_side_by_side_with_all_that_decides():
         assert [len(row) for row in text.split("\n")] == [160] * 48
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_many_arms_are_a_table_that_says_why(size):
+    async with panel().run_test(size=size) as pilot:
+        await on_bench(pilot, bench_states.campaign())
+        text = screen_text(pilot.app)
+        for said in (
+            "rung 1 ●B ✗F ●A ●D ●C ✗E",
+            "fresh pairs ●A ●B ●B ●A",
+            "↑ best, confirmed",
+            "↓ left behind",
+            "✗ nccl",
+            "ref",
+        ):
+            assert said in text, said
+        assert "Every run" not in text  # dots of so many arms say nothing
+        if size[0] >= 120:
+            assert "NCCL_ALGO is set" in text
+        else:
+            while pilot.app.screen.selected != "E":
+                await pilot.press("right")
+            await pilot.pause()
+            assert "E  NCCL_ALGO is set" in screen_text(pilot.app)
+
+
+async def test_a_screening_under_way_promises_no_verdict():
+    state = replace(bench_states.campaign(), finalist=None, finished=False, verdicts=())
+    async with panel().run_test(size=(160, 48)) as pilot:
+        await on_bench(pilot, state)
+        text = screen_text(pilot.app)
+        assert "A screening gives no verdict: its best is confirmed or refuted on fresh launch pairs with A" in text
+        assert "screening, rung 1" in text
+
+
 async def test_every_run_is_a_dot_and_what_does_not_count_a_cross():
     async with panel().run_test(size=(160, 48)) as pilot:
         await on_bench(pilot, bench_states.failed())

@@ -306,6 +306,26 @@ def searching(*, over: bool = True) -> ExperimentState:
 HOSTILE = "\x1b[31m[/bold]\x07\u202e名前 " + "x" * 200
 
 
+def campaign() -> ExperimentState:
+    """Six arms, a screening over, its winner confirmed: one dropped, two failed."""
+    base = finished()
+    measured = {one.letter: one for one in base.arms}
+    dropped = "1 launch: 0.46x of A, single run (L0)"
+    failed = {"status": ArmStatus.FAILED, "cause": "nccl", "reason": "NCCL_ALGO is set", "results": ()}
+    arms = (
+        measured["A"],
+        replace(measured["B"], against="A"),
+        replace(measured["C"], against="A", dropped=dropped),
+        replace(measured["D"], against="A", dropped=dropped),
+        replace(measured["D"], letter="E", against="A", profile="kimi-k2.5-nccl-tree", sets={}, **failed),
+        replace(measured["D"], letter="F", against="A", profile="kimi-k2.5-symm-mem", sets={}, **failed),
+    )
+    order = tuple("BFADCEABBA")
+    statuses = tuple(ArmStatus.FAILED if letter in "EF" else ArmStatus.MEASURED for letter in order)
+    rungs = (*[1] * 6, *[None] * 4)
+    return replace(base, arms=arms, order=order, statuses=statuses, rungs=rungs, finalist="B", at=10)
+
+
 def hostile() -> ExperimentState:
     """Names that a file or a host made up."""
     return running(

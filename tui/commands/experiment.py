@@ -22,7 +22,7 @@ from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.groups import planning
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
-from tui.core.model.profile import BenchProfile, ExperimentProfile
+from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -56,6 +56,11 @@ def command(
     runner = conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
     if as_json:
         emit(experiment_json(runner))
+    elif runner.record.halving:
+        from tui.core.experiment.report import report
+
+        hopes = {letter: site.profile.hypothesis for letter, site in runner.sites.items()}
+        print(report(runner.record, runner.state(), hopes))
     else:
         for verdict in runner.record.verdicts:
             print(verdict.text)
@@ -126,7 +131,7 @@ class _Wanted:
         dirs = profile_dirs(directory)
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
-        first = launches["A"]
+        first = launches[REFERENCE]
         where = planning.home_of(first, host or first.host or default_host())
         for each in dict.fromkeys(name for launch in launches.values() for name in planning.hosts_of(launch, where)):
             if (held := experiment_record.running(each)) is not None:
@@ -179,10 +184,11 @@ class _Narrator:
 
     def tell(self, state: ExperimentState) -> None:
         if not self._said:
+            screening = " of a screening, whose best is confirmed" if any(state.rungs) else ""
             self._news(
                 "begun",
-                f"{state.experiment_id} on {state.host}: {len(state.order)} launches, order {''.join(state.order)}; "
-                f"on each {written.runs_words(state.bench)}",
+                f"{state.experiment_id} on {state.host}: {len(state.order)} launches{screening}, order "
+                f"{written.order_words(state.order)}; on each {written.runs_words(state.bench)}",
             )
             self._said |= {result.result_id for arm in state.arms for result in arm.results}
         for arm in state.arms:
@@ -191,7 +197,12 @@ class _Narrator:
         if state.message and waits and waits != self._waits:  # how far that is, is no news
             self._say(state.message)
         self._waits = waits
+        if state.finalist:
+            said = f"{state.finalist} was chosen; fresh launch pairs with {REFERENCE} confirm or refute it"
+            self._news(("finalist", state.finalist), said)
         for verdict in state.verdicts:
+            if any(state.rungs) and verdict.b.ref != state.finalist:
+                continue  # a screening: what it drops is said with its reason
             self._news((verdict.b.ref, verdict.point, verdict.text), verdict.text)
         if state.finished and state.message:
             self._say(state.message)
@@ -209,6 +220,8 @@ class _Narrator:
         if arm.status is ArmStatus.FAILED:
             where = f" in {phase}" if phase else ""
             self._news(("failed", arm.letter), f"{title} failed{where}: {arm.cause}: {arm.reason}")
+        if arm.dropped:
+            self._news(("dropped", arm.letter), f"{arm.letter} goes no further: {arm.dropped}")
 
     def _news(self, key: object, text: str) -> None:
         if key not in self._said:
@@ -232,15 +245,15 @@ def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
     record, state = runner.record, runner.state()
     arms = "arm=letter profile set=sets against status launches=launches_done cause reason"
     launches = (
-        "launch=number arm pair status run=run_id bench_run=bench_run_id started=started_at ended=ended_at ready_after_s "
+        "launch=number arm pair rung status run=run_id bench_run=bench_run_id started=started_at ended=ended_at ready_after_s "
         "spent_s phase cause reason advice set=change results=result_ids"
     )
     return {
         **picked(
             record,
-            "experiment=experiment_id name host hosts=all_hosts hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
+            "experiment=experiment_id name method=profile.method host hosts=all_hosts hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
             "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message started=started_at "
-            "ended=ended_at",
+            "ended=ended_at finalist dropped",
         ),
         "arms": [picked(arm, arms) for arm in state.arms],
         "launches": [picked(cell, launches) for cell in record.cells],

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import statistics
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -84,6 +85,7 @@ class Measuring:
 
     def _preview(self, name: str) -> "Preview":
         from tui.core.experiment import record as experiment_record
+        from tui.core.experiment.course import planned_launches
         from tui.core.experiment.state import usual_length_s
         from tui.core.groups import planning
         from tui.core.profiles.load import load_bench, load_experiment, load_launch
@@ -105,7 +107,7 @@ class Measuring:
             launches,
             any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
             experiment_record.unfinished(name, host),
-            profile.pairs * sum(lengths) if len(lengths) == len(usual) else None,
+            len(planned_launches(profile, 0)) * statistics.fmean(lengths) if len(lengths) == len(usual) else None,
             held[0].message if held else None,
             host,
             tuple(hosts),

@@ -56,6 +56,7 @@ class ArmState:
     launches_total: int = 1
     results: tuple[Result, ...] = ()
     live: LiveRun | None = None
+    dropped: str | None = None  # why a screening left it behind, one sentence
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,6 @@ class ExperimentState:
     message: str | None = None  # what it waits for, or how it ended
     hosts: tuple[str, ...] = ()  # on which it measures and launches, where there are several
     started_at: str | None = None
+    rungs: tuple[int | None, ...] = ()  # of a screening, one a launch; None where it counts for a verdict
+    statuses: tuple[ArmStatus, ...] = ()  # one a launch
+    finalist: str | None = None  # the arm that a screening chose

@@ -20,6 +20,7 @@ from tui.panel.widgets.bench.capacity_plot import CapacityPlot
 from tui.panel.widgets.bench.economics_plot import EconomicsPlot
 from tui.panel.widgets.bench.head import BenchHead
 from tui.panel.widgets.bench.live_plot import LivePlot
+from tui.panel.widgets.bench.many_arms import ManyArms, many
 from tui.panel.widgets.bench.run_dots import RunDots
 from tui.panel.widgets.bench.start import BenchStart
 from tui.panel.widgets.bench.verdict_strip import VerdictStrip
@@ -52,6 +53,7 @@ class Bench(Mode):
         yield BenchStart(self.board)
         yield BenchHead()
         yield Arms()
+        yield ManyArms()
         yield VerdictStrip()
         with Horizontal(id="plots"):
             yield CapacityPlot()
@@ -109,6 +111,9 @@ class Bench(Mode):
         comparison = self.comparison
         self.query_one(BenchHead).show(comparison)
         self.query_one(Arms).show(comparison, self.selected)
+        table = self.query_one(ManyArms)
+        table.selected = self.selected
+        table.show(comparison)
         self.query_one(VerdictStrip).show(comparison, self.selected)
         self.query_one(RunDots).show(comparison)
         self.query_one(CapacityPlot).show(comparison)
@@ -133,7 +138,7 @@ class Bench(Mode):
                 others.append(RunDots)
             if self.size.width < CARDS_FROM:
                 others.insert(0, CapacityPlot)
-        elif self.size.width < CARDS_FROM:
+        elif self.size.width < CARDS_FROM and not many(comparison):
             # the runs first, but of a single arm what it does now
             others.insert(1 if len(comparison.arms) == 1 and others else 0, RunDots)
         turn = self._plot % len(others) if others else 0
@@ -153,16 +158,18 @@ class Bench(Mode):
         start, plots = self.query_one(BenchStart), self.query_one("#plots")
         shown = self.plots()
         wide = width >= CARDS_FROM
-        visible = ([self._lead(comparison)] if wide else []) + shown[:1]
+        table = many(comparison)
+        visible = shown[: 2 if wide else 1] if table else ([self._lead(comparison)] if wide else []) + shown[:1]
         rows = self._rows(width, height, comparison) if comparison is not None else (0, 0, 0, 0, 0)
-        wanted = (comparison is None, tuple(visible), rows, width, height)
+        wanted = (comparison is None, table, tuple(visible), rows, width, height)
         if wanted == self._arrangement:
             return
         self._arrangement = wanted
-        head, arms, verdicts = self.query_one(BenchHead), self.query_one(Arms), self.query_one(VerdictStrip)
+        head, verdicts = self.query_one(BenchHead), self.query_one(VerdictStrip)
+        arms: Painted = self.query_one(ManyArms) if table else self.query_one(Arms)
         start.display = comparison is None
-        for part in (head, arms, verdicts, plots):
-            part.display = comparison is not None
+        for part in (head, self.query_one(Arms), self.query_one(ManyArms), verdicts, plots):
+            part.display = comparison is not None and (part is arms or not isinstance(part, Arms | ManyArms))
         if comparison is None:
             return
         head_rows, gap, arm_rows, verdict_rows, plot_rows = rows
@@ -171,7 +178,7 @@ class Bench(Mode):
         arms.styles.margin = (gap, 0, 0, 0)
         verdicts.styles.height = verdict_rows
         verdicts.styles.margin = (gap, 0, 0, 0)
-        plots.display = plot_rows >= _LEAST_PLOT
+        plots.display = plot_rows >= (2 * _LEAST_PLOT if table else _LEAST_PLOT) and bool(visible)
         plots.styles.height = max(1, plot_rows)
         plots.styles.margin = (gap, 1, 0, 1)
         for kind in (RunDots, CapacityPlot, EconomicsPlot, LivePlot):
@@ -184,7 +191,8 @@ class Bench(Mode):
         gap = 1 if body >= 40 else 0
         head = 3 if body >= 30 and BenchHead.message(comparison.state) else 2
         verdicts = min(VerdictStrip.wanted_height(comparison), max(2, body // 5))
-        arms = self.query_one(Arms).wanted_height(comparison, width, max(3, body - head - verdicts - 2 * gap))
+        shown = self.query_one(ManyArms) if many(comparison) else self.query_one(Arms)
+        arms = shown.wanted_height(comparison, width, max(3, body - head - verdicts - 2 * gap))
         plots = body - head - arms - verdicts - 3 * gap
         return head, gap, arms, verdicts, plots
 

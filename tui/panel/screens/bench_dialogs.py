@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
-from tui.core.model.profile import ARM_LETTERS, BenchProfile
+from tui.core.model.profile import SIDE_BY_SIDE, BenchProfile
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.host_view import run_name
@@ -295,9 +295,14 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         """Order, bench and time."""
         profile, bench = preview.profile, preview.bench
         count = profile.pairs * len(profile.arms)
-        letters = "".join(arm.letter for arm in profile.arms)
-        rounds = " ".join(letters if number % 2 == 0 else letters[::-1] for number in range(min(6, profile.pairs)))
+        letters = [arm.letter for arm in profile.arms]
+        rounds = " ".join(fmt.order_words(letters[:: 1 - 2 * (number % 2)]) for number in range(min(6, profile.pairs)))
         order = f"{count} launches in {fmt.plural(profile.pairs, 'round')}, every second one mirrored: "
+        if profile.method == "halving":
+            from tui.core.experiment.course import planned_launches
+
+            order = f"{len(planned_launches(profile, 0))} launches where nothing fails: "
+            rounds = f"one of each, the worse half is dropped, again; then {fmt.plural(profile.pairs, 'fresh pair')} of the best and A"
         loads = ", ".join(load_words(point)[1] for point in bench.points)
         load = search_words(bench.search) if bench.search else f"{load_words(bench.points[0])[0]} {loads}"
         what = f"{load}, {fmt.runs_words(bench)}"
@@ -398,8 +403,8 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
             self._chosen.remove(self.at)
         elif not self._fits(self.at):
             self.panel.say("Not comparable with what is chosen", severity="warning")
-        elif len(self._chosen) == len(ARM_LETTERS):
-            self.panel.say(f"{len(ARM_LETTERS)} stand side by side at most", severity="warning")
+        elif len(self._chosen) == SIDE_BY_SIDE:
+            self.panel.say(f"{SIDE_BY_SIDE} stand side by side at most", severity="warning")
         else:
             self._chosen.append(self.at)
         self.show()

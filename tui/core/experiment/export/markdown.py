@@ -29,12 +29,12 @@ def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
         "| accept length |",
         "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
     ]
-    lines += ["| " + " | ".join(_escaped(cell) for cell in _row(group)) + " |" for group in found]
+    lines += ["| " + " | ".join(escaped(cell) for cell in _row(group)) + " |" for group in found]
     lines += ["", "tok/s per user: geometric mean over launches. TTFT and TPOT: medians. "
               "L0: one run; L1: restart variance not measured; L2: three launches or more."]  # fmt: skip
     sentences = said(found, tuple(stored))
     if sentences:
-        lines += ["", *(f"- {_escaped(line)}" for line in sentences)]
+        lines += ["", *(f"- {escaped(line)}" for line in sentences)]
     for group in found:
         lines += ["", *_launched(group)]
     lines += ["", f"<sub>eagletui {tui.__version__}</sub>"]
@@ -80,7 +80,7 @@ def _load_words(group: Group) -> str:
 
 def _launched(group: Group) -> list[str]:
     server = without_secrets(group.results[0]).server
-    lines = [f"**{group.name}** " + _escaped(environment(group))]
+    lines = [f"**{group.name}** " + escaped(environment(group))]
     if server.argv:
         words = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
         command = " ".join([*words, shlex.join(server.argv)])
@@ -90,5 +90,6 @@ def _launched(group: Group) -> list[str]:
     return lines
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as one line that Markdown shows as it is."""
     return "".join(_ENTITIES.get(character, character) for character in one_line(text, 2000))

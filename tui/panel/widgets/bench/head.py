@@ -8,6 +8,7 @@ from tui.core.model.profile import LoadPoint
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words
 from tui.panel.bench_view import Comparison
+from tui.panel.widgets.bench.many_arms import stage
 from tui.panel.widgets.bench.of_comparison import OfComparison
 from tui.panel.widgets.paint import Canvas, Run, join, width_of, words
 
@@ -113,16 +114,19 @@ class BenchHead(OfComparison):
             (f"{bench.duration_s:g} s", "text"),
             (f" × {fmt.plural(bench.runs, 'run')}" if bench.search is None else " a load", "muted"),
         ]
-        if launches > 1:
+        screened = any(state.rungs)
+        if launches > 1 and not screened:
             steady.append((f" × {launches} launches", "muted"))
         facts: list[list[Run]] = [load, steady]
         if bench.search is None:
             facts.insert(0, [("per-user tok/s", "muted")])
         else:
             facts.insert(1, [(limits_words(bench.search.limits), "text")])
-        if len(state.order) > 1:
+        if screened:
+            facts.append([("launches ", "muted"), (str(len(state.order)), "text"), (", ", "muted"), *stage(state)])
+        elif len(state.order) > 1:
             each = max(1, len(state.arms))
-            rounds = ["".join(state.order[at : at + each]) for at in range(0, len(state.order), each)]
+            rounds = [fmt.order_words(state.order[at : at + each]) for at in range(0, len(state.order), each)]
             if len(rounds) > 6:
                 rounds = [*rounds[:5], "…"]
             facts.append([("order ", "muted"), (" ".join(rounds), "text")])

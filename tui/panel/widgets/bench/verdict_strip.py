@@ -21,6 +21,8 @@ GLYPHS = {
     VerdictKind.INDISTINCT: ("≈", "text"),
     VerdictKind.INVALID: ("✗", "err"),
 }
+_SCREENING = "A screening gives no verdict"
+_CONFIRMED = ": its best is confirmed or refuted on fresh launch pairs with A"
 _PARTS = re.compile(r"([^(]*?)\s*(\([^()]*\))(.*)")
 
 
@@ -93,6 +95,13 @@ def alone(view: ArmView) -> list[Run]:
     return [("· ", "muted"), ("One configuration, nothing to compare it with", "strong!"), (f": {said}", "text")]
 
 
+def _judged(comparison: Comparison) -> list[ArmView]:
+    """The arms that get a verdict: of a screening, the one that it chose."""
+    if any(comparison.state.rungs):
+        return [view for view in comparison.arms if view.letter == comparison.state.finalist]
+    return [view for view in comparison.arms if view.arm.against is not None]
+
+
 class VerdictStrip(Painted):
     """A title and a row a verdict, on `surface`."""
 
@@ -111,7 +120,7 @@ class VerdictStrip(Painted):
     @staticmethod
     def wanted_height(comparison: Comparison) -> int:
         """Title and a row a compared arm."""
-        return 1 + max(1, sum(1 for view in comparison.arms if view.arm.against is not None))
+        return 1 + max(1, len(_judged(comparison)))
 
     def draw(self, canvas: Canvas) -> None:
         comparison = self.comparison
@@ -123,8 +132,11 @@ class VerdictStrip(Painted):
         while facts and width_of(join(facts)) > end - 10:
             facts.pop()
         canvas.right_runs(end, 0, clip_runs(join(facts), end - 10))
-        views = [view for view in comparison.arms if view.arm.against is not None]
-        if not views and comparison.arms:
+        views = _judged(comparison)
+        if any(comparison.state.rungs) and not views:
+            runs = words([("○ ", "muted"), (_SCREENING, "strong!"), (_CONFIRMED, "text")], end - 2)
+            canvas.runs(1, 1, runs)
+        elif not views and comparison.arms:
             canvas.runs(1, 1, words(alone(comparison.arms[0]), end - 5))
             canvas.right(end, 1, comparison.arms[0].level or fmt.NONE, "strong!")
         rows = canvas.height - 1
