@@ -44,11 +44,11 @@ class Launcher:
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.resolve import parse_sets
+        from tui.core.profiles.resolve import read_sets
 
         session = await self._connection.ready()
         try:
-            return await session.plan(profile, dict(parse_sets(sets, [])))  # the profile was loaded with the same ones
+            return await session.plan(profile, read_sets(sets))  # the profile was loaded with the same ones
         except EagletuiError:
             raise
         except Exception as error:
@@ -96,17 +96,13 @@ class Launcher:
             return
         import shlex
 
-        from tui.core.profiles.resolve import parse_set_value
+        from tui.core.profiles.resolve import read_sets
         from tui.core.profiles.toml_text import toml_value
         from tui.core.server import launch_records
 
         known = launch_records.read(state.run.run_id)
         earlier = known.sets if known else state.run.extra.get("sets") or {}
-        # The command line keeps its overrides as they were typed.
-        typed = {
-            key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in earlier.items()
-        }
-        sets = {**typed, **diagnosis.set}
+        sets = {**read_sets(earlier), **diagnosis.set}
         self._preview(state.run.profile, sets=shlex.join(f"{key}={toml_value(value)}" for key, value in sets.items()))
 
     def launch(self, plan: "LaunchPlan", replace: bool) -> None:
