@@ -5,13 +5,12 @@ Free of files and hosts: `known_of` reads what is stored, `plan` says what follo
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from types import MappingProxyType
 
-from tui.core.experiment.ahead import ArmAhead
-from tui.core.experiment.plan_findings import findings_of
+from tui.core.experiment.ahead import ArmAhead, refused
+from tui.core.experiment.plan_findings import PlanRefused, findings_of
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.state import STOP_S, bench_length_s
 from tui.core.experiment.wanted import Wanted
@@ -39,7 +38,7 @@ class Known:
 
     results: tuple[Result, ...] = ()
     records: tuple[LaunchRecord, ...] = ()  # newest first
-    usual: Mapping[str, PhaseHistory | None] = MappingProxyType({})  # by letter: starts of exactly this configuration
+    usual: Mapping[str, PhaseHistory | None] = field(default_factory=dict)  # by letter: starts of exactly this configuration
     held: str | None = None  # what runs on one of the hosts already, one sentence
 
 
@@ -203,6 +202,18 @@ def plan(
         seed=record.seed,
         overrides=str(wanted.overrides),
     )
+
+
+def refused_plan(wanted: Wanted, record: ExperimentRecord) -> Callable[[tuple[ArmAhead, ...]], None]:
+    """What `ExperimentRunner` asks before the first launch: raises ArmsRefused or PlanRefused where nothing would come of it."""
+
+    def judge(ahead: tuple[ArmAhead, ...]) -> None:
+        refused(ahead)
+        made = plan(wanted, record, replace(known_of(wanted), held=None), ahead)
+        if made.blocking:
+            raise PlanRefused(made)
+
+    return judge
 
 
 def _arm(arm: ExperimentArm, start: StartUp, measured: Sequence[Launch]) -> ArmPlanned:

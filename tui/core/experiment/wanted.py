@@ -1,69 +1,17 @@
 """An experiment as it was asked for: its profile, what the asker changes for this once, and all that it names, loaded."""
 
-import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
+from tui.core.experiment.overrides import Overrides, arm_of
 from tui.core.groups import planning
-from tui.core.model.profile import ARM_LETTERS, BenchProfile, ExperimentProfile
+from tui.core.model.profile import BenchProfile, ExperimentProfile
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import BENCH_KEYS, load_bench, load_experiment, load_launch
 from tui.core.profiles.resolve import read_sets
-from tui.core.profiles.secrets import MASK, public_sets
-from tui.core.profiles.toml_text import toml_value
-from tui.core.text import one_line
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What shortens or widens one experiment, beside its file."""
-
-    sets: tuple[str, ...] = ()  # KEY=VALUE of all arms or of the bench, B:KEY=VALUE of one arm; later ones hold
-    pairs: int | None = None
-    bench: str | None = None
-    budget_h: float | None = None
-
-    def after(self, earlier: "Overrides") -> "Overrides":
-        """These on top of those that an experiment was begun with; secrets, which no record keeps, have to be given again."""
-        kept = (text for text in earlier.sets if not text.endswith(f"={MASK}"))
-        given = {name: value for name in ("pairs", "bench", "budget_h") if (value := getattr(self, name)) is not None}
-        return replace(earlier, sets=(*kept, *self.sets), **given)
-
-    @property
-    def public(self) -> "Overrides":
-        """As they may be stored: secrets masked, each key once."""
-        texts: dict[tuple[str, str], str] = {}
-        for letter, text in map(_arm_of, self.sets):
-            for key, value in public_sets(read_sets([text])).items():
-                texts[letter, key] = f"{letter + ':' if letter else ''}{key}={_as_typed(value)}"
-        return replace(self, sets=tuple(texts.values()))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Options of the command line."""
-        options = (("--pairs", self.pairs), ("--bench", self.bench), ("--budget", self.budget_h))
-        found = [word for name, value in options if value is not None for word in (name, _number(value))]
-        return (*found, *(word for text in self.sets for word in ("--set", text)))
-
-    def __str__(self) -> str:
-        return one_line(shlex.join(self.public.words))
-
-
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _as_typed(value: object) -> str:
-    return value if isinstance(value, str) else toml_value(value)
-
-
-def _arm_of(text: str) -> tuple[str, str]:
-    """The letter of an arm, "" where all are meant, and the rest."""
-    letter, colon, rest = text.partition(":")
-    return (letter, rest) if colon and len(letter) == 1 and letter in ARM_LETTERS else ("", text)
 
 
 @dataclass(frozen=True)
@@ -74,7 +22,7 @@ class Wanted:
     bench: BenchProfile
     launches: Mapping[str, LaunchProfile]  # by letter, with the arm's overrides
     host: str
-    overrides: Overrides = Overrides()
+    overrides: Overrides = field(default_factory=Overrides)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -109,7 +57,7 @@ def wanted(
     profile = load_experiment(profile, dirs) if isinstance(profile, str) else profile
     letters = [arm.letter for arm in profile.arms]
     of_bench, of_arms = [], []
-    for letter, text in map(_arm_of, overrides.sets):
+    for letter, text in map(arm_of, overrides.sets):
         if letter and letter not in letters:
             raise UsageError(f"{profile.name} has no arm {letter}", f"it has {', '.join(letters)}", slug=Slug.BAD_VALUE)
         if not letter and text.partition("=")[0].strip() in BENCH_KEYS:
