@@ -54,7 +54,9 @@ class Hours(click.ParamType[float]):
     "--dry-run", is_flag=True, help="The plan alone: launches, times, what it can see, pre-flight of all arms."
 )
 @click.option("--pairs", type=click.IntRange(1, 1000), metavar="N", help="So many launches of each arm.")
-@click.option("--bench", metavar="BENCH", shell_complete=completing.bench_profiles, help="Measure with this bench profile.")
+@click.option(
+    "--bench", metavar="BENCH", shell_complete=completing.bench_profiles, help="Measure with this bench profile."
+)
 @click.option("--budget", type=Hours(), metavar="H", help="No launch that would end later: 8, 8h, 90m.")
 @click.option(
     "--set", "sets", multiple=True, metavar="K=V", help="A flag of all arms (B:K=V of one), or a key of the bench."

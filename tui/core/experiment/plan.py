@@ -38,7 +38,9 @@ class Known:
 
     results: tuple[Result, ...] = ()
     records: tuple[LaunchRecord, ...] = ()  # newest first
-    usual: Mapping[str, PhaseHistory | None] = field(default_factory=dict)  # by letter: starts of exactly this configuration
+    usual: Mapping[str, PhaseHistory | None] = field(
+        default_factory=dict
+    )  # by letter: starts of exactly this configuration
     held: str | None = None  # what runs on one of the hosts already, one sentence
 
 
