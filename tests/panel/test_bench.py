@@ -450,7 +450,7 @@ class FakeRunner:
 
     made: ClassVar[list[object]] = []
 
-    def __init__(self, session, record, profile, launches) -> None:
+    def __init__(self, session, record, profile, launches, judge=None) -> None:
         self.record, self.profile, self.launches = record, profile, launches
         self.paused = self.stopped = False
         self.more = 0

@@ -10,6 +10,7 @@ from tui.panel.screens.dashboard import Dashboard
 from tui.panel.screens.group import Group
 from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
+from tui.panel.screens.plan import Plan
 from tui.panel.screens.profiles import Profiles
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.view import LogView
@@ -22,6 +23,7 @@ OWNERS = {
     "logs": (Logs, LogView),
     "profiles": (Profiles,),
     "bench": (Bench,),
+    "plan": (Plan,),
     "refused or lost link": (EagleApp,),
     "rank line": (RankLine,),
     "search field": (Search,),

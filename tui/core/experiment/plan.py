@@ -251,6 +251,11 @@ def launch_s(start: StartUp, bench: BenchProfile) -> float:
     return start.seconds + bench_length_s(bench) + STOP_S
 
 
+def total_s(plan: ExperimentPlan, *, pairs: int | None = None, bench: BenchProfile | None = None) -> float:
+    """What it would take with so many pairs, or another bench."""
+    return (pairs or plan.pairs) * sum(launch_s(arm.start, bench or plan.bench) for arm in plan.arms)
+
+
 def _course(record: ExperimentRecord, starts: Mapping[str, StartUp], bench: BenchProfile) -> Iterator[LaunchPlanned]:
     at_s = 0.0
     for cell in record.cells:
