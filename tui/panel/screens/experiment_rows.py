@@ -30,11 +30,11 @@ def ends_at(plan: ExperimentPlan) -> str:
     return fmt.clock(time.time() + plan.total_s, seconds=False)
 
 
-def head_row(plan: ExperimentPlan) -> Single:
+def head_row(plan: ExperimentPlan, width: int) -> Single:
     """Its name, and how long all of it takes."""
     about = "about " if not plan.estimated else "estimated "
     return Single(
-        [(one_line(plan.name, 60), "strong!"), ("  plan · nothing is launched yet", "muted")],
+        [(one_line(plan.name, 60), "strong!"), ("  plan · nothing is launched yet" if width >= 100 else "  plan", "muted")],
         [
             (about, "muted"),
             (long_words(plan.total_s), "strong!"),

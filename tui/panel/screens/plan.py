@@ -92,7 +92,7 @@ class Plan(Mode):
         width = self.query_one("#planbody").scrollable_content_region.width or self.size.width - 3
         half = (width - 4) // 2 if self.size.width >= _WIDE else width
         for name, rows in (
-            ("planhead", [head_row(plan)]),
+            ("planhead", [head_row(plan, width)]),
             ("question", question_rows(preview)),
             ("sight", sight_rows(plan, half)),
             ("launches", launch_rows(plan, width)),
