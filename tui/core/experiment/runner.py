@@ -68,17 +68,20 @@ def begin(
     dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
-    return ExperimentRecord(
+    record = ExperimentRecord(
         experiment_id=new_run_id(profile.name),
         host=host,
         profile=experiment_record.public_profile(profile),
         bench=bench,
         seed=seed,
-        cells=experiment_record.all_rounds(profile.pairs, letters, seed),
+        cells=(),
         configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
         hosts=tuple(dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))),
     )
+    if record.halving:
+        return record.with_round(rung=1)
+    return replace(record, cells=experiment_record.all_rounds(profile.pairs, letters, seed))
 
 
 def resumed(
