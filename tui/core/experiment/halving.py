@@ -44,9 +44,14 @@ def rungs(entrants: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def is_known(noise: Noise | None) -> bool:
+    """Whether the noise of a host rests on enough launches to go by."""
+    return noise is not None and noise.df >= _KNOWN_FROM
+
+
 def visible(noise: Noise | None, runs: int) -> float:
     """The log ratio that two single launches of the same rarely exceed, by the noise of the host or an assumed one."""
-    if noise is not None and noise.df >= _KNOWN_FROM:
+    if noise is not None and is_known(noise):
         return screening_bound(noise, runs)
     return SCREEN * max(ASSUMED_CV, noise.launch_cv if noise is not None else 0.0)
 
@@ -59,7 +64,7 @@ def choose(entrants: Iterable[Entrant], visible_by_one: float) -> Choice:
     """
     ordered = sorted(entrants, key=lambda one: (-one.datum, one.name))
     half = math.ceil(len(ordered) / 2)
-    kept, dropped = ordered[:half], []
+    kept, dropped = ordered[:half], list[Entrant]()
     for one in ordered[half:]:
         cut = ordered[half - 1]
         seen = visible_by_one * math.sqrt((1 / one.launches + 1 / cut.launches) / 2)

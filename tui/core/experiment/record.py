@@ -101,7 +101,8 @@ class ExperimentRecord:
 
     @property
     def pairs(self) -> int:
-        return max((cell.pair for cell in self.cells), default=0)
+        """Rounds that count for verdicts; of a screening that is not over, as many as it plans."""
+        return len(self.rounds) or (self.profile.pairs if self.halving else 0)
 
     @property
     def halving(self) -> bool:
@@ -131,7 +132,8 @@ class ExperimentRecord:
 
     def with_round(self, only: Container[str] | None = None, rung: int | None = None) -> "ExperimentRecord":
         """With one more launch of each of these arms, of all without them; `rung`: of a screening."""
-        pair, letters = self.pairs + 1, [arm.letter for arm in self.profile.arms]
+        pair = rung or max((cell.pair for cell in self.cells), default=0) + 1
+        letters = [arm.letter for arm in self.profile.arms]
         order = [
             letter for letter in schedule(pair, letters, self.seed)[-len(letters) :] if letter in (only or letters)
         ]
