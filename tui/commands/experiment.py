@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
 from tui.core.experiment.overrides import Overrides
 from tui.core.experiment.plan import known_of, plan, refused_plan
+from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 from tui.core.experiment.wanted import Wanted, wanted
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
@@ -117,34 +119,21 @@ def conduct(
         words: the command that begins it.
         force: also where its plan can give no verdict.
     """
-    dirs, overrides = profile_dirs(directory), overrides or Overrides()
-    asked = _free(wanted(profile, dirs, host, default_host(), overrides))
+    asked = _free(wanted(profile, profile_dirs(directory), host, default_host(), overrides))
     where = asked.host
     if directory is not None:
         words = ("eagletui", "--profiles", str(directory), *words[1:])
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
     if (left_out := experiment_record.FILES.unreadable_words()) is not None:
         say(left_out)
-    earlier = experiment_record.unfinished(profile.name, where)
-    if resume and earlier is None:
-        raise UsageError(
-            f"there is no unfinished {profile.name} on {one_line(where, 60)}",
-            "leave --resume out to begin one",
-            slug=Slug.NOTHING_TO_RESUME,
-        )
     judge: Callable[[tuple[ArmAhead, ...]], None] = refused
-    if resume and earlier is not None:
-        asked = wanted(profile, dirs, host, default_host(), overrides.after(earlier.overrides))
-        record = resumed(earlier, asked.profile, asked.bench, asked.launches)
-        then, now = (_hours(one.profile.budget_h) for one in (earlier, record))
-        if then != now:
-            say(f"its budget was {then}, and is {now}")
+    if resume:
+        asked, record = _taken_up(asked, profile_dirs(directory), profile)
     else:
-        if earlier is not None:
+        if (earlier := experiment_record.unfinished(profile.name, where)) is not None:
             say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
         record = begin(asked.profile, asked.bench, asked.launches, where, seed, asked.overrides)
-        if not force:
-            judge = refused_plan(asked, record)
+        judge = refused if force else refused_plan(asked, record)
 
     async def run() -> ExperimentRunner:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
@@ -163,6 +152,23 @@ def conduct(
         raise Interrupted(
             "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"
         ) from None
+
+
+def _taken_up(asked: Wanted, dirs: list[Path], profile: ExperimentProfile) -> tuple[Wanted, ExperimentRecord]:
+    """The unfinished one, with what was changed for it when it was begun and what is changed now."""
+    earlier = experiment_record.unfinished(profile.name, asked.host)
+    if earlier is None:
+        raise UsageError(
+            f"there is no unfinished {profile.name} on {one_line(asked.host, 60)}",
+            "leave --resume out to begin one",
+            slug=Slug.NOTHING_TO_RESUME,
+        )
+    asked = wanted(profile, dirs, asked.host, asked.host, asked.overrides.after(earlier.overrides))
+    record = resumed(earlier, asked.profile, asked.bench, asked.launches)
+    then, now = (_hours(one.profile.budget_h) for one in (earlier, record))
+    if then != now:
+        say(f"its budget was {then}, and is {now}")
+    return asked, replace(record, overrides=asked.overrides.public)
 
 
 def _hours(budget_h: float | None) -> str:

@@ -11,6 +11,7 @@ from tui.core.text import one_line
 from tui.core.verdicts.sentences import about, count, load_words, percent, signed
 
 _MARKS = {Level.BLOCK: "✗", Level.WARN: "▲"}
+_OPEN = "one that is left"  # the figures decide
 
 
 def plan_json(plan: ExperimentPlan, arms: tuple[ArmAhead, ...]) -> dict[str, object]:
@@ -19,7 +20,7 @@ def plan_json(plan: ExperimentPlan, arms: tuple[ArmAhead, ...]) -> dict[str, obj
     planned = {arm.letter: picked(arm, of_arm) for arm in plan.arms}
     launch = "launch=number arm pair begins_s ready_s measured_s ends_s rung"
     return {
-        **picked(plan, "name host hosts bench=bench.name pairs budget_h seed overrides"),
+        **picked(plan, "name host hosts bench=bench.name pairs budget_h=profile.budget_h seed overrides"),
         "launches": len(plan.launches),
         "arms": [{**arm_json(arm), **planned[arm.letter]} for arm in arms],
         "blocked": bool(plan.blocking),
@@ -71,14 +72,14 @@ def _known(plan: ExperimentPlan, letter: str) -> str:
 
 
 def _schedule(plan: ExperimentPlan, now: float) -> list[str]:
-    wide = max((len(one_line(arm.profile, 60)) for arm in plan.arms), default=0)
+    wide = max(len(_OPEN), *(len(one_line(arm.profile, 60)) for arm in plan.arms))
     rows = [f" #  arm  {'profile':<{wide}}  {'start-up':>8}  {'measure':>8}  {'stop':>5}  ends"]
     for one in plan.launches:
         times = (one.ready_s - one.begins_s, one.measured_s - one.ready_s, one.ends_s - one.measured_s)
         start, measure, stop = map(written.duration, times)
-        name = one_line(plan.arm(one.arm).profile, 60)
+        name = one_line(plan.arm(one.arm).profile, 60) if one.arm else _OPEN
         end = written.clock(now + one.ends_s, seconds=False)
-        rows.append(f"{one.number:>2}  {one.arm:<3}  {name:<{wide}}  {start:>8}  {measure:>8}  {stop:>5}  {end}")
+        rows.append(f"{one.number:>2}  {one.arm or '?':<3}  {name:<{wide}}  {start:>8}  {measure:>8}  {stop:>5}  {end}")
     share = plan.starting_s / plan.total_s if plan.total_s else 0.0
     rows.append(f"{share:.0%} of the time is start-up".replace("%", " %"))
     return rows

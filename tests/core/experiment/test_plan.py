@@ -9,8 +9,7 @@ from tests.support.profiles import BASE
 from tui.core.errors import UsageError
 from tui.core.experiment.ahead import ArmAhead, arm_json
 from tui.core.experiment.overrides import Overrides
-from tui.core.experiment.plan import ASSUMED_START_S, known_of, plan, refused_plan
-from tui.core.experiment.plan_findings import PlanRefused
+from tui.core.experiment.plan import ASSUMED_START_S, PlanRefused, known_of, plan, refused_plan
 from tui.core.experiment.runner import begin, resumed
 from tui.core.experiment.wanted import wanted
 from tui.core.model.run import Run, RunState
@@ -324,3 +323,16 @@ def test_what_was_begun_with_overrides_is_resumed_with_them(asked):
     plain = asked()
     with pytest.raises(UsageError, match=r"the number of pairs \(2, now 3\)"):
         resumed(record, plain.profile, plain.bench, plain.launches)
+
+
+def test_a_halving_says_its_rungs_and_who_is_left_open(asked):
+    arms = ARMS + "".join(
+        f'[[arms]]\nprofile = "base"\nset = {{ cuda-graph-max-bs = {size} }}\n' for size in (64, 32, 16)
+    )
+    made = planned(asked(experiment='method = "halving"', arms=arms))
+    rungs = [(one.rung, one.arm is None) for one in made.launches]
+    assert rungs[:5] == [(1, False)] * 5
+    assert (2, True) in rungs
+    assert rungs[-6:].count((None, True)) == 3  # the best of them against A, in pairs
+    assert made.sight.total_s == made.total_s
+    assert [finding for finding in made.blocking if finding.check != "same"] == []

@@ -85,7 +85,7 @@ def experiment(keys: str = "", arms: int = 2, first: str = "", last: str = "") -
         ('kind = "bench"\nduration_s = 1e9', "duration_s", "at most 604,800"),
         ('kind = "bench"\nruns = "3"', "runs", "must be a whole number"),
         ('kind = "experiment"\nbench = "nowhere"\narms = [{profile = "x"}]', "arms", "at least 2"),
-        (experiment(arms=5), "arms", "room for 4"),
+        (experiment(arms=33), "arms", "room for 32"),
         (experiment("looks = [3, 3]"), None, "looks must grow"),
         (experiment("looks = [2, 5]"), "looks.0", "at least 3"),
         (experiment("looks = [3, 5]\npairs = 4"), None, "the last look is at 5"),

@@ -110,10 +110,17 @@ def test_the_shipped_profiles_are_those_of_the_design():
     others = {"qwen3-0.6b-one-gpu", "qwen3-0.6b-split", "two-nodes-demo"}
     assert set(LAUNCH) == {f"kimi-k2.5-{name}" for name in kimi.split()} | others
     bench = {entry.name for entry in SHIPPED if entry.kind == "bench"}
-    loads = {"decode-bs1", "concurrency-sweep", "speculation-real-prompts", "prefill-heavy", "capacity-ttft-tpot"}
+    loads = {
+        "decode-bs1",
+        "concurrency-sweep",
+        "speculation-real-prompts",
+        "prefill-heavy",
+        "capacity-ttft-tpot",
+        "one-user-real-prompts",
+    }
     assert bench == loads | {"all-reduce"}
     experiments = {entry.name for entry in SHIPPED if entry.kind == "experiment"}
-    assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay", "does-splitting-pay"}
+    assert experiments == {"graphs-bs512-vs-bs128", "does-eagle-pay", "does-splitting-pay", "eagle3-pcie-blackwell"}
     assert all(load_experiment(name, [shipped_profiles_dir()]).hypothesis for name in experiments)
     assert [str(error) for entry in SHIPPED for error in entry.errors] == []
     assert all(entry.description for entry in SHIPPED)

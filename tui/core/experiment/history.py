@@ -7,7 +7,7 @@ from tui.core.experiment import planned
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.so_far import stored_state
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
-from tui.core.model.profile import ARM_LETTERS, BenchProfile, LoadPoint
+from tui.core.model.profile import REFERENCE, SIDE_BY_SIDE, BenchProfile, LoadPoint, arm_letters
 from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict
 from tui.core.results import store
@@ -76,7 +76,7 @@ def newest(host: str) -> ExperimentState | None:
             return stored_state(latest)
     if not stored:
         return None
-    return side_by_side([one for one in stored if comparable(one, stored[0])][: len(ARM_LETTERS)])
+    return side_by_side([one for one in stored if comparable(one, stored[0])][:SIDE_BY_SIDE])
 
 
 def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
@@ -91,13 +91,13 @@ def side_by_side(chosen: Sequence[Configuration]) -> ExperimentState:
             letter=letter,
             profile=one.profile,
             sets=one.results[-1].server.sets,
-            against=None if letter == ARM_LETTERS[0] else ARM_LETTERS[0],
+            against=None if letter == REFERENCE else REFERENCE,
             status=ArmStatus.MEASURED,
             launches_done=len({result.server.run_id for result in one.results}),
             launches_total=len({result.server.run_id for result in one.results}),
             results=one.results,
         )
-        for letter, one in zip(ARM_LETTERS, ordered, strict=False)
+        for letter, one in zip(arm_letters(len(ordered)), ordered, strict=True)
     )
     results = [result for one in ordered for result in one.results]
     bench = _bench(results)

@@ -1,9 +1,9 @@
 """What shortens or widens one experiment for this once, beside its file: options of its command, knobs of its plan."""
 
+import re
 import shlex
 from dataclasses import dataclass, replace
 
-from tui.core.model.profile import ARM_LETTERS
 from tui.core.profiles.resolve import read_sets
 from tui.core.profiles.secrets import MASK, public_sets
 from tui.core.profiles.toml_text import toml_value
@@ -55,5 +55,5 @@ def _as_typed(value: object) -> str:
 
 def arm_of(text: str) -> tuple[str, str]:
     """The letter of an arm, "" where all are meant, and the rest."""
-    letter, colon, rest = text.partition(":")
-    return (letter, rest) if colon and len(letter) == 1 and letter in ARM_LETTERS else ("", text)
+    found = re.match(r"([A-Z]{1,2}):(?=.*=)", text)
+    return (found[1], text[found.end() :]) if found else ("", text)

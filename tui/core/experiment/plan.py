@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.ahead import ArmAhead, refused
-from tui.core.experiment.plan_findings import PlanRefused, findings_of
+from tui.core.experiment.course import planned_launches
+from tui.core.experiment.plan_findings import findings_of
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.state import STOP_S, bench_length_s
 from tui.core.experiment.wanted import Wanted
 from tui.core.groups import planning
-from tui.core.model.profile import BenchProfile, ExperimentArm, LoadPoint
+from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
 from tui.core.profiles.secrets import public_sets
@@ -71,14 +73,13 @@ class LaunchPlanned:
     """One launch in its place; seconds from the start of the experiment."""
 
     number: int
-    arm: str
+    arm: str | None  # letter; None: one of those that are left, or the best of them: the figures decide
     pair: int
     begins_s: float
     ready_s: float
     measured_s: float
     ends_s: float
-    rung: int | None = None  # of a grid that is halved
-    open: bool = False  # of a later rung: which arm that is, is decided by the rung before
+    rung: int | None = None  # of a screening, from 1; None: it counts for a verdict
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,26 @@ class Expected:
 class ExperimentPlan:
     """All of it. Nothing is launched yet."""
 
-    name: str
+    profile: ExperimentProfile  # secrets masked
     host: str
     hosts: tuple[str, ...]
     bench: BenchProfile
-    pairs: int
-    budget_h: float | None
     arms: tuple[ArmPlanned, ...]
     launches: tuple[LaunchPlanned, ...]
     sights: tuple[Sight, ...]
     noise: Noise | None
     expected: tuple[Expected, ...]
     findings: tuple[Finding, ...]  # those that block first
-    seed: int | None = None  # of the order, where it is decided
+    seed: int  # of the order
     overrides: str = ""  # what the asker changed, as options of the command line
+
+    @property
+    def name(self) -> str:
+        return self.profile.name
+
+    @property
+    def pairs(self) -> int:
+        return self.profile.pairs
 
     @property
     def total_s(self) -> float:
@@ -151,6 +158,18 @@ class ExperimentPlan:
         return {arm.letter: arm for arm in self.arms}[letter]
 
 
+class PlanRefused(EagletuiError):
+    """The experiment was not begun: it could not give a verdict."""
+
+    slug = Slug.PREFLIGHT
+
+    def __init__(self, plan: ExperimentPlan) -> None:
+        said = "; ".join(finding.sentence for finding in plan.blocking)
+        hints = [str(finding.hint) for finding in plan.blocking if finding.hint]
+        super().__init__(f"nothing was launched: {said}", hints[0] if hints else None)
+        self.details = {"findings": [finding.json() for finding in plan.findings]}
+
+
 def known_of(wanted: Wanted) -> Known:
     """What is stored here. Reads files."""
     from tui.core.experiment.record import busy, running
@@ -175,7 +194,7 @@ def plan(
     """
     profile, bench = wanted.profile, wanted.bench
     starts = {arm.letter: _start_up(wanted, known, arm.letter) for arm in profile.arms}
-    launches = tuple(_course(record, starts, bench))
+    launches = tuple(_course(profile, record.seed, starts, bench))
     settings = {point: like for point in bench.points if (like := _setting(wanted, known, point)) is not None}
     noise = _noise(known, settings, bench)
     figures = {
@@ -187,20 +206,20 @@ def plan(
     rates = {key: pairing.mean_of(measured) for key, measured in figures.items()}
     held = (known.held,) if known.held else ()
     return ExperimentPlan(
-        name=profile.name,
+        profile=record.profile,
         host=record.host,
         hosts=record.all_hosts,
         bench=bench,
-        pairs=profile.pairs,
-        budget_h=profile.budget_h,
         arms=tuple(
             _arm(arm, starts[arm.letter], figures.get((arm.letter, bench.points[0]), ())) for arm in profile.arms
         ),
         launches=launches,
-        sights=_sights(wanted, starts, noise),
+        sights=_sights(wanted, record.seed, starts, noise),
         noise=noise,
         expected=tuple(_expected(wanted, figures, noise)),
-        findings=findings_of(wanted, known.records, tuple(ahead), rates, launches, held=held, aa=aa),
+        findings=findings_of(
+            wanted, known.records, tuple(ahead), rates, [one.ends_s for one in launches], held=held, aa=aa
+        ),
         seed=record.seed,
         overrides=str(wanted.overrides),
     )
@@ -246,24 +265,24 @@ def _start_up(wanted: Wanted, known: Known, letter: str) -> StartUp:
     return StartUp(ASSUMED_START_S, 0, "no start of its model is known here")
 
 
-def launch_s(start: StartUp, bench: BenchProfile) -> float:
-    """What a launch takes with its measuring and its stop."""
-    return start.seconds + bench_length_s(bench) + STOP_S
+def length_s(plan: ExperimentPlan, *, pairs: int | None = None, bench: BenchProfile | None = None) -> float:
+    """What it would take with so many pairs, or another bench, seconds."""
+    starts = {arm.letter: arm.start for arm in plan.arms}
+    profile = replace(plan.profile, pairs=pairs or plan.profile.pairs)
+    return max((one.ends_s for one in _course(profile, plan.seed, starts, bench or plan.bench)), default=0.0)
 
 
-def total_s(plan: ExperimentPlan, *, pairs: int | None = None, bench: BenchProfile | None = None) -> float:
-    """What it would take with so many pairs, or another bench."""
-    return (pairs or plan.pairs) * sum(launch_s(arm.start, bench or plan.bench) for arm in plan.arms)
-
-
-def _course(record: ExperimentRecord, starts: Mapping[str, StartUp], bench: BenchProfile) -> Iterator[LaunchPlanned]:
+def _course(
+    profile: ExperimentProfile, seed: int, starts: Mapping[str, StartUp], bench: BenchProfile
+) -> Iterator[LaunchPlanned]:
+    others = [start.seconds for letter, start in starts.items() if letter != REFERENCE]
     at_s = 0.0
-    for cell in record.cells:
-        if not cell.over:
-            ready_s = at_s + starts[cell.arm].seconds
-            measured_s = ready_s + bench_length_s(bench)
-            yield LaunchPlanned(cell.number, cell.arm, cell.pair, at_s, ready_s, measured_s, measured_s + STOP_S)
-            at_s = measured_s + STOP_S
+    for one in planned_launches(profile, seed):
+        start_s = starts[one.arm].seconds if one.arm is not None else statistics.fmean(others)
+        ready_s = at_s + start_s
+        measured_s = ready_s + bench_length_s(bench)
+        yield LaunchPlanned(one.number, one.arm, one.pair, at_s, ready_s, measured_s, measured_s + STOP_S, one.rung)
+        at_s = measured_s + STOP_S
 
 
 def _setting(wanted: Wanted, known: Known, point: LoadPoint) -> Setting | None:
@@ -293,24 +312,24 @@ def _measured(known: Known, like: Setting, profile: str, sets: Mapping[str, obje
 
 def _alpha(wanted: Wanted) -> float:
     """The error that one comparison may make: all of them share 5 %, and the looks of each share that."""
-    looks = wanted.profile.looks
+    looks, halving = wanted.profile.looks, wanted.profile.method == "halving"
     of_looks = stats.look_alphas(looks)[looks[-1]] if looks else stats.ALPHA
-    return of_looks / max(1, sum(arm.against is not None for arm in wanted.profile.arms))
+    return of_looks / (1 if halving else max(1, sum(arm.against is not None for arm in wanted.profile.arms)))
 
 
 def _seen(noise: Noise, bench: BenchProfile, pairs: int, alpha: float) -> float:
     return stats.minimum_detectable(math.sqrt(2) * launch_sd(noise, bench.runs), pairs, alpha)
 
 
-def _sights(wanted: Wanted, starts: Mapping[str, StartUp], noise: Noise | None) -> tuple[Sight, ...]:
-    bench, planned = wanted.bench, wanted.profile.pairs
-    round_s = sum(launch_s(start, bench) for start in starts.values())
+def _sights(wanted: Wanted, seed: int, starts: Mapping[str, StartUp], noise: Noise | None) -> tuple[Sight, ...]:
+    bench, profile = wanted.bench, wanted.profile
     found = []
-    for pairs in sorted({*PAIRS, planned}):
+    for pairs in sorted({*PAIRS, profile.pairs}):
         decides = pairs >= pairing.L2_LAUNCHES
         level = "L2" if decides else "L1" if pairs * bench.runs > 1 else "L0"
         sees = math.expm1(_seen(noise, bench, pairs, _alpha(wanted))) if decides and noise is not None else None
-        found.append(Sight(pairs, pairs * round_s, level, sees))
+        course = _course(replace(profile, pairs=pairs), seed, starts, bench)
+        found.append(Sight(pairs, max(one.ends_s for one in course), level, sees))
     return tuple(found)
 
 

@@ -6,11 +6,9 @@ What would only be found out after hours of launches is found here, from the pro
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from tui.core.bench.guards import WINDOW_S, WINDOW_TOKENS
 from tui.core.bench.workload import DEFAULT_INPUT_LEN
-from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.ahead import ArmAhead
 from tui.core.experiment.failure import Failure
 from tui.core.experiment.record import configuration_sum
@@ -28,24 +26,9 @@ from tui.core.text import as_whole, one_line
 from tui.core.verdicts import pairing
 from tui.core.verdicts.sentences import amount_words, count
 
-if TYPE_CHECKING:
-    from tui.core.experiment.plan import ExperimentPlan, LaunchPlanned
-
 _DRAFTED_REQUESTS = 48  # that SGLang runs at once with speculation, where nobody says otherwise
 
 Rates = Mapping[tuple[str, LoadPoint], float]  # tokens a second and user as measured here, by arm and load
-
-
-class PlanRefused(EagletuiError):
-    """The experiment was not begun: it could not give a verdict."""
-
-    slug = Slug.PREFLIGHT
-
-    def __init__(self, plan: "ExperimentPlan") -> None:
-        said = "; ".join(finding.sentence for finding in plan.blocking)
-        hints = [str(finding.hint) for finding in plan.blocking if finding.hint]
-        super().__init__(f"nothing was launched: {said}", hints[0] if hints else None)
-        self.details = {"findings": [finding.json() for finding in plan.findings]}
 
 
 @dataclass(frozen=True)
@@ -66,7 +49,7 @@ def findings_of(
     records: Sequence[LaunchRecord],
     ahead: Sequence[ArmAhead],
     rates: Rates,
-    launches: "Sequence[LaunchPlanned]",
+    ends_s: Sequence[float],
     *,
     held: Sequence[str] = (),
     aa: bool = False,
@@ -76,6 +59,7 @@ def findings_of(
     What dooms an arm blocks where no comparison is left without it, else it warns: the others go on.
 
     Args:
+        ends_s: of each launch, from the start of the experiment.
         held: what runs on the hosts already, one sentence each.
         aa: arms that are equal are meant.
     """
@@ -93,7 +77,7 @@ def findings_of(
         found += _of_preflight(arm, memory_told=told)
     found += _of_bench(asked, rates)
     found += _between(asked, aa=aa)
-    found += _of_pairs(wanted, launches)
+    found += _of_pairs(wanted, ends_s)
     return ordered(found)
 
 
@@ -234,13 +218,13 @@ def _between(asked: _Asked, *, aa: bool) -> Iterator[Finding]:
 # -- pairs and time ---------------------------------------------------------------------------------------------------
 
 
-def _of_pairs(wanted: Wanted, launches: "Sequence[LaunchPlanned]") -> Iterator[Finding]:
+def _of_pairs(wanted: Wanted, ends_s: Sequence[float]) -> Iterator[Finding]:
     profile = wanted.profile
     if profile.pairs < pairing.L2_LAUNCHES:
         text = f"{count(profile.pairs, 'pair')}: a screening, never a verdict"
         yield _warn("pairs", text, f"--pairs {pairing.L2_LAUNCHES} or more")
     if profile.budget_h is not None:
-        fit = sum(one.ends_s <= profile.budget_h * 3600 for one in launches)
-        if fit < len(launches):
-            text = f"{profile.budget_h:g} h are enough for {fit} of {len(launches)} launches"
+        fit = sum(end_s <= profile.budget_h * 3600 for end_s in ends_s)
+        if fit < len(ends_s):
+            text = f"{profile.budget_h:g} h are enough for {fit} of {len(ends_s)} launches"
             yield _warn("budget", text, "fewer pairs, or a larger --budget")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.experiment.so_far import comparisons, is_over, measured, plan_of, planned_cases
+from tui.core.experiment.so_far import comparisons, is_over, measured, of_stage, plan_of, planned_cases
 from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict
 from tui.core.verdicts.comparison import MARGIN, Case, Plan, one_configuration
@@ -99,22 +99,27 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
         )
     if not behind:
         return replace(case, reasons=tuple(reasons))
-    complete = {result.result_id for one in behind for result in one.results}
     names = {one.record.experiment_id for one in behind}
+    letters = [(_letter(case.a, one.record), _letter(case.b, one.record)) for one in behind]
+    complete = {
+        result.result_id
+        for one, both in zip(behind, letters, strict=True)
+        for result in of_stage(one.record, both, one.results)
+    }
 
     def cut(side: Side) -> Side:
         """Without launches that are under way, as on the screen."""
         kept = (r for r in side.results if r.experiment not in names or r.result_id in complete)
         return replace(side, results=tuple(kept))
 
-    letters = [(_letter(case.a, one.record), _letter(case.b, one.record)) for one in behind]
     plans = [
         plan_of(one.record, both, one.results, case.metric, over=one.over)
         for one, both in zip(behind, letters, strict=True)
     ]
+    screening = None in plans
     plan = plans[0]
     if len(plans) > 1:
-        plan = Plan(sum(one.pairs for one in plans))
+        plan = None if screening else Plan(sum(one.pairs for one in plans if one is not None))
         reasons.append(
             f"pairs of {len(plans)} experiments: where one was begun because of what another showed, errors exceed 5 %"
         )
@@ -123,7 +128,8 @@ def _obeying(case: Case, behind: Sequence[_Experiment], shared: int, *, given: b
     if margins != {margin}:
         meant = ", ".join(f"{one * 100:g}" for one in sorted(margins))
         reasons.append(f"a margin of {margin * 100:g} %, where {meant} % was planned")
-    return replace(case, a=cut(case.a), b=cut(case.b), margin=margin, plan=plan, reasons=tuple(reasons))
+    a, b = cut(case.a), cut(case.b)
+    return replace(case, a=a, b=b, margin=margin, plan=plan, screening=screening, reasons=tuple(reasons))
 
 
 def _compared(case: Case, one: _Experiment) -> dict[_Question, Case]:

@@ -19,7 +19,7 @@ from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
 from tui.core.experiment.overrides import Overrides
 from tui.core.model.experiment import ArmStatus
-from tui.core.model.profile import BenchProfile, ExperimentProfile
+from tui.core.model.profile import METHODS, REFERENCE, BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import is_secret_env, public_sets
@@ -36,7 +36,7 @@ class Cell:
 
     number: int  # place in the order, from 1
     arm: str  # letter
-    pair: int  # round, from 1
+    pair: int  # round, from 1; of a screening, the rung
     status: ArmStatus = ArmStatus.QUEUED
     run_id: str | None = None  # of the server; known before it is asked for
     bench_run_id: str | None = None  # of the load generator
@@ -50,10 +50,22 @@ class Cell:
     advice: tuple[str, ...] = ()
     change: Mapping[str, object] = field(default_factory=dict)  # that would fix it: `--set` values
     result_ids: tuple[str, ...] = ()
+    rung: int | None = None  # of a screening, from 1; None: it counts for a verdict
 
     @property
     def over(self) -> bool:
         return self.status in (ArmStatus.MEASURED, ArmStatus.FAILED, ArmStatus.SKIPPED)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """An arm that a rung of the screening left behind."""
+
+    arm: str  # letter
+    rung: int
+    launches: int
+    ratio: float | None  # to the reference, over those launches; None: none of them counts
+    reason: str  # one sentence
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,7 @@ class ExperimentRecord:
     verdicts: tuple[Verdict, ...] = ()
     hosts: tuple[str, ...] = ()  # of all arms; () in older records: `host` alone
     overrides: Overrides = field(default_factory=Overrides)  # what the asker changed; the profile has it already
+    dropped: tuple[Dropped, ...] = ()  # of a halving, in the order of the rungs
     schema: int = SCHEMA
 
     @property
@@ -90,7 +103,24 @@ class ExperimentRecord:
 
     @property
     def pairs(self) -> int:
-        return max((cell.pair for cell in self.cells), default=0)
+        """Rounds that count for verdicts; of a screening that is not over, as many as it plans."""
+        return len(self.rounds) or (self.profile.pairs if self.halving else 0)
+
+    @property
+    def halving(self) -> bool:
+        """Whether a screening chooses the arm that is compared."""
+        return self.profile.method == "halving"
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Numbers of the rounds that count for verdicts: all of them but a screening's."""
+        return tuple(dict.fromkeys(cell.pair for cell in self.cells if cell.rung is None))
+
+    @property
+    def finalist(self) -> str | None:
+        """The arm that a screening chose, to be confirmed against the reference; None before."""
+        letters = (cell.arm for cell in self.cells if cell.rung is None and cell.arm != REFERENCE)
+        return next(letters, None) if self.halving else None
 
     @property
     def spent_s(self) -> float:
@@ -102,12 +132,14 @@ class ExperimentRecord:
         spent = [cell.spent_s for cell in done if cell.arm == letter] or [cell.spent_s for cell in done]
         return statistics.median(spent) if spent else None
 
-    def with_round(self, only: Container[str] | None = None) -> "ExperimentRecord":
-        pair, letters = self.pairs + 1, [arm.letter for arm in self.profile.arms]
+    def with_round(self, only: Container[str] | None = None, rung: int | None = None) -> "ExperimentRecord":
+        """With one more launch of each of these arms, of all without them; `rung`: of a screening."""
+        pair = rung or max((cell.pair for cell in self.cells), default=0) + 1
+        letters = [arm.letter for arm in self.profile.arms]
         order = [
             letter for letter in schedule(pair, letters, self.seed)[-len(letters) :] if letter in (only or letters)
         ]
-        added = [Cell(number, letter, pair) for number, letter in enumerate(order, len(self.cells) + 1)]
+        added = [Cell(number, letter, pair, rung=rung) for number, letter in enumerate(order, len(self.cells) + 1)]
         return replace(self, cells=(*self.cells, *added))
 
     def with_cell(self, cell: Cell) -> "ExperimentRecord":
@@ -168,6 +200,7 @@ def _fits(record: ExperimentRecord) -> bool:
     return (
         {cell.arm for cell in record.cells} <= {arm.letter for arm in profile.arms}
         and 0 < profile.margin < 1
+        and profile.method in METHODS
         and list(looks) == sorted({look for look in looks if 3 <= look <= 1000})
     )
 

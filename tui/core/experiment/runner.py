@@ -24,12 +24,13 @@ from tui.core.experiment.failure import Failure, LaunchFailed
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.overrides import Overrides
 from tui.core.experiment.record import Cell, ExperimentRecord
-from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
-from tui.core.experiment.state import UnderWay, knocked_out, launch_length_s, results_of, state_of
+from tui.core.experiment.screening import cut_short, ending, further
+from tui.core.experiment.so_far import look_decides, measured, verdicts_of, worth_repeating
+from tui.core.experiment.state import UnderWay, confirmation_s, knocked_out, launch_length_s, results_of, state_of
 from tui.core.groups import planning
 from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
-from tui.core.model.profile import BenchProfile, ExperimentProfile, LoadPoint
+from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentProfile, LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.run import Run
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -72,18 +73,21 @@ def begin(
     dataset_of(bench)  # a file that is not there is said now, not when the first server is ready
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     letters = [arm.letter for arm in profile.arms]
-    return ExperimentRecord(
+    record = ExperimentRecord(
         experiment_id=new_run_id(profile.name),
         host=host,
         profile=experiment_record.public_profile(profile),
         bench=bench,
         seed=seed,
-        cells=experiment_record.all_rounds(profile.pairs, letters, seed),
+        cells=(),
         configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
         hosts=tuple(dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))),
         overrides=(overrides or Overrides()).public,
     )
+    if record.halving:
+        return record.with_round(rung=1)
+    return replace(record, cells=experiment_record.all_rounds(profile.pairs, letters, seed))
 
 
 def resumed(
@@ -247,8 +251,14 @@ class ExperimentRunner:
                 slug=Slug.LOOKS,
             )
         record = self.record
+        if record.halving and record.finalist is None:
+            raise UsageError(
+                f"the screening of {record.name} has chosen no arm yet",
+                "add pairs to its confirmation",
+                slug=Slug.NOT_READY,
+            )
         for _ in range(count):
-            record = record.with_round()
+            record = record.with_round({REFERENCE, record.finalist} if record.finalist else None)
         self._keep(replace(record, outcome="running", ended_at=None, message=None))
 
     def state(self) -> ExperimentState:
@@ -274,7 +284,10 @@ class ExperimentRunner:
             and (begins or other.number == cell.number)
             and knocked_out(self.record, other.arm) is None
         ]
+        if cell.rung is not None:
+            ahead = [cell]
         needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
+        needed += (confirmation_s(self.record, self._usual) or 0.0) if cell.rung is not None else 0.0
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
 
     def _tell(self, message: str | None) -> None:
@@ -314,7 +327,7 @@ class ExperimentRunner:
     async def _work(self) -> None:
         await self._look_ahead()
         self._keep(self.record)
-        while (cell := self._next()) is not None:
+        while (cell := await self._next()) is not None:
             if not self._going.is_set():
                 self._tell("paused")
                 await self._going.wait()
@@ -326,6 +339,9 @@ class ExperimentRunner:
                 self._keep(self.record.with_cell(skipped))
                 continue
             done = sum(cell.over for cell in self.record.cells)
+            if cell.run_id is None and cell.rung is not None and self._over_budget(cell):
+                self._keep(cut_short(self.record))
+                continue
             if cell.run_id is None and self._over_budget(cell):
                 hours = self.record.profile.budget_h or 0.0
                 await self._judge(over=True)
@@ -345,15 +361,20 @@ class ExperimentRunner:
             self._stopping = False
             self._end("stopped", "stopped")
         else:
-            self._end("done", "done")
+            if self.record.halving:  # what its last rung decided
+                await self._judge(over=True)
+            self._end("done", ending(self.record))
 
-    def _next(self) -> Cell | None:
-        """The next launch; where all are made, of a round that makes up for what was lost by chance."""
-        made = all(cell.over for cell in self.record.cells) and not self._stopping
-        if made and (arms := to_make_up(self.record, self._results)):
-            self._tell(f"one more round of {' and '.join(sorted(arms))} for a pair that does not count")
-            self._keep(self.record.with_round(arms))
-        return next((cell for cell in self.record.cells if not cell.over), None)
+    async def _next(self) -> Cell | None:
+        """The next launch; where all are made, the first of those that follow from them."""
+        while True:
+            cell = next((cell for cell in self.record.cells if not cell.over), None)
+            if cell is not None or self._stopping:
+                return cell
+            if (step := await asyncio.to_thread(further, self.record, self._results)) is None:
+                return None
+            self._tell(step.said)
+            self._keep(step.record)
 
     async def _cell_or_stop(self, number: int) -> None:
         """One launch to its end, or to a stop; then its server and measurement are stopped too."""

@@ -7,7 +7,7 @@ from tui.core.experiment.failure import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord, running
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState
-from tui.core.model.profile import BenchProfile, ExperimentArm
+from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentArm
 from tui.core.model.result import Result
 from tui.core.model.verdict import Verdict, VerdictKind
 from tui.core.results import store
@@ -39,7 +39,12 @@ def verdicts_of(record: ExperimentRecord, results: Mapping[str, Result], *, over
         like = next((setting(result) for result in here if result.valid), None)
         noise = noise_of(stored, chosen, like) if like is not None else None
         case = Case(Side("", ""), Side("", ""), chosen, noise, record.launch_s(), record.profile.margin)
-        cases = list(planned_cases(record, here, case, comparisons(record), over=over).values())
+        asked = [
+            (a, b)
+            for a, b in comparisons(record)
+            if decisive(record, (a, b)) or any(cell.arm == b and cell.over for cell in record.cells)
+        ]
+        cases = list(planned_cases(record, here, case, asked, over=over).values())
         found += [replace(verdict, point=point) for verdict in judged(cases)]
     return tuple(found)
 
@@ -52,12 +57,26 @@ def planned_cases(
     return {
         (a, b): replace(
             like,
-            a=side_of_arm(record, a, results),
-            b=side_of_arm(record, b, results),
+            a=side_of_arm(record, a, of_stage(record, (a, b), results)),
+            b=side_of_arm(record, b, of_stage(record, (a, b), results)),
             plan=plan_of(record, (a, b), results, like.metric, over=over),
+            screening=not decisive(record, (a, b)),
         )
         for a, b in asked
     }
+
+
+def decisive(record: ExperimentRecord, letters: tuple[str, str]) -> bool:
+    """Whether launches of two arms may give a verdict: of a halving, those of the reference and the arm it chose."""
+    return not record.halving or set(letters) == {REFERENCE, record.finalist}
+
+
+def of_stage(record: ExperimentRecord, letters: tuple[str, str], results: Iterable[Result]) -> tuple[Result, ...]:
+    """Those of the results that a comparison of two arms rests on: fresh launches, or those of the screening."""
+    if not record.halving:
+        return tuple(results)
+    counts = decisive(record, letters)
+    return tuple(result for result in results if (result.pair_number in record.rounds) == counts)
 
 
 def stored_state(record: ExperimentRecord) -> ExperimentState:
@@ -95,8 +114,8 @@ def side_of_arm(
 
 def plan_of(
     record: ExperimentRecord, letters: tuple[str, str], results: Iterable[Result], chosen: Metric, *, over: bool
-) -> Plan:
-    """What a comparison of two arms has to wait for.
+) -> Plan | None:
+    """What a comparison of two arms has to wait for; None: nothing, as it is a screening.
 
     Of an experiment that is over, no more pairs than there are: as planned, less those that lack a side.
 
@@ -104,9 +123,11 @@ def plan_of(
         results: of one load.
     """
     pairs = record.profile.pairs
+    if not decisive(record, letters):
+        return None
     if over:
         counting = {(run.arm, launch.pair) for launch in launches(results, chosen) for run in launch.results}
-        complete = sum({(letter, pair) for letter in letters} <= counting for pair in range(1, record.pairs + 1))
+        complete = sum({(letter, pair) for letter in letters} <= counting for pair in record.rounds)
         pairs = min(pairs, complete or pairs)
     return Plan(pairs, record.profile.looks)
 
@@ -115,6 +136,8 @@ def is_over(record: ExperimentRecord, results: Mapping[str, Result]) -> bool:
     """Whether no launch will follow: all are made and none is to be made up for, or the budget or a look ended it."""
     if record.outcome in ("budget", "early"):
         return True
+    if record.halving and record.finalist is None:
+        return record.outcome == "done"
     return all(cell.over for cell in record.cells) and not to_make_up(record, results)
 
 
@@ -141,7 +164,7 @@ def _failures(record: ExperimentRecord, arm: ExperimentArm) -> tuple[LaunchRecor
 def look_decides(record: ExperimentRecord) -> bool:
     """Whether a look was reached before the last one, and every comparison that is still open is decided."""
     at = 0
-    for pair in range(1, record.pairs + 1):
+    for pair in record.rounds:
         if not all(cell.over for cell in record.cells if cell.pair == pair):
             break
         at = pair
@@ -172,14 +195,10 @@ def to_make_up(record: ExperimentRecord, results: Mapping[str, Result]) -> set[s
     if record.pairs >= record.profile.pairs + _MADE_UP:
         return set()
     lost: set[str] = set()
-    for arm in record.profile.arms:
-        if arm.against is None or knocked_out(record, arm.letter) or knocked_out(record, arm.against):
+    for both in comparisons(record):
+        if not decisive(record, both) or any(knocked_out(record, letter) for letter in both):
             continue
-        both = (arm.letter, arm.against)
-        rounds = [
-            [cell for cell in record.cells if cell.pair == pair and cell.arm in both]
-            for pair in range(1, record.pairs + 1)
-        ]
+        rounds = [[cell for cell in record.cells if cell.pair == pair and cell.arm in both] for pair in record.rounds]
         by_chance = sum(
             any(_lost(record, cell, results) for cell in cells)
             and not all(_counts(record, cell, results) for cell in cells)

@@ -1,9 +1,11 @@
 """What a record of an experiment looks like, under way or stored: arms, results, failures, the time that is left."""
 
+import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tui.core.experiment import halving
 from tui.core.experiment.failure import Failure
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState, LiveRun
@@ -12,6 +14,7 @@ from tui.core.model.result import Result
 from tui.core.server.launch_records import PhaseHistory
 
 STOP_S = 10.0  # a stop takes about that long, memory and all
+BUDGET = "budget"  # why a launch of a screening was skipped
 
 
 @dataclass
@@ -45,11 +48,12 @@ def state_of(
         message: what it waits for; at the end the record's own.
     """
     finished = record.ended_at is not None if finished is None else finished
-    same = ("experiment_id", "name", "host", "bench", "order", "pairs", "verdicts", "started_at", "hosts")
+    same = ("experiment_id", "name", "host", "bench", "order", "pairs", "verdicts", "started_at", "hosts", "finalist")
     return ExperimentState(
         **{name: getattr(record, name) for name in same},
         arms=tuple(_arm(record, arm, results, under_way) for arm in record.profile.arms),
         at=sum(cell.over for cell in record.cells),
+        rungs=tuple(cell.rung for cell in record.cells),
         hypothesis=record.profile.hypothesis,
         left_s=None if finished else left_s(record, under_way, usual or {}),
         paused=paused,
@@ -89,6 +93,7 @@ def _arm(
         launches_total=len(measured) + sum(not cell.over for cell in cells),
         results=results_of(shown, results),
         live=now.live if now is not None else None,
+        dropped=next((one.reason for one in record.dropped if one.arm == arm.letter), None),
     )
 
 
@@ -106,6 +111,24 @@ def knocked_out(record: ExperimentRecord, letter: str) -> Cell | None:
                 return cell
             seen.add(cell.cause)
     return None
+
+
+def still_in(record: ExperimentRecord) -> set[str]:
+    """The arms of a halving that no rung dropped and no failure put out; the reference is among them."""
+    dropped = {one.arm for one in record.dropped}
+    letters = {arm.letter for arm in record.profile.arms} - dropped
+    return {letter for letter in letters if knocked_out(record, letter) is None}
+
+
+def confirmation_s(record: ExperimentRecord, usual: Usual) -> float | None:
+    """How long the confirmation of a halving takes; None where nothing says how long a launch does."""
+    length = _any_length_s(record, usual)
+    return 2 * record.profile.pairs * length if length is not None else None
+
+
+def _any_length_s(record: ExperimentRecord, usual: Usual) -> float | None:
+    known = [usual_length_s(start, record.bench) for start in usual.values() if start is not None]
+    return record.launch_s() or (statistics.median(known) if known else None)
 
 
 def bench_length_s(bench: BenchProfile) -> float:
@@ -145,4 +168,8 @@ def left_s(record: ExperimentRecord, under_way: UnderWay | None, usual: Usual) -
         if length is None:
             return None
         left += length
+    if record.halving and record.finalist is None:
+        length = _any_length_s(record, usual)
+        later = sum(1 + size for size in halving.rungs(len(still_in(record)) - 1)[1:])
+        return None if length is None else left + (later + 2 * record.profile.pairs) * length
     return left

@@ -56,6 +56,7 @@ class ArmState:
     launches_total: int = 1
     results: tuple[Result, ...] = ()
     live: LiveRun | None = None
+    dropped: str | None = None  # why a screening left it behind, one sentence
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class ExperimentState:
     arms: tuple[ArmState, ...]
     order: tuple[str, ...] = ()  # letters, one a launch
     at: int = 0  # launches done
+    rungs: tuple[int | None, ...] = ()  # of a screening, one a launch; None where it counts for a verdict
+    finalist: str | None = None  # the arm that a screening chose
     pairs: int = 1
     hypothesis: str | None = None
     verdicts: tuple[Verdict, ...] = ()

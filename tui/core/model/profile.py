@@ -4,14 +4,18 @@ Missing is None, never 0. Times are seconds, latencies milliseconds, rates token
 """
 
 import math
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 WARMUP_S = 30.0  # at most, until the rate is steady; never longer than the window
 GROWTH = 5  # times its duration that a window may take
+METHODS = ("whole", "halving")  # every arm gets all pairs; or the worse half is dropped after each launch
 DRIVERS = ("eagletui", "sglang", "command")  # who measures: `core.bench.drivers`, by these names
-ARM_LETTERS = "ABCD"  # as many arms as the panel shows side by side
+SIDE_BY_SIDE = 4  # arms that the panel shows as cards
+MOST_ARMS = 32  # of an experiment: a launch of each takes a night
+REFERENCE = "A"
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,12 @@ class BenchProfile:
         return min(WARMUP_S, self.duration_s)
 
 
+def arm_letters(count: int) -> tuple[str, ...]:
+    """Names of so many arms: A to Z, then AA, AB …"""
+    alphabet = string.ascii_uppercase
+    return tuple((alphabet[at // 26 - 1] if at >= 26 else "") + alphabet[at % 26] for at in range(count))
+
+
 @dataclass(frozen=True)
 class ExperimentArm:
     """One configuration of an experiment: a launch profile with overrides."""
@@ -116,10 +126,11 @@ class ExperimentProfile:
     name: str
     bench: str  # name of the bench profile
     arms: tuple[ExperimentArm, ...]
-    pairs: int = 3  # launches of each arm, interleaved
+    pairs: int = 3  # launches of each arm, interleaved; of a halving, of the two that are confirmed
     looks: tuple[int, ...] = ()  # numbers of pairs after which it may stop early; the last one is `pairs`
     margin: float = 0.02  # "equivalent" means within this share
     budget_h: float | None = None  # hours of launches and measuring
+    method: str = METHODS[0]
     hypothesis: str | None = None
     description: str | None = None
     known: str | None = None

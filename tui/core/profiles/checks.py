@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from tui.core.model.profile import ARM_LETTERS
+from tui.core.model.profile import MOST_ARMS, REFERENCE, SIDE_BY_SIDE, arm_letters
 from tui.core.runs.docker_run import ENGINES, options_end
 from tui.core.sglang.flags import flag_table, normalise, parse_specifier
 from tui.core.text import control_in, one_line
@@ -323,13 +323,19 @@ def experiment(table: Mapping[str, Any]) -> Iterator[Problem]:
         yield None, "looks must grow, each number once", "write looks = [3, 5, 8]"
     elif looks and "pairs" in table and table["pairs"] != looks[-1]:
         yield None, f"pairs is {table['pairs']}, but the last look is at {looks[-1]}", "leave pairs out"
-    for number, arm in enumerate(tables(table.get("arms"))[: len(ARM_LETTERS)]):
-        letter, earlier, against = ARM_LETTERS[number], ARM_LETTERS[:number], arm.get("against")
+    if looks and table.get("method") == "halving":
+        yield "looks", 'is for method "whole": a halving confirms two arms with all pairs', "leave looks out"
+    arms = tables(table.get("arms"))[:MOST_ARMS]
+    letters = arm_letters(len(arms))
+    for number, arm in enumerate(arms):
+        letter, earlier, against = letters[number], letters[:number], arm.get("against")
         key = f"arms.{number}.against"
         if against is not None and not earlier:
             yield key, f"arm {letter} is the reference: it has no against", "remove it"
-        elif isinstance(against, str) and against not in tuple(earlier):
-            choice = " or ".join(repr(other) for other in earlier)
+        elif isinstance(against, str) and against != REFERENCE and table.get("method") == "halving":
+            yield key, f'is for method "whole": a halving compares with {REFERENCE}', "remove it"
+        elif isinstance(against, str) and against not in earlier:
+            choice = " or ".join(repr(other) for other in earlier[:SIDE_BY_SIDE])
             message = f"arm {letter} can be compared with an earlier arm only, not with {against!r}"
             yield key, message, f"write against = {choice}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
-from tui.core.profiles import checks
+from tui.core.profiles import checks, grid
 from tui.core.profiles.checks import Problem, did_you_mean
 from tui.core.profiles.secrets import learn_secrets
 from tui.core.text import one_line, read_toml
@@ -166,7 +166,8 @@ def problems(table: dict[str, Any], kind: object) -> list[Problem]:
     if controls := list(checks.controls(table)):
         return controls
     if isinstance(kind, str) and kind in KINDS:
-        return [*schema.check(kind, table), *checks.OF_KIND[kind](table)]
+        of_grid = grid.problems(table) if kind == "experiment" else ()
+        return [*schema.check(kind, table), *checks.OF_KIND[kind](table), *of_grid]
     kinds = ", ".join(f'"{kind}"' for kind in KINDS)
     if kind is None:
         return [("kind", "is missing", f"write one of {kinds}")]

@@ -11,16 +11,20 @@ from typing import Any
 from tui.core.errors import Slug, UsageError
 from tui.core.hints import Action, Hint
 from tui.core.model.profile import (
-    ARM_LETTERS,
+    METHODS,
+    REFERENCE,
+    SIDE_BY_SIDE,
     BenchProfile,
     ExperimentArm,
     ExperimentProfile,
     Limits,
     LoadPoint,
     Search,
+    arm_letters,
 )
 from tui.core.profiles.checks import did_you_mean, tables
 from tui.core.profiles.files import KINDS, SETS, Library, ProfileBroken, ProfileError, ProfileFile, problems
+from tui.core.profiles.grid import arms_of
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.resolve import Sets, parse_sets, resolve
 from tui.core.profiles.secrets import public_sets
@@ -72,18 +76,20 @@ def _experiment_errors(library: Library, entry: ProfileFile) -> list[ProfileErro
     if isinstance(bench, str) and library.kind_of(bench) != "bench":
         near = did_you_mean(bench, [name for name in library.paths if library.kind_of(name) == "bench"])
         found.append(("bench", f'there is no bench profile "{bench}"', near))
-    for number, arm in enumerate(tables(entry.table.get("arms"))):
+    given = len(tables(entry.table.get("arms")))
+    for number, arm in enumerate(arms_of(entry.table)):
         name, sets = arm.get("profile"), arm.get("set", {})
         if not isinstance(name, str) or not isinstance(sets, dict):
             continue
-        key = f"arms.{number}.profile"
+        key = f"arms.{number}.profile" if number < given else "grid.profile"
         profile = library.named(name)
         if profile is None or profile.kind != "launch":
             found.append((key, f'there is no launch profile "{name}"', did_you_mean(name, library.paths)))
             continue
         for error in resolve(library, profile, tuple(sets.items()))[1]:
-            found.append((f"arms.{number}.set" if error.path == SETS else key, str(error), None))
-    return [ProfileError(entry.path, *problem) for problem in found]
+            place = f"arms.{number}.set" if number < given else "grid"
+            found.append((place if error.path == SETS else key, str(error), None))
+    return [ProfileError(entry.path, *problem) for problem in dict.fromkeys(found)]
 
 
 def load_launch(name: str, dirs: Iterable[Path], sets: Sets = ()) -> LaunchProfile:
@@ -153,10 +159,11 @@ def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
         raise ProfileBroken(name, errors)
     table = entry.table
     looks = tuple(table.get("looks", ()))
-    arms = []
-    for letter, arm in zip(ARM_LETTERS, table["arms"], strict=False):
-        against = None if letter == "A" else arm.get("against", "A")
+    arms, written = [], arms_of(table)
+    for letter, arm in zip(arm_letters(len(written)), written, strict=True):
+        against = None if letter == REFERENCE else arm.get("against", REFERENCE)
         arms.append(ExperimentArm(letter, arm["profile"], dict(arm.get("set", {})), against))
+    planned = looks or any(arm.against not in (None, REFERENCE) for arm in arms)
     return ExperimentProfile(
         name=name,
         bench=table["bench"],
@@ -165,6 +172,7 @@ def load_experiment(name: str, dirs: Iterable[Path]) -> ExperimentProfile:
         looks=looks,
         margin=float(table.get("margin", ExperimentProfile.margin)),
         budget_h=table.get("budget_h"),
+        method=table.get("method") or METHODS[len(arms) > SIDE_BY_SIDE and not planned],
         path=entry.path,
         **{key: table.get(key) for key in _WORDS},
     )
@@ -191,7 +199,9 @@ def bench_table(bench: BenchProfile) -> dict[str, Any]:
 
 def experiment_table(experiment: ExperimentProfile) -> dict[str, Any]:
     """An experiment as its file would say it, with what it leaves out; secrets are masked."""
-    table = {"kind": "experiment"} | _given(experiment, ("bench", "pairs", "looks", "margin", "budget_h", *_WORDS))
+    table = {"kind": "experiment"} | _given(
+        experiment, ("bench", "method", "pairs", "looks", "margin", "budget_h", *_WORDS)
+    )
     table["arms"] = [
         {"profile": arm.profile} | ({"set": public_sets(arm.sets)} if arm.sets else {}) | _given(arm, ("against",))
         for arm in experiment.arms

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from tui.core.model.profile import ARM_LETTERS, DRIVERS
+from tui.core.model.profile import DRIVERS, METHODS, MOST_ARMS
 from tui.core.profiles.checks import Problem, did_you_mean, one_or_more
 from tui.core.sglang.flags import flag_table
 
@@ -160,6 +160,15 @@ class Arm(_Table):
     against: Text | None = None
 
 
+class Grid(_Table):
+    """`[grid]`: arms from lists of values."""
+
+    profile: Text
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] | None = None
+    linked: list[dict[str, Annotated[list[Any], Field(min_length=1)]]] | None = None
+    exclude: list[dict[str, Any]] | None = None
+
+
 class Experiment(_Profile):
     """`kind = "experiment"`."""
 
@@ -169,12 +178,15 @@ class Experiment(_Profile):
     looks: Annotated[list[Annotated[Repeats, Field(ge=3)]], Field(min_length=1)] | None = None
     margin: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     budget_h: Annotated[float, Field(strict=True, gt=0, le=8760)] | None = None  # a year
-    arms: Annotated[list[Arm], Field(min_length=2, max_length=len(ARM_LETTERS))]
+    method: Literal[METHODS] | None = None  # type: ignore[valid-type]
+    arms: Annotated[list[Arm], Field(max_length=MOST_ARMS)] | None = None
+    grid: Grid | None = None
 
 
 KINDS: dict[str, type[_Table]] = {"launch": Launch, "bench": Bench, "experiment": Experiment}
 _TABLES: dict[str, type[_Table]] = {  # inside a profile
     "arms": Arm,
+    "grid": Grid,
     "slo": Slo,
     "container": Container,
     "nodes": Nodes,

@@ -63,10 +63,13 @@ def learn_secrets(table: Mapping[str, Any]) -> None:
             learn_words(word for word in value.get("options") or () if isinstance(word, str))
         elif name == "env" and isinstance(value, dict):
             learn_named((key, inner) for key, inner in value.items() if is_secret_env(str(key), str(inner)))
-        elif name in ("args", "set") and isinstance(value, dict):
+        elif name in ("args", "set", "vary") and isinstance(value, dict):
             learn_named((key, inner) for key, inner in value.items() if _is_secret_set(str(key), inner))
             _learn_inside(value)
-        elif name in ("group", "prefill", "decode", "router", "arms"):
+        elif name in ("linked", "exclude") and isinstance(value, list):
+            for inner in value:
+                learn_secrets({"set": inner})
+        elif name in ("group", "prefill", "decode", "router", "arms", "grid"):
             for inner in value if isinstance(value, list) else [value]:
                 if isinstance(inner, dict):
                     learn_secrets(inner)

@@ -84,6 +84,7 @@ class Case:
     launch_s: float | None = None  # what one launch with its runs takes
     margin: float = MARGIN
     plan: Plan | None = None
+    screening: bool = False  # its launches chose an arm: they are no verdict on it, however many there are
     pairs: Pairs = pairing.NO_PAIRS
     reasons: tuple[str, ...] = ()
     invalid: bool = False  # the first of `reasons` says why
@@ -98,7 +99,7 @@ class Case:
     @property
     def level(self) -> str:
         """L0 a single run on a side, L1 no three launch pairs in interleaved order, L2 those."""
-        if self.n >= PAIRS and self.pairs.interleaved:
+        if self.n >= PAIRS and self.pairs.interleaved and not self.screening:
             return "L2"
         single = any(sum(len(launch.values) for launch in side) < 2 for side in self.used)
         return "L0" if single else "L1"
@@ -341,6 +342,8 @@ def _limits(case: Case) -> list[str]:
         found.append("runs on servers whose start is not known count as one launch")
     if 0 < case.n < PAIRS:
         found.append(f"L2 needs {PAIRS} launch pairs, there {'is' if case.n == 1 else 'are'} {case.n}")
+    if case.screening and case.n:
+        found.append("launches of a screening: they chose who is confirmed, and do not confirm it")
     if case.unpaired:
         began = [(launch.began, letter) for letter, side in (("A", pairs.a), ("B", pairs.b)) for launch in side]
         order = "".join(letter for _, letter in sorted(began))

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
-from tui.core.model.profile import ARM_LETTERS, BenchProfile
+from tui.core.model.profile import SIDE_BY_SIDE, BenchProfile
 from tui.core.server.finding import Level
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
@@ -396,8 +396,8 @@ class ArmsDialog(Picker["tuple[Configuration, ...]"]):
             self._chosen.remove(self.at)
         elif not self._fits(self.at):
             self.panel.say("Not comparable with what is chosen", severity="warning")
-        elif len(self._chosen) == len(ARM_LETTERS):
-            self.panel.say(f"{len(ARM_LETTERS)} stand side by side at most", severity="warning")
+        elif len(self._chosen) == SIDE_BY_SIDE:
+            self.panel.say(f"{SIDE_BY_SIDE} stand side by side at most", severity="warning")
         else:
             self._chosen.append(self.at)
         self.show()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tui import format as fmt
 from tui.core.errors import EagletuiError
-from tui.core.experiment.plan import Expected, ExperimentPlan, Sight, total_s
+from tui.core.experiment.plan import Expected, ExperimentPlan, Sight, length_s
 from tui.core.model.profile import BenchProfile
 from tui.core.profiles.difference import DiffLine, profile_difference
 from tui.core.server.finding import Finding, Level
@@ -20,6 +20,8 @@ from tui.panel.widgets.paint import Run, cells, clip
 from tui.panel.widgets.rows import AnyRow, Line, Row, Single, Title
 
 _NAME = 34  # cells of a profile's name at most
+_ARMS = 6  # whose differences are shown
+_OPEN = "one that is left"  # the figures decide
 _DIFFERENCES = 4  # rows of what an arm changes
 _FAMILY = 3  # flags with one first word that are one row
 _TOLD = ("memory", "history", "feasible", "disk")  # checks whose OK says something here
@@ -34,7 +36,10 @@ def head_row(plan: ExperimentPlan, width: int) -> Single:
     """Its name, and how long all of it takes."""
     about = "about " if not plan.estimated else "estimated "
     return Single(
-        [(one_line(plan.name, 60), "strong!"), ("  plan · nothing is launched yet" if width >= 100 else "  plan", "muted")],
+        [
+            (one_line(plan.name, 60), "strong!"),
+            ("  plan · nothing is launched yet" if width >= 100 else "  plan", "muted"),
+        ],
         [
             (about, "muted"),
             (long_words(plan.total_s), "strong!"),
@@ -49,18 +54,20 @@ def question_rows(preview: Preview) -> list[AnyRow]:
     plan, profile, bench = preview.plan, preview.profile, preview.wanted.bench
     rows: list[AnyRow] = [Title("Question")]
     rows += [[(one_line(profile.hypothesis), "text")], []] if profile.hypothesis else []
-    for arm in plan.arms:
+    for arm in plan.arms[:_ARMS]:
         known: Line = [("not measured here", "muted")]
         if arm.tok_s is not None:
             known = [(f"{arm.tok_s:.1f} tok/s", "text"), (f" here ({arm.level})", "muted")]
         ready = "ready in about " if arm.start.estimate else "ready in "
         right = [*known, (f" · {ready}", "muted"), (fmt.duration(arm.start.seconds), "text")]
-        rows.append(Single([(arm.letter, f"{COLORS[arm.letter]}!"), ("  ", "text"), (arm.profile, "strong!")], right))
+        rows.append(Single([(f"{arm.letter:<3}", f"{_color(arm.letter)}!"), (arm.profile, "strong!")], right))
         if arm.against is not None:
             changed = profile_difference(preview.wanted.launches[arm.against], preview.wanted.launches[arm.letter])
             rows += _changes(changed)
+    if len(plan.arms) > _ARMS:
+        rows.append([(f"and {len(plan.arms) - _ARMS} more arms", "muted")])
     loads = ", ".join(load_words(point) for point in bench.points)
-    letters = "".join(one.arm for one in plan.launches)
+    letters = "".join(one.arm or "?" for one in plan.launches)
     pairs = fmt.plural(plan.pairs, "launch pair")
     return [
         *rows,
@@ -68,6 +75,10 @@ def question_rows(preview: Preview) -> list[AnyRow]:
         Row([("bench  ", "muted"), (bench.name, "text"), (f": {loads}, {fmt.runs_words(bench)}", "muted")], hang=7),
         Row([("order  ", "muted"), (clip(letters, 24), "text"), (f" · {pairs} · verdict by pair", "muted")], hang=7),
     ]
+
+
+def _color(letter: str | None) -> str:
+    return COLORS.get(letter or "", "text")
 
 
 def _changes(changed: Sequence[DiffLine]) -> list[AnyRow]:
@@ -139,7 +150,7 @@ def _expected(one: Expected, pairs: int) -> Row:
 def launch_rows(plan: ExperimentPlan, width: int) -> list[AnyRow]:
     """Every launch in its order, with bars in time where there is room for them."""
     now = time.time()
-    name = min(_NAME, max((cells(arm.profile) for arm in plan.arms), default=8))
+    name = min(_NAME, max(len("profile"), *(cells(arm.profile) for arm in plan.arms)))
     columns = 3 + 5 + name + 2 + 11 + 9 + 6 + 9
     room = width - columns - 2
     bars = room >= 16
@@ -154,14 +165,15 @@ def launch_rows(plan: ExperimentPlan, width: int) -> list[AnyRow]:
         ),
     ]
     for one in plan.launches:
-        arm = plan.arm(one.arm)
-        about = "about " if arm.start.estimate else ""
+        arm = plan.arm(one.arm) if one.arm is not None else None
+        about = "about " if arm is None or arm.start.estimate else ""
+        color = _color(one.arm)
         start = f"{about}{fmt.duration(one.ready_s - one.begins_s)}"
         measure, stop = fmt.duration(one.measured_s - one.ready_s), fmt.duration(one.ends_s - one.measured_s)
         runs: list[Run] = [
             (f"{one.number:<3}", "muted"),
-            (f"{'?' if one.open else one.arm:<5}", f"{COLORS[one.arm]}!"),
-            (f"{clip(one_line(arm.profile, 200), name):<{name}}  ", "text"),
+            (f"{one.arm or '?':<5}", f"{color}!"),
+            (f"{clip(one_line(arm.profile if arm else _OPEN, 200), name):<{name}}  ", "text" if arm else "muted"),
             (f"{start:>11}{measure:>9}{stop:>6}{fmt.clock(now + one.ends_s, seconds=False):>9}", "text"),
         ]
         if bars:
@@ -172,7 +184,7 @@ def launch_rows(plan: ExperimentPlan, width: int) -> list[AnyRow]:
             solid = max(1, at[2] - at[1])
             runs += [
                 (" " * (2 + at[0]) + "·" * (at[1] - at[0]), "muted"),
-                ("▆" * solid, COLORS[one.arm]),
+                ("▆" * solid, color),
                 ("·" * max(0, at[3] - at[1] - solid), "muted"),
             ]
         rows.append(Single(runs))
@@ -198,10 +210,10 @@ def knob_rows(preview: Preview, benches: Sequence[BenchProfile]) -> list[AnyRow]
             "pairs",
             str(plan.pairs),
             f"{pairs}{': screening only' if pairs < 3 else ''}",
-            total_s(plan, pairs=pairs),
+            length_s(plan, pairs=pairs),
         ),
-        ("t", "seconds a run", f"{bench.duration_s:g}", f"{longer.duration_s:g}", total_s(plan, bench=longer)),
-        ("r", "runs a launch", str(bench.runs), str(runs), total_s(plan, bench=replace(bench, runs=runs))),
+        ("t", "seconds a run", f"{bench.duration_s:g}", f"{longer.duration_s:g}", length_s(plan, bench=longer)),
+        ("r", "runs a launch", str(bench.runs), str(runs), length_s(plan, bench=replace(bench, runs=runs))),
     ]
     if bench.search is None:
         first = replace(bench, points=bench.points[:1])
@@ -212,10 +224,12 @@ def knob_rows(preview: Preview, benches: Sequence[BenchProfile]) -> list[AnyRow]
                 "requests/s" if rate else "users",
                 values,
                 example,
-                total_s(plan, bench=first) if len(bench.points) > 1 else None,
+                length_s(plan, bench=first) if len(bench.points) > 1 else None,
             )
         )
-    knobs.append(("w", "bench", bench.name, other.name if other else "", total_s(plan, bench=other) if other else None))
+    knobs.append(
+        ("w", "bench", bench.name, other.name if other else "", length_s(plan, bench=other) if other else None)
+    )
     knobs.append(("B", "budget", budget, "no launch that would end later", None))
     rows: list[AnyRow] = [
         Title("Shorten or widen", [("one key, then a value", "muted")]),
