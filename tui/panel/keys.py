@@ -122,6 +122,7 @@ KEYS: tuple[Key, ...] = (
     Key("plan", "u", "users", "Users at once, or requests a second: one load or several", {"u": "knob('u')"}),
     Key("plan", "w", "bench", "Another bench profile", {"w": "knob('w')"}),
     Key("plan", "B", "budget", "Hours within which every launch ends", {"B": "knob('B')"}),
+    Key("plan", "e", "edit arms", "Its file in $EDITOR: profile and overrides of each arm", {"e": "edit"}),
     Key("plan", "y", "copy command", "Copies the command that begins it", {"y": "app.copy"}),
     Key("plan", "Esc", "back", "", {"escape": "back"}),
     Key("refused or lost link", "r", "connect again", "Connect again, at once", {"r": "app.reconnect"}),

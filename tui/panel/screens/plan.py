@@ -19,6 +19,7 @@ from tui.panel.keys import bindings, keys
 from tui.panel.screens.base import Mode
 from tui.panel.screens.bench_dialogs import entries_of, why_not
 from tui.panel.screens.dialog import Box
+from tui.panel.screens.editing import edited
 from tui.panel.screens.experiment_rows import (
     before_rows,
     blocked_by,
@@ -107,7 +108,7 @@ class Plan(Mode):
 
     def footer_keys(self) -> Keys:
         start = () if self._why_not() else ("Enter",)
-        return keys(*start, "p", "t", "r", "u", "w", "B", "y", "Esc", "?", "q", where="plan")
+        return keys(*start, "p", "t", "r", "u", "w", "B", "e", "y", "Esc", "?", "q", where="plan")
 
     def field_keys(self) -> Keys:
         return (("Enter", "apply"), ("Esc", "back"))
@@ -198,11 +199,13 @@ class Plan(Mode):
         return replace(now, sets=(*kept, f"{name}={value}"))
 
     @work(exclusive=True, group="change", exit_on_error=False)
-    async def _change(self, overrides: Overrides) -> None:
+    async def _change(self, overrides: Overrides, name: str | None = None) -> None:
         try:
-            self.preview = await self.eagle.measure.preview(self.preview.profile.name, overrides, self.preview)
+            name = name or self.preview.profile.name
+            self.preview = await self.eagle.measure.preview(name, overrides, self.preview)
         except EagletuiError as error:
             self.eagle.tell(error)
+        self._look()  # where the arms are others now
         self.update()
 
     def _close(self) -> None:
@@ -220,6 +223,13 @@ class Plan(Mode):
         preview = self.preview
         self.dismiss()
         self.eagle.start_experiment(preview, resume=False)
+
+    def action_edit(self) -> None:
+        """Its file, with the profile and the overrides of each arm, in $EDITOR; then the plan of what it says now."""
+        path = self.preview.profile.path
+        found = edited(self.eagle, self.app, path) if path is not None else None
+        if found is not None:
+            self._change(self.preview.wanted.overrides, found.stem)
 
     def action_back(self) -> None:
         """Closes the field, else the plan."""
