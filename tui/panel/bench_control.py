@@ -88,12 +88,15 @@ class Measuring:
     async def look_ahead(self, preview: "Preview") -> "Preview":
         """With the pre-flight of its arms; hosts that are not open are opened. Raises EagletuiError."""
         from tui.core.experiment.ahead import arms_ahead
+        from tui.core.experiment.launching import Site
         from tui.core.experiment.plan import plan
-        from tui.core.experiment.runner import ExperimentRunner
 
         asked, record = preview.wanted, preview.record
         hosts = await self._reach(record.all_hosts)
-        sites = ExperimentRunner(hosts, record, asked.profile, asked.launches).sites
+        sites = {
+            arm.letter: Site.of(hosts, asked.launches[arm.letter], dict(arm.sets), record.host)
+            for arm in asked.profile.arms
+        }
         ahead = await arms_ahead(sites, lambda _: None)
         return replace(preview, ahead=ahead, plan=plan(asked, record, preview.known, ahead))
 
