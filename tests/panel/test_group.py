@@ -430,7 +430,7 @@ async def test_an_experiment_over_two_hosts_is_begun_where_its_first_arm_is_meas
         await pilot.press("G")
         await shows(pilot, "hosts     gpu1, gpu2", "nodes · reference")
         await pilot.press("enter")
-        await shows(pilot, "nothing is launched yet", "Enter  start now")
+        await shows(pilot, "nothing is launched yet")
         await until(pilot, lambda: app.screen.preview.ahead is not None)
         await pilot.press("enter")
         await until(pilot, lambda: made)

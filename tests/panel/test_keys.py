@@ -12,6 +12,7 @@ from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
 from tui.panel.screens.plan import Plan
 from tui.panel.screens.profiles import Profiles
+from tui.panel.screens.tune import Tune
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.view import LogView
 
@@ -24,6 +25,7 @@ OWNERS = {
     "profiles": (Profiles,),
     "bench": (Bench,),
     "plan": (Plan,),
+    "tune": (Tune,),
     "refused or lost link": (EagleApp,),
     "rank line": (RankLine,),
     "search field": (Search,),

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
+    from tui.panel.tuning import Tuning
 
-_MODES = ("dashboard", "group", "logs", "profiles", "bench")
+_MODES = ("dashboard", "group", "logs", "profiles", "bench", "tune")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -133,6 +134,10 @@ class EagleApp(HostApp):
     @property
     def measure(self) -> "Measuring":
         return self.shown.measure
+
+    @property
+    def tuning(self) -> "Tuning":
+        return self.shown.tuning
 
     @property
     def _overlooks(self) -> bool:
@@ -427,9 +432,9 @@ if TYPE_CHECKING:
 
 def run_panel(hosts: Sequence[str], profiles_dir: Path | None) -> int:
     """Opens the panel on hosts; returns the exit code."""
-    from tui.core.config import load_settings
+    from tui.core.config import chosen_theme, load_settings
 
     settings = load_settings()
-    app = EagleApp(*hosts, profiles_dir=profiles_dir, theme=settings.theme, bell=settings.bell)
+    app = EagleApp(*hosts, profiles_dir=profiles_dir, theme=chosen_theme(), bell=settings.bell)
     app.run()
     return app.return_code or 0

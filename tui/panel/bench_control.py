@@ -1,9 +1,10 @@
 """What the panel measures: at most one thing at a time, kept up by a worker of the host, shown through the board."""
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -47,13 +48,23 @@ class Measuring:
         self._reach = reach
         self._runner: ExperimentRunner | None = None
         self._busy = False  # a worker of ours measures, or is about to
+        self._held: str | None = None  # by a tune: what becomes of it when the panel is quit
         self._seen: set[str] = set()  # measurements that were followed once
         self.last_bench: str | None = None  # name of the bench profile that was measured last
 
     @property
     def under_way(self) -> bool:
         """True while something is measured, or launched to be measured."""
-        return self._busy or self._unfinished is not None
+        return self._busy or self._held is not None or self._unfinished is not None
+
+    @contextlib.contextmanager
+    def held(self, farewell: str) -> Iterator[None]:
+        """Nothing else is measured here meanwhile; `farewell` says what becomes of it when the panel is quit."""
+        self._held = farewell
+        try:
+            yield
+        finally:
+            self._held = None
 
     @property
     def _unfinished(self) -> "ExperimentState | None":
@@ -185,7 +196,8 @@ class Measuring:
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     host.touch(soon=news)
-            host.app.ring()
+            if board.experiment is not None:
+                host.app.ring(f"{board.experiment.name} on {board.host}: measured")
         except Exception as error:
             failure = error
         finally:
@@ -202,6 +214,8 @@ class Measuring:
     def farewell(self) -> str | None:
         """What becomes of the measurement under way when the panel is quit, one sentence."""
         state = self._unfinished
+        if self._held is not None:
+            return self._held
         if state is None:
             return None
         name = one_line(state.name, 60)
@@ -213,7 +227,7 @@ class Measuring:
     @property
     def launches(self) -> bool:
         """True where what is measured launches its own servers, one after the other: it can be paused."""
-        return self._runner is not None
+        return self._runner is not None or self._held is not None
 
     def pause(self) -> bool | None:
         """Pauses after the launch under way, or resumes; True where it pauses now, None where nothing can."""
@@ -336,7 +350,7 @@ class Measuring:
         except OSError as error:
             self._host.say(f"Not exported: {error.strerror}: {error.filename}", severity="error")
         else:
-            others = " and ".join(path.suffix for path in paths[1:])
+            others = ", ".join(path.suffix for path in paths[1:])
             self._host.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 

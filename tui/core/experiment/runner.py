@@ -161,6 +161,7 @@ class ExperimentRunner:
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
         judge: Callable[[tuple[ArmAhead, ...]], None] = refused,
+        write: Callable[[ExperimentRecord], None] = experiment_record.write,
     ) -> None:
         """Nothing is launched yet.
 
@@ -170,11 +171,13 @@ class ExperimentRunner:
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
             judge: raises where the pre-flight of the arms is reason not to begin.
+            write: stores the record after every step.
 
         Raises HostError where a session is missing.
         """
         self.record = record
         self._judge_ahead = judge
+        self._write = write
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
@@ -301,7 +304,7 @@ class ExperimentRunner:
 
     def _keep(self, record: ExperimentRecord) -> None:
         self.record = record
-        experiment_record.write(record)
+        self._write(record)
         self._changed.set()
 
     def _cell(self, number: int) -> Cell:
