@@ -101,7 +101,7 @@ async def test_the_keyboard_launches_follows_and_stops(user: Shell, monkeypatch:
 def test_an_experiment_over_both_hosts_is_killed_and_goes_on_with_the_server_that_it_had(user: Shell) -> None:
     profiles = user.cwd / "profiles"
     (profiles / "blink.toml").write_text(
-        'kind = "bench"\ndataset = "random-ids"\nconcurrency = [8]\ninput_len = 16\noutput_len = 16\nduration_s = 8.0\nruns = 2\n'
+        'kind = "bench"\ndataset = "random-ids"\nconcurrency = [8]\ninput_len = 16\noutput_len = 16\nduration_s = 10.0\nruns = 2\n'
     )
     arms = '[[arms]]\nprofile = "two"\n[[arms]]\nprofile = "two"\nset = { cuda-graph-max-bs = 64 }\n'
     (profiles / "x.toml").write_text(f'kind = "experiment"\nbench = "blink"\npairs = 1\n{arms}')

@@ -25,6 +25,7 @@ from tui.panel.bench_view import compare
 from tui.panel.screens.bench_details import verdict_rows
 from tui.panel.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
 from tui.panel.screens.dialog import Confirm, Facts
+from tui.panel.screens.plan import Plan
 from tui.panel.widgets.bench.arm_card import ratio_color
 from tui.panel.widgets.rows import plain
 
@@ -483,7 +484,7 @@ class FakeRunner:
 
     made: ClassVar[list[object]] = []
 
-    def __init__(self, session, record, profile, launches) -> None:
+    def __init__(self, session, record, profile, launches, judge=None) -> None:
         self.record, self.profile, self.launches = record, profile, launches
         self.paused = self.stopped = False
         self.more = 0
@@ -525,6 +526,13 @@ def runner(monkeypatch):
     return FakeRunner
 
 
+async def begun(pilot) -> None:
+    """From the list to the plan, and from the plan to the start."""
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(pilot.app.screen, Plan) and pilot.app.screen.preview.ahead is not None)
+    await pilot.press("enter")
+
+
 async def test_an_experiment_by_keyboard(profiles, runner):
     async with panel(profiles).run_test(size=(120, 40), notifications=True) as pilot:
         await on_bench(pilot, None)
@@ -536,9 +544,9 @@ async def test_an_experiment_by_keyboard(profiles, runner):
         await shows(
             pilot, "will first stop what is in its way: kimi-k2.5-eagle3-mem088", "drafts pay", "arm A", "base · reference",
             "eagle · mem-fraction-static = 0.9 · against A", "4 launches in 2 rounds, every second one mirrored: AB BA",
-            "concurrency 1, 4, 2 runs of 20 s", "not known, as not every arm was started here before",
+            "concurrency 1, 4, 2 runs of 20 s", "an estimate, as not every arm was started here",
         )  # fmt: skip
-        await pilot.press("enter")
+        await begun(pilot)
         await until(pilot, lambda: runner.made)
         assert runner.made[0].record.order in (tuple("ABBA"), tuple("BAAB"))
         assert runner.made[0].launches["B"].args["mem-fraction-static"] == 0.9
@@ -636,7 +644,7 @@ async def test_leaving_an_experiment_asks_and_says_how_it_goes_on(profiles, runn
         names = [entry.name for entry in dialog.found]
         await pilot.press(*["j"] * ((names.index("pays") - dialog.at) % len(names)))
         await shows(pilot, "4 launches in 2 rounds")
-        await pilot.press("enter")
+        await begun(pilot)
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
         await shows(pilot, "An experiment is under way", "--resume continues it", "Enter no (chosen)")

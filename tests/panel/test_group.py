@@ -413,7 +413,7 @@ async def test_an_experiment_over_two_hosts_is_begun_where_its_first_arm_is_meas
     made: list[tuple[list[str], object]] = []
 
     class Runner:
-        def __init__(self, hosts, record, profile, launches) -> None:
+        def __init__(self, hosts, record, profile, launches, judge) -> None:
             made.append((sorted(hosts.sessions), record))
 
         async def states(self):
@@ -429,6 +429,9 @@ async def test_an_experiment_over_two_hosts_is_begun_where_its_first_arm_is_meas
         await shows(pilot, "Launch and measure alternately", "pays")
         await pilot.press("G")
         await shows(pilot, "hosts     gpu1, gpu2", "nodes · reference")
+        await pilot.press("enter")
+        await shows(pilot, "nothing is launched yet")
+        await until(pilot, lambda: app.screen.preview.ahead is not None)
         await pilot.press("enter")
         await until(pilot, lambda: made)
         hosts, record = made[0]

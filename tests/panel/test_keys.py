@@ -11,6 +11,7 @@ from tui.panel.screens.group import Group
 from tui.panel.screens.journal import Journal
 from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
+from tui.panel.screens.plan import Plan
 from tui.panel.screens.profiles import Profiles
 from tui.panel.screens.runs import FilterLine, Runs
 from tui.panel.screens.tune import Tune
@@ -28,6 +29,7 @@ OWNERS = {
     "journal": (Journal,),
     "runs": (Runs,),
     "filter field": (FilterLine,),
+    "plan": (Plan,),
     "tune": (Tune,),
     "refused or lost link": (EagleApp,),
     "rank line": (RankLine,),

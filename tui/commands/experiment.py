@@ -2,35 +2,49 @@
 
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from tui import format as written
 from tui.commands import completing
+from tui.commands.experiment_plan import plan_json, print_plan
 from tui.commands.groups import group_session
 from tui.commands.measure import figure_words
-from tui.commands.options import host_option, json_option, resume_option, seed_option
+from tui.commands.options import THREE_YEARS_S, Number, host_option, json_option, resume_option, seed_option
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import raise_if_refused
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead
+from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
+from tui.core.experiment.overrides import Overrides
+from tui.core.experiment.plan import known_of, plan, refused_plan
+from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
-from tui.core.groups import planning
+from tui.core.experiment.wanted import Wanted, wanted
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentProfile
 from tui.core.model.result import Result
 from tui.core.model.verdict import VerdictKind
-from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.load import load_bench, load_experiment, load_launch
+from tui.core.profiles.load import load_experiment
 from tui.core.records import picked
 from tui.core.results.flat import flat
-from tui.core.server.finding import Level
 from tui.core.text import one_line
+
+
+class Hours(click.ParamType[float]):
+    """`8`, `8h` or `90m`: hours."""
+
+    name = "hours"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip().lower()
+        per_hour = 60 if text.endswith("m") else 1
+        return Number(THREE_YEARS_S / 3600, what="a number of hours").convert(text.rstrip("hm"), param, ctx) / per_hour
 
 
 @click.command()
@@ -38,22 +52,48 @@ from tui.core.text import one_line
 @host_option
 @resume_option
 @seed_option
-@click.option("--dry-run", is_flag=True, help="The pre-flight of all arms alone; nothing is launched or stopped.")
+@click.option(
+    "--dry-run", is_flag=True, help="The plan alone: launches, times, what it can see, pre-flight of all arms."
+)
+@click.option("--pairs", type=click.IntRange(1, 1000), metavar="N", help="So many launches of each arm.")
+@click.option(
+    "--bench", metavar="BENCH", shell_complete=completing.bench_profiles, help="Measure with this bench profile."
+)
+@click.option("--budget", type=Hours(), metavar="H", help="No launch that would end later: 8, 8h, 90m.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="K=V", help="A flag of all arms (B:K=V of one), or a key of the bench."
+)
+@click.option("--force", is_flag=True, help="Begin although the plan can give no verdict; the pre-flight still holds.")
 @json_option
 @click.pass_obj
 def command(
-    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, dry_run: bool, as_json: bool
+    directory: Path | None,
+    name: str,
+    host: str | None,
+    resume: bool,
+    seed: int | None,
+    dry_run: bool,
+    pairs: int | None,
+    bench: str | None,
+    budget: float | None,
+    sets: tuple[str, ...],
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts.
 
-    The exit code is 1 where nothing comparable was measured, or the pre-flight of an arm fails.
+    The exit code is 1 where nothing comparable was measured, the pre-flight of an arm fails, or the plan can give no verdict.
     """
     profile = load_experiment(name, profile_dirs(directory))
+    overrides = Overrides(sets, pairs, bench, budget)
     if dry_run:
         if resume:
             raise UsageError("--dry-run and --resume exclude each other", "leave one of them out", slug=Slug.BAD_VALUE)
-        return _look_ahead(_Wanted.of(directory, profile, host), as_json)
-    runner = conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
+        return _look_ahead(
+            _free(wanted(profile, profile_dirs(directory), host, default_host(), overrides)), seed, as_json
+        )
+    words = ("eagletui", "experiment", name)
+    runner = conduct(directory, profile, host, resume, seed, words, overrides, force=force)
     if as_json:
         emit(experiment_json(runner))
     elif runner.record.halving:
@@ -74,32 +114,35 @@ def conduct(
     resume: bool,
     seed: int | None,
     words: tuple[str, ...],
+    overrides: Overrides | None = None,
+    *,
+    force: bool = True,
 ) -> ExperimentRunner:
-    """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it."""
-    wanted = _Wanted.of(directory, profile, host)
-    where = wanted.host
+    """Runs an experiment, or what is left of it, to its end.
+
+    Args:
+        words: the command that begins it.
+        force: also where its plan can give no verdict.
+    """
+    asked = _free(wanted(profile, profile_dirs(directory), host, default_host(), overrides))
+    where = asked.host
     if directory is not None:
         words = ("eagletui", "--profiles", str(directory), *words[1:])
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
     if (left_out := experiment_record.FILES.unreadable_words()) is not None:
         say(left_out)
-    earlier = experiment_record.unfinished(profile.name, where)
-    if resume and earlier is None:
-        raise UsageError(
-            f"there is no unfinished {profile.name} on {one_line(where, 60)}",
-            "leave --resume out to begin one",
-            slug=Slug.NOTHING_TO_RESUME,
-        )
-    if resume and earlier is not None:
-        record = resumed(earlier, profile, wanted.bench, wanted.launches)
+    judge: Callable[[tuple[ArmAhead, ...]], None] = refused
+    if resume:
+        asked, record = _taken_up(asked, profile_dirs(directory), profile)
     else:
-        if earlier is not None:
+        if (earlier := experiment_record.unfinished(profile.name, where)) is not None:
             say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
-        record = begin(profile, wanted.bench, wanted.launches, where, seed)
+        record = begin(asked.profile, asked.bench, asked.launches, where, seed, asked.overrides)
+        judge = refused if force else refused_plan(asked, record)
 
     async def run() -> ExperimentRunner:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
-            runner = ExperimentRunner(hosts, record, profile, wanted.launches)
+            runner = ExperimentRunner(hosts, record, asked.profile, asked.launches, judge)
             narrator = _Narrator()
             async with aclosing(runner.states()) as states:
                 async for state in states:
@@ -116,56 +159,49 @@ def conduct(
         ) from None
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What an experiment names, loaded; and the host where a server of it goes that names none."""
-
-    profile: ExperimentProfile
-    bench: BenchProfile
-    launches: dict[str, LaunchProfile]
-    host: str
-
-    @classmethod
-    def of(cls, directory: Path | None, profile: ExperimentProfile, host: str | None) -> "_Wanted":
-        """Raises UsageError; EagletuiError where an experiment runs on one of the hosts."""
-        dirs = profile_dirs(directory)
-        bench = load_bench(profile.bench, dirs)
-        launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
-        first = launches[REFERENCE]
-        where = planning.home_of(first, host or first.host or default_host())
-        for each in dict.fromkeys(name for launch in launches.values() for name in planning.hosts_of(launch, where)):
-            if (held := experiment_record.running(each)) is not None:
-                raise experiment_record.busy(each, *held)
-        return cls(profile, bench, launches, where)
+def _taken_up(asked: Wanted, dirs: list[Path], profile: ExperimentProfile) -> tuple[Wanted, ExperimentRecord]:
+    """The unfinished one, with what was changed for it when it was begun and what is changed now."""
+    earlier = experiment_record.unfinished(profile.name, asked.host)
+    if earlier is None:
+        raise UsageError(
+            f"there is no unfinished {profile.name} on {one_line(asked.host, 60)}",
+            "leave --resume out to begin one",
+            slug=Slug.NOTHING_TO_RESUME,
+        )
+    asked = wanted(profile, dirs, asked.host, asked.host, asked.overrides.after(earlier.overrides))
+    record = resumed(earlier, asked.profile, asked.bench, asked.launches)
+    then, now = (_hours(one.profile.budget_h) for one in (earlier, record))
+    if then != now:
+        say(f"its budget was {then}, and is {now}")
+    return asked, replace(record, overrides=asked.overrides.public)
 
 
-def _look_ahead(wanted: _Wanted, as_json: bool) -> int:
-    """The pre-flight of all arms: 1 where one could not be launched."""
-    profile = wanted.profile
-    record = begin(profile, wanted.bench, wanted.launches, wanted.host)
+def _hours(budget_h: float | None) -> str:
+    return f"{budget_h:g} h" if budget_h is not None else "unlimited"
+
+
+def _free(asked: Wanted) -> Wanted:
+    """Raises EagletuiError where an experiment runs on one of its hosts."""
+    asked.free()
+    return asked
+
+
+def _look_ahead(asked: Wanted, seed: int | None, as_json: bool) -> int:
+    """The plan: 1 where an arm could not be launched, or nothing could come of it."""
+    record = begin(asked.profile, asked.bench, asked.launches, asked.host, seed, asked.overrides)
 
     async def look() -> tuple[ArmAhead, ...]:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
-            runner = ExperimentRunner(hosts, record, profile, wanted.launches)
+            runner = ExperimentRunner(hosts, record, asked.profile, asked.launches)
             return await arms_ahead(runner.sites, say)
 
     arms = run_async(look())
-    blocked = any(arm.blocking for arm in arms)
+    made = plan(asked, record, known_of(asked), arms)
     if as_json:
-        about = {"name": profile.name, "host": wanted.host, "bench": wanted.bench.name, "launches": len(record.cells)}
-        emit({**about, "arms": [arm_json(arm) for arm in arms], "error": Slug.PREFLIGHT if blocked else None})
-        return 1 if blocked else 0
-    for arm in arms:
-        words = "cannot be launched" if arm.blocking else "can be launched"
-        print(f"{arm.letter} {one_line(arm.profile, 60)} on {', '.join(arm.hosts)}: {words}")
-        for text in arm.blocking:
-            print(f"  ✗ {text}")
-        for finding in arm.findings:
-            if finding.level is Level.WARN:
-                print(f"  ▲ {finding}")
-        if arm.plan is not None and not arm.blocking and arm.plan.replaces:
-            print(f"  ■ stops first: {', '.join(f'{run.short_id} on {run.host}' for run in arm.plan.replaces)}")
-    return 1 if blocked else 0
+        emit({**plan_json(made, arms), "error": Slug.PREFLIGHT if made.blocking else None})
+    else:
+        print_plan(made, arms)
+    return 1 if made.blocking else 0
 
 
 def _comparable(runner: ExperimentRunner) -> bool:

@@ -21,6 +21,7 @@ from tui.core.model.run import Run, short_id
 from tui.core.profiles.command import render_command
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
+from tui.core.profiles.resolve import read_sets
 from tui.core.records import to_json
 from tui.core.runs.request import new_run_id
 from tui.core.server.launch import LaunchPlan, started
@@ -77,7 +78,7 @@ def command(
     profile = planning.on_host(profile, load_settings().host(where))
     if profile.nodes is not None and host is not None:
         raise UsageError(f"--host and [nodes] of {name} exclude each other", "choose others with --set nodes.hosts=A,B")
-    changes = dict(item.split("=", 1) for item in sets)
+    changes = read_sets(sets)
     if dry_run and profile.slurm is not None:
         return _print_script(profile, where, changes, as_json)
     if dry_run:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import statistics
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -19,7 +18,9 @@ from tui.panel.open_host import OpenHost
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tui.core.experiment.ahead import ArmAhead
     from tui.core.experiment.history import Configuration
+    from tui.core.experiment.overrides import Overrides
     from tui.core.experiment.runner import ExperimentRunner
     from tui.core.groups.session import GroupSession
     from tui.core.model.experiment import ExperimentState
@@ -79,39 +80,43 @@ class Measuring:
 
     # -- before a measurement --------------------------------------------------------------------------------------
 
-    async def preview(self, name: str) -> "Preview":
-        """An experiment profile with all that it names. Raises EagletuiError."""
-        return await asyncio.to_thread(self._preview, name)
+    async def preview(
+        self, name: str, overrides: "Overrides | None" = None, before: "Preview | None" = None
+    ) -> "Preview":
+        """An experiment with all that it names, and what it will do; `before`: shown until now. Raises EagletuiError."""
+        return await asyncio.to_thread(self._preview, name, overrides, before)
 
-    def _preview(self, name: str) -> "Preview":
+    def _preview(self, name: str, overrides: "Overrides | None", before: "Preview | None") -> "Preview":
         from tui.core.experiment import record as experiment_record
-        from tui.core.experiment.course import planned_launches
-        from tui.core.experiment.state import usual_length_s
-        from tui.core.groups import planning
-        from tui.core.profiles.load import load_bench, load_experiment, load_launch
-        from tui.core.profiles.secrets import public_sets
+        from tui.core.experiment.plan import known_of, plan
+        from tui.core.experiment.runner import begin
+        from tui.core.experiment.wanted import wanted
         from tui.panel.bench_view import Preview
 
-        dirs = self._profile_dirs()
-        profile = load_experiment(name, dirs)
-        bench = load_bench(profile.bench, dirs)
-        launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
-        host = planning.home_of(launches["A"], self._host.board.host)
-        hosts = dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))
-        held = [experiment_record.busy(each, *who) for each in hosts if (who := experiment_record.running(each))]
-        usual = [planning.usual_start(launches[arm.letter], host, public_sets(arm.sets)) for arm in profile.arms]
-        lengths = [usual_length_s(one, bench) for one in usual if one is not None]
-        return Preview(
-            profile,
-            bench,
-            launches,
-            any(launch.arg("speculative-algorithm") is not None for launch in launches.values()),
-            experiment_record.unfinished(name, host),
-            len(planned_launches(profile, 0)) * statistics.fmean(lengths) if len(lengths) == len(usual) else None,
-            held[0].message if held else None,
-            host,
-            tuple(hosts),
-        )
+        here = self._host.board.host
+        asked = wanted(name, self._profile_dirs(), here, here, overrides)
+        seed = before.record.seed if before is not None else None
+        record = begin(asked.profile, asked.bench, asked.launches, asked.host, seed, asked.overrides)
+        known = known_of(asked)
+        same = before is not None and before.wanted.launches == asked.launches
+        ahead = before.ahead if before is not None and same else None
+        unfinished = experiment_record.unfinished(name, asked.host)
+        return Preview(asked, record, known, plan(asked, record, known, ahead or ()), ahead, unfinished)
+
+    async def look_ahead(self, preview: "Preview") -> "Preview":
+        """With the pre-flight of its arms; hosts that are not open are opened. Raises EagletuiError."""
+        from tui.core.experiment.ahead import arms_ahead
+        from tui.core.experiment.launching import Site
+        from tui.core.experiment.plan import plan
+
+        asked, record = preview.wanted, preview.record
+        hosts = await self._reach(record.all_hosts)
+        sites = {
+            arm.letter: Site.of(hosts, asked.launches[arm.letter], dict(arm.sets), record.host)
+            for arm in asked.profile.arms
+        }
+        ahead = await arms_ahead(sites, lambda _: None)
+        return replace(preview, ahead=ahead, plan=plan(asked, record, preview.known, ahead))
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
@@ -120,13 +125,21 @@ class Measuring:
         self._host.background(_GROUP, self._experiment, preview, resume, more_pairs)
 
     async def _experiment(self, preview: "Preview", resume: bool, more_pairs: int) -> None:
+        from tui.core.experiment.ahead import refused
+        from tui.core.experiment.plan import refused_plan
         from tui.core.experiment.runner import ExperimentRunner, begin, resumed
 
-        if resume and preview.unfinished is not None:
-            record = resumed(preview.unfinished, preview.profile, preview.bench, preview.launches)
+        unfinished = preview.unfinished if resume else None
+        judge: Callable[[tuple[ArmAhead, ...]], None] = refused
+        if unfinished is not None:
+            asked = (await self.preview(unfinished.name, unfinished.overrides)).wanted
+            record = resumed(unfinished, asked.profile, asked.bench, asked.launches)
         else:
-            record = begin(preview.profile, preview.bench, preview.launches, preview.host)
-        runner = ExperimentRunner(await self._reach(record.all_hosts), record, preview.profile, preview.launches)
+            asked, seed = preview.wanted, preview.record.seed
+            record = begin(asked.profile, asked.bench, asked.launches, asked.host, seed, asked.overrides)
+            judge = refused_plan(asked, record)
+        hosts = await self._reach(record.all_hosts)
+        runner = ExperimentRunner(hosts, record, asked.profile, asked.launches, judge)
         if more_pairs:
             runner.more_pairs(more_pairs)
         self._runner = runner
@@ -281,12 +294,12 @@ class Measuring:
         record = await asyncio.to_thread(experiment_record.read, shown.experiment_id)
         if record is None:
             raise UsageError(f"the record of {shown.name} is gone", "E begins it again")
-        preview = replace(await self.preview(shown.name), unfinished=record)
-        if preview.running is not None:
-            raise UsageError(preview.running)
-        facts = [("host", host.board.host), ("launches", f"{len(preview.launches)}, one of each arm")]
-        if preview.length_s is not None:
-            facts.append(("takes", f"about {long_words(preview.length_s / max(1, preview.profile.pairs))}"))
+        preview = replace(await self.preview(shown.name, record.overrides), unfinished=record)
+        if preview.known.held is not None:
+            raise UsageError(preview.known.held)
+        facts = [("host", host.board.host), ("launches", f"{len(preview.wanted.launches)}, one of each arm")]
+        if not preview.plan.estimated:
+            facts.append(("takes", f"about {long_words(preview.plan.sights[0].total_s)}"))
         if running := host.board.live_servers():
             facts.append(("stops first", ", ".join(f"{run.profile or run.run_id} ({run.short_id})" for run in running)))
         dialog = Confirm(

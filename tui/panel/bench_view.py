@@ -25,9 +25,11 @@ from tui.core.verdicts.pairing import Side, pair_up
 from tui.core.verdicts.pairing import launches as measured_launches
 
 if TYPE_CHECKING:
+    from tui.core.experiment.ahead import ArmAhead
+    from tui.core.experiment.plan import ExperimentPlan, Known
     from tui.core.experiment.record import ExperimentRecord
-    from tui.core.model.profile import BenchProfile, ExperimentProfile
-    from tui.core.profiles.launch_profile import LaunchProfile
+    from tui.core.experiment.wanted import Wanted
+    from tui.core.model.profile import ExperimentProfile
 
 COLORS = {"A": "muted", "B": "accent", "C": "violet", "D": "teal"}
 UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
@@ -37,15 +39,21 @@ UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
 class Preview:
     """An experiment before it is begun."""
 
-    profile: "ExperimentProfile"
-    bench: "BenchProfile"
-    launches: "dict[str, LaunchProfile]"  # by letter, with the arm's overrides
-    speculative: bool  # some arm decodes with a draft
-    unfinished: "ExperimentRecord | None"  # one of this name that can be resumed
-    length_s: float | None  # None where an arm was never started here
-    running: str | None = None  # what runs on one of its hosts already, one sentence
-    host: str = ""  # that it is begun on: of a first arm over several hosts, where it is measured
-    hosts: tuple[str, ...] = ()  # of all arms
+    wanted: "Wanted"
+    record: "ExperimentRecord"  # as it would be begun: its seed decides the order
+    known: "Known"
+    plan: "ExperimentPlan"
+    ahead: "tuple[ArmAhead, ...] | None" = None  # None: its hosts were not asked
+    unfinished: "ExperimentRecord | None" = None  # one of this name that can be resumed
+
+    @property
+    def profile(self) -> "ExperimentProfile":
+        return self.wanted.profile
+
+    @property
+    def host(self) -> str:
+        """That it is begun on: of a first arm over several hosts, where it is measured."""
+        return self.wanted.host
 
 
 class Mark(StrEnum):

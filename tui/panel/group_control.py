@@ -37,7 +37,7 @@ class GroupControl:
         Without `reach` no host is opened for it: who only looks at a profile is not asked for passwords.
         """
         from tui.core.groups import planning
-        from tui.core.profiles.resolve import parse_sets
+        from tui.core.profiles.resolve import read_sets
         from tui.panel.screens.plan_rows import hosts_text
 
         here = self._app.board.host  # where a member goes that names no host
@@ -47,7 +47,7 @@ class GroupControl:
             raise UsageError(f"{hosts_text(away)}: not open here", "Enter opens what is missing and looks")
         session = await self.reach(names)
         try:
-            return await planning.plan(session, profile, here, dict(parse_sets(sets, [])))
+            return await planning.plan(session, profile, here, read_sets(sets))
         except EagletuiError:
             raise
         except Exception as error:

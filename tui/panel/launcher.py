@@ -44,11 +44,11 @@ class Launcher:
 
     async def make_plan(self, profile: "LaunchProfile", sets: Sequence[str]) -> "LaunchPlan":
         """The exact command and the findings. Raises EagletuiError."""
-        from tui.core.profiles.resolve import parse_sets
+        from tui.core.profiles.resolve import read_sets
 
         session = await self._connection.ready()
         try:
-            return await session.plan(profile, dict(parse_sets(sets, [])))  # the profile was loaded with the same ones
+            return await session.plan(profile, read_sets(sets))  # the profile was loaded with the same ones
         except EagletuiError:
             raise
         except Exception as error:
@@ -94,16 +94,12 @@ class Launcher:
         if state is None or diagnosis is None or not diagnosis.set or not state.run.profile:
             self._host.say("Nothing to apply: no change is suggested here")
             return
-        from tui.core.profiles.resolve import parse_set_value
+        from tui.core.profiles.resolve import read_sets
         from tui.core.server import launch_records
 
         known = launch_records.read(state.run.run_id)
         earlier = known.sets if known else state.run.extra.get("sets") or {}
-        # The command line keeps its overrides as they were typed.
-        typed = {
-            key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in earlier.items()
-        }
-        self.preview_of(state.run.profile, {**typed, **diagnosis.set})
+        self.preview_of(state.run.profile, {**read_sets(earlier), **diagnosis.set})
 
     def preview_of(self, profile: str, sets: "Mapping[str, object]") -> None:
         """The launch dialog for a profile with some flags changed."""

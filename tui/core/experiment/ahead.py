@@ -1,7 +1,7 @@
 """The pre-flight of all arms of an experiment, before the first of them is launched: what fails already measures nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.experiment.launching import Site
@@ -24,15 +24,24 @@ class ArmAhead:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return self.plan.findings if self.plan is not None else ()
+        """Of all its hosts. A server of ours that is stopped for it is no reason against it."""
+        if self.plan is None:
+            return ()
+        ours = {run.run_id for run in self.plan.replaces}
+        stopped = (f.level is Level.BLOCK and f.run in ours for f in self.plan.findings)
+        return tuple(
+            replace(finding, level=Level.WARN, text=f"{finding.text}: it is stopped first", hint=None)
+            if goes
+            else finding
+            for finding, goes in zip(self.plan.findings, stopped, strict=True)
+        )
 
     @property
     def blocking(self) -> tuple[str, ...]:
         """What keeps it from being launched, whatever servers of ours are stopped for it."""
         if self.plan is None:
             return (self.error or "it cannot be planned",)
-        ours = {run.run_id for run in self.plan.replaces}
-        return tuple(f.sentence for f in self.findings if f.level is Level.BLOCK and f.run not in ours)
+        return tuple(f.sentence for f in self.findings if f.level is Level.BLOCK)
 
 
 class ArmsRefused(EagletuiError):

@@ -17,6 +17,7 @@ from operator import attrgetter
 
 from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
+from tui.core.experiment.overrides import Overrides
 from tui.core.model.experiment import ArmStatus
 from tui.core.model.profile import METHODS, REFERENCE, BenchProfile, ExperimentProfile
 from tui.core.model.verdict import Verdict
@@ -84,6 +85,7 @@ class ExperimentRecord:
     message: str | None = None  # how it ended
     verdicts: tuple[Verdict, ...] = ()
     hosts: tuple[str, ...] = ()  # of all arms; () in older records: `host` alone
+    overrides: Overrides = field(default_factory=Overrides)  # what the asker changed; the profile has it already
     dropped: tuple[Dropped, ...] = ()  # of a halving, in the order of the rungs
     schema: int = SCHEMA
 

@@ -8,7 +8,7 @@ that fails is a result: its arm is out when the same would fail again, the other
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -19,9 +19,10 @@ from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.ahead import arms_ahead, refused
+from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
 from tui.core.experiment.launching import Launched, Site
+from tui.core.experiment.overrides import Overrides
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.screening import cut_short, ending, further
 from tui.core.experiment.so_far import look_decides, measured, verdicts_of, worth_repeating
@@ -29,13 +30,14 @@ from tui.core.experiment.state import UnderWay, confirmation_s, knocked_out, lau
 from tui.core.groups import planning
 from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
-from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentProfile
+from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentProfile, LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.run import Run
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
 from tui.core.runs.request import new_run_id
+from tui.core.text import one_line
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
@@ -49,6 +51,7 @@ def begin(
     launches: Mapping[str, LaunchProfile],
     host: str,
     seed: int | None = None,
+    overrides: Overrides | None = None,
 ) -> ExperimentRecord:
     """The record of an experiment that has not launched anything yet.
 
@@ -56,6 +59,7 @@ def begin(
         launches: by letter, with the arm's overrides.
         host: where a server goes that names none; of a first arm over several hosts, that where it is measured counts.
         seed: decides which arm begins, and the prompts; drawn without one.
+        overrides: what the profile has of the asker, to be kept.
 
     Raises UsageError where an experiment cannot measure with the bench.
     """
@@ -79,6 +83,7 @@ def begin(
         configurations={letter: experiment_record.configuration_sum(launch) for letter, launch in launches.items()},
         started_at=_now(),
         hosts=tuple(dict.fromkeys(each for launch in launches.values() for each in planning.hosts_of(launch, host))),
+        overrides=(overrides or Overrides()).public,
     )
     if record.halving:
         return record.with_round(rung=1)
@@ -92,16 +97,7 @@ def resumed(
 
     Raises UsageError (slug changed) where it would no longer measure the same.
     """
-    changed = [
-        f"arm {letter}"
-        for letter, launch in launches.items()
-        if record.configurations.get(letter) != experiment_record.configuration_sum(launch)
-    ]
-    if _measures(record.bench) != _measures(bench):
-        changed.append(f"the bench {bench.name}")
-    if set(record.configurations) != set(launches):
-        changed.append("the number of arms")
-    if changed:
+    if changed := _changed(record, profile, bench, launches):
         raise UsageError(
             f"{profile.name} was begun at {record.started_at}, and has changed since: {', '.join(changed)}",
             "begin it again without --resume",
@@ -111,9 +107,44 @@ def resumed(
     return replace(record, profile=budget, outcome="running", ended_at=None, message=None)
 
 
-def _measures(bench: BenchProfile) -> BenchProfile:
+def _changed(
+    record: ExperimentRecord, profile: ExperimentProfile, bench: BenchProfile, launches: Mapping[str, LaunchProfile]
+) -> list[str]:
+    """What is other than at the beginning, with both values where they are known."""
+    then = {arm.letter: arm for arm in record.profile.arms}
+    found = []
+    for arm in profile.arms:
+        if record.configurations.get(arm.letter) != experiment_record.configuration_sum(launches[arm.letter]):
+            old = vars(then[arm.letter]) if arm.letter in then else {}
+            sets = _differ(old.get("sets", {}), public_sets(arm.sets))
+            found.append(f"arm {arm.letter}{sets or _differ(old, {'profile': arm.profile}, only=('profile',))}")
+    if difference := _differ(_measures(record.bench), _measures(bench)):
+        found.append(f"the bench {bench.name}{difference}")
+    if set(record.configurations) != set(launches):
+        found.append("the number of arms")
+    if record.profile.pairs != profile.pairs:
+        found.append(f"the number of pairs ({record.profile.pairs}, now {profile.pairs})")
+    return found
+
+
+def _differ(then: Mapping[str, object], now: Mapping[str, object], only: Iterable[str] | None = None) -> str:
+    """` (x 1, now 2; y unset, now 3)`; "" where nothing differs."""
+    names = [name for name in only or {**then, **now} if then.get(name) != now.get(name)]
+    said = [f"{name} {_shown(then.get(name))}, now {_shown(now.get(name))}" for name in names]
+    return f" ({one_line('; '.join(said), 300)})" if said else ""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(point.label if isinstance(point, LoadPoint) else str(point) for point in value)
+    return "unset" if value is None else str(value)
+
+
+def _measures(bench: BenchProfile) -> dict[str, object]:
     """A bench without its words."""
-    return replace(bench, description=None, hypothesis=None, known=None, path=None)
+    return {
+        name: value for name, value in vars(bench).items() if name not in ("description", "hypothesis", "known", "path")
+    }
 
 
 def _now() -> str:
@@ -129,6 +160,7 @@ class ExperimentRunner:
         record: ExperimentRecord,
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
+        judge: Callable[[tuple[ArmAhead, ...]], None] = refused,
         write: Callable[[ExperimentRecord], None] = experiment_record.write,
     ) -> None:
         """Nothing is launched yet.
@@ -138,11 +170,13 @@ class ExperimentRunner:
             record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
+            judge: raises where the pre-flight of the arms is reason not to begin.
             write: stores the record after every step.
 
         Raises HostError where a session is missing.
         """
         self.record = record
+        self._judge_ahead = judge
         self._write = write
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
@@ -289,7 +323,8 @@ class ExperimentRunner:
         """The pre-flight of every arm that will be launched, before the first is measured. Raises ArmsRefused."""
         ahead = {cell.arm for cell in self.record.cells if not cell.over and cell.run_id is None}
         left = {letter: site for letter, site in self.sites.items() if letter in ahead}
-        refused(await arms_ahead({k: v for k, v in left.items() if knocked_out(self.record, k) is None}, self._tell))
+        left = {letter: site for letter, site in left.items() if knocked_out(self.record, letter) is None}
+        self._judge_ahead(await arms_ahead(left, self._tell))
         self._tell(None)
 
     async def _work(self) -> None:

@@ -32,6 +32,9 @@ from tui.core.text import one_line
 
 _WORDS = ("description", "hypothesis", "known")
 _BENCH_KEYS = ("driver", "dataset", "input_len", "output_len", "runs", *_WORDS)
+BENCH_KEYS = frozenset(
+    ["dataset", "input_len", "output_len", "runs", "concurrency", "rate", "duration_s", "slo"]
+)  # of a load
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,25 @@ def parse_set_value(key: str, text: str) -> Any:
     return value
 
 
+def read_sets(sets: Sets) -> dict[str, object]:
+    """Overrides as values, as they were typed or as an older record kept them.
+
+    What cannot be read is left out: `load_launch` names it.
+    """
+    found = parse_sets(sets, [])
+    return {key: parse_set_value(key, value) if isinstance(value, str) else value for key, value in found}
+
+
+def as_compared(sets: Mapping[str, object]) -> dict[str, str]:
+    """Overrides as two launches are held against each other: "0.880", 0.88 and args.x are one; the port does not count."""
+    found = {}
+    for key, value in read_sets(sets).items():
+        name = key.removeprefix("args.")
+        found[name if "." in name else flag_table().canonical(name)] = str(value)
+    found.pop("port", None)
+    return found
+
+
 def resolve(
     library: Library, entry: ProfileFile, sets: Sequence[tuple[str, Any]]
 ) -> tuple[LaunchProfile | None, list[ProfileError]]:

@@ -22,14 +22,16 @@ class Finding:
     text: str  # sanitised, one line
     run: str | None = None  # our run that is in the way: the finding goes away with it
     warm: bool | None = None  # of the model: whether most of it is in the host's page cache; None = not known
-    hint: Hint | None = None
+    hint: Hint | str | None = None
     host: str | None = None  # of several hosts the one that it is about
     files: str | None = None  # of a model: bytes of its weights, sum of its index; None = not known
+    arm: str | None = None  # of an experiment, the letter of the arm that it is about
 
     @property
     def sentence(self) -> str:
         """What was found, and where."""
-        return (f"{self.host}: " if self.host else "") + f"{self.check}: {self.text}"
+        where = " on ".join(filter(None, (f"arm {self.arm}" if self.arm else None, self.host)))
+        return (f"{where}: " if where else "") + f"{self.check}: {self.text}"
 
     def __str__(self) -> str:
         return self.sentence + (f"; {self.hint}" if self.hint else "")
@@ -37,8 +39,8 @@ class Finding:
     def json(self) -> dict[str, str]:
         """The finding as scripts see it."""
         text = self.text + (f"; {self.hint}" if self.hint else "")
-        on = {"host": self.host} if self.host else {}
-        return {"check": self.check, "level": str(self.level), "text": text, **on}
+        about = {key: value for key, value in (("arm", self.arm), ("host", self.host)) if value}
+        return {"check": self.check, "level": str(self.level), "text": text, **about}
 
 
 class Findings(list[Finding]):

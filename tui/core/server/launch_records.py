@@ -139,11 +139,6 @@ def _history(values: list[float]) -> PhaseHistory | None:
     return PhaseHistory(statistics.median(values), min(values), max(values), len(values)) if values else None
 
 
-def _configuration(sets: Mapping[str, object]) -> dict[str, str]:
-    """What makes a start another one; the port does not."""
-    return {key: str(value) for key, value in sets.items() if key != "port"}
-
-
 def stopped_with_its_group(run_id: str) -> None:
     """Keeps that a member ended by the stop of its group, where this machine launched it and it had not died before."""
     record = read(run_id)
@@ -176,13 +171,15 @@ def usual(
         warm: so do starts with the model in the page cache, or not in it.
         part: of a group, the member by its name: a router starts sooner than what it waits for.
     """
-    wanted = _configuration(sets or {})
+    from tui.core.profiles.resolve import as_compared  # not for those who only write a record
+
+    wanted = as_compared(sets or {})
     ready = [
         record
         for record in read_all()
         if record.host == host
         and record.profile == profile
-        and _configuration(record.sets) == wanted
+        and as_compared(record.sets) == wanted
         and record.ready_after_s is not None
         and record.part == part
     ]

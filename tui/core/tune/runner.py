@@ -315,7 +315,7 @@ class TuneRunner:
             made = replace(known, outcome="running", ended_at=None, message=None)
         else:
             made = begin(profile, bench, launches, record.host, record.seed + taken.number)
-        return ExperimentRunner(self._hosts, made, profile, launches, write)
+        return ExperimentRunner(self._hosts, made, profile, launches, write=write)
 
     def _sets_of(self, step: Step) -> dict[str, object]:
         return self._sets | sets_of(self.record, step)

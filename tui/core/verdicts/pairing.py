@@ -11,6 +11,7 @@ from tui.core.hints import Action, Hint
 from tui.core.model.profile import Limits, LoadPoint
 from tui.core.model.result import Result
 from tui.core.model.verdict import Noise
+from tui.core.profiles.resolve import as_compared
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang import server_info
 from tui.core.text import one_line
@@ -19,7 +20,6 @@ from tui.core.verdicts.sentences import limits_words, load_words
 from tui.core.verdicts.stats import components
 
 L2_LAUNCHES = 3  # the fewest launches, or pairs of them, that a verdict takes
-_PLACE = "port"  # an override that makes no other configuration
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,17 @@ def setting(result: Result) -> Setting:
     )
 
 
-def configuration(result: Result) -> tuple[object, ...]:
+def configuration(result: Result) -> tuple[str | None, frozenset[tuple[str, str]], str | None]:
     """What makes a server another one: the profile with its overrides, else the arguments it resolved."""
     server = result.server
-    sets = tuple(sorted((key, str(value)) for key, value in server.sets.items() if key != _PLACE))
-    return (server.profile, sets, server.args_sha if server.profile is None else None)
+    return configured_as(server.profile, server.sets, server.args_sha)
+
+
+def configured_as(
+    profile: str | None, sets: Mapping[str, object], args_sha: str | None = None
+) -> tuple[str | None, frozenset[tuple[str, str]], str | None]:
+    """The same of a launch that is to be made."""
+    return profile, frozenset(as_compared(sets).items()), args_sha if profile is None else None
 
 
 def when(text: str | None) -> datetime:

@@ -316,9 +316,15 @@ class Bench(Mode):
         from tui.panel.screens.bench_dialogs import ExperimentDialog
 
         def chosen(answer: "tuple[Preview, bool] | None") -> None:
-            if answer is not None:
-                preview, resume = answer
-                self.eagle.start_experiment(preview, resume=resume)
+            if answer is None:
+                return
+            preview, resume = answer
+            if resume:
+                self.eagle.start_experiment(preview, resume=True)
+            else:
+                from tui.panel.screens.plan import Plan
+
+                self.app.push_screen(Plan(self.board, preview))
 
         self.app.push_screen(ExperimentDialog(), chosen)
 

@@ -10,13 +10,14 @@ from tui import format as fmt
 from tui.core.errors import EagletuiError
 from tui.core.model.phases import Outcome
 from tui.core.model.profile import SIDE_BY_SIDE, BenchProfile
+from tui.core.server.finding import Level
 from tui.core.text import one_line
 from tui.core.verdicts.sentences import limits_words, search_words
 from tui.panel.host_view import run_name
 from tui.panel.keys import bindings, keys
 from tui.panel.protocol import Panel
 from tui.panel.screens.dialog import Picker, entry
-from tui.panel.screens.plan_rows import error_rows, listed
+from tui.panel.screens.plan_rows import error_rows, finding_row, listed
 from tui.panel.widgets.bench.head import load_words
 from tui.panel.widgets.paint import Run, cells, join
 from tui.panel.widgets.rows import AnyRow, KeyRow, Line, Row, Single
@@ -207,9 +208,9 @@ class BenchDialog(Picker[BenchProfile]):
 
 
 class ExperimentDialog(Picker["tuple[Preview, bool]"]):
-    """An experiment profile, with its order and time; `r` resumes an unfinished one.
+    """An experiment profile, with its order and time; Enter opens its plan, `r` resumes an unfinished one.
 
-    The answer is what to run, and whether that is what is left of an unfinished one.
+    The answer is which one, and whether what is left of an unfinished one is meant.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("experiment dialog")
@@ -239,7 +240,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         self.show_chosen()
 
     def _why_not(self) -> str | None:
-        return why_not(self.panel) or (self._preview.running if self._preview is not None else None)
+        return why_not(self.panel) or (self._preview.known.held if self._preview is not None else None)
 
     def summary(self) -> list[AnyRow]:
         board = self.panel.board
@@ -282,7 +283,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
             ]
             lines.append(labelled(f"arm {arm.letter}", join(parts)))
         lines += self._course(preview)
-        lines += warning_rows(bench_warnings(preview.bench, speculative=preview.speculative))
+        lines += [finding_row(finding) for finding in preview.plan.findings if finding.level is not Level.OK]
         if preview.unfinished is not None:
             record = preview.unfinished
             done = sum(cell.over for cell in record.cells)
@@ -293,7 +294,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
     @staticmethod
     def _course(preview: "Preview") -> list[AnyRow]:
         """Order, bench and time."""
-        profile, bench = preview.profile, preview.bench
+        profile, bench, plan = preview.profile, preview.wanted.bench, preview.plan
         count = profile.pairs * len(profile.arms)
         letters = [arm.letter for arm in profile.arms]
         rounds = " ".join(fmt.order_words(letters[:: 1 - 2 * (number % 2)]) for number in range(min(6, profile.pairs)))
@@ -306,18 +307,15 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         loads = ", ".join(load_words(point)[1] for point in bench.points)
         load = search_words(bench.search) if bench.search else f"{load_words(bench.points[0])[0]} {loads}"
         what = f"{load}, {fmt.runs_words(bench)}"
-        length = "not known, as not every arm was started here before"
-        if preview.length_s is not None:
-            length = f"about {long_words(preview.length_s)}"
+        length = f"about {long_words(plan.total_s)}"
+        length += ", an estimate, as not every arm was started here before" if plan.estimated else ""
         takes: list[Run] = [(length, "text")]
         if profile.budget_h is not None:
             takes.append((f", ends before {profile.budget_h:g} h are spent", "muted"))
-            if preview.length_s is not None and preview.length_s > profile.budget_h * 3600:
-                takes.append(("   ▲ that is not enough for all of it", "warn"))
-        on = [labelled("hosts", [(", ".join(one_line(name, 60) for name in preview.hosts), "text")])]
+        on = [labelled("hosts", [(", ".join(one_line(name, 60) for name in plan.hosts), "text")])]
         return [
-            *(on if len(preview.hosts) > 1 else ()),
-            labelled("order", [(order + rounds, "text"), (" (who begins is drawn at the start)", "muted")]),
+            *(on if len(plan.hosts) > 1 else ()),
+            labelled("order", [(order + rounds, "text"), (" (who begins is drawn)", "muted")]),
             labelled("bench", [(profile.bench, "text"), (f": {what}", "muted")]),
             labelled("takes", takes),
         ]
@@ -327,7 +325,7 @@ class ExperimentDialog(Picker["tuple[Preview, bool]"]):
         can = self._preview is not None and self._why_not() is None
         return KeyRow(
             (*(keys("r", where="experiment dialog") if unfinished else ()), ("j k", "choose"), ("Esc", "back")),
-            [(" Enter ", "accent!/accbg"), (" start", "text")] if can else [],
+            [(" Enter ", "accent!/accbg"), (" its plan", "text")] if can else [],
         )
 
     def _leave(self, *, resume: bool) -> None:

@@ -128,13 +128,19 @@ def finding_rows(findings: "Sequence[Finding]") -> list[AnyRow]:
     hosts: dict[tuple[Level, str, str], list[str]] = {}
     for finding in sorted(findings, key=lambda finding: list(_MARKS).index(finding.level)):
         where = hosts.setdefault((finding.level, finding.check, with_hint(finding.text, finding.hint)), [])
-        where += [finding.host] if finding.host is not None else []
+        where += [" on ".join(filter(None, (finding.arm, finding.host)))] if finding.arm or finding.host else []
     rows: list[AnyRow] = []
     for (level, check, text), where in hosts.items():
         glyph, color, spec = _MARKS[level]
         named: list[Run] = [(f"{', '.join(where)}: ", "strong" if level is not Level.OK else "text")] if where else []
         rows.append(Row([(f"{glyph} ", color), (f"{check:<12} ", "text"), *named, (text, spec)], hang=15))
     return rows
+
+
+def finding_row(finding: "Finding") -> Row:
+    """One finding with where it holds and what to do, without its column."""
+    glyph, color, spec = _MARKS[finding.level]
+    return Row([(f"{glyph} ", color), (with_hint(finding.sentence, finding.hint), spec)], hang=2)
 
 
 def hosts_text(hosts: Iterable[str]) -> str:

@@ -1,9 +1,5 @@
 """Profiles: what is found and what is broken, the difference to the parent, the exact command, what is against it."""
 
-import os
-import shlex
-import shutil
-import subprocess
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +12,13 @@ from textual.containers import Container, Vertical
 from textual.timer import Timer
 from textual.widgets import Input, OptionList
 
-from tui.core.config import config_dir, shipped_profiles_dir
 from tui.core.errors import EagletuiError
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.protocol import Subject
 from tui.panel.screens.base import Mode
 from tui.panel.screens.dialog import Box, Choices
+from tui.panel.screens.editing import edited
 from tui.panel.screens.plan_rows import Shown, as_shown
 from tui.panel.screens.profile_rows import Chosen, broken_rows, chosen, detail_rows, history_rows, home_path, last_here
 from tui.panel.widgets.footer import Keys
@@ -320,47 +316,11 @@ class Profiles(Mode):
         entry = self.chosen_entry()
         if entry is None:
             return
-        path, copied = entry.path, False
-        if self._not_ours(path):
-            try:
-                path, copied = self._copied(path)
-            except OSError as error:
-                self.eagle.say(f"{error.filename} cannot be written: {error.strerror}", severity="error")
-                return
-        editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-        try:
-            with self.app.suspend():
-                subprocess.run([*editor, str(path)], check=False)
-        except OSError as error:
-            self.eagle.say(f"{editor[0]} cannot be started: {error.strerror}; set EDITOR", severity="error")
-        except Exception as error:  # a terminal that cannot be handed over (a browser, a test)
-            self.eagle.say(f"the editor cannot use this terminal: {type(error).__name__}", severity="error")
-        if copied and path.read_bytes() == entry.path.read_bytes():
-            path.unlink()  # it would hide what later versions ship
-            self.eagle.say(f"{entry.name} is unchanged; no copy of it is kept")
+        path = edited(self.eagle, self.app, entry.path)
+        if path is None:
+            return
         self.read()
         self._go_to(path.stem)
-
-    def _not_ours(self, path: Path) -> bool:
-        """True for a file that came with the program, or that cannot be written."""
-        here = path.parent.resolve()
-        own = [directory.resolve() for directory in (Path("profiles"), config_dir() / "profiles")]
-        return (here == shipped_profiles_dir().resolve() and here not in own) or not os.access(path, os.W_OK)
-
-    def _copied(self, path: Path) -> tuple[Path, bool]:
-        """The user's copy of a profile, and whether it was made now: there was none. Raises OSError."""
-        directory = config_dir() / "profiles"
-        searched = [place.resolve() for place in self.eagle.profile_dirs()]
-        here = path.parent.resolve()
-        # Of two files of one name the directory that is searched first wins: there the copy needs another name.
-        hidden = here in searched and here != shipped_profiles_dir().resolve()
-        copy = directory / (f"{path.stem}-copy.toml" if hidden else path.name)
-        new = not copy.exists()
-        if new:
-            directory.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-        self.eagle.say(f"{home_path(path)} is unchanged; your copy of it is {home_path(copy)}")
-        return copy, new
 
     def _go_to(self, name: str) -> None:
         """The cursor on a profile, whatever the search line says."""
