@@ -19,7 +19,7 @@ from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.ahead import arms_ahead, refused
+from tui.core.experiment.ahead import arms_ahead, raise_if_measured, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.record import Cell, ExperimentRecord
@@ -125,6 +125,8 @@ class ExperimentRunner:
         record: ExperimentRecord,
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
+        *,
+        ends_measurements: bool = True,
     ) -> None:
         """Nothing is launched yet.
 
@@ -133,6 +135,7 @@ class ExperimentRunner:
             record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
+            ends_measurements: servers in the way are stopped even while somebody measures them.
 
         Raises HostError where a session is missing.
         """
@@ -147,6 +150,7 @@ class ExperimentRunner:
             letter: planning.usual_start(site.profile, site.host, public_sets(site.sets))
             for letter, site in self.sites.items()
         }
+        self._ends_measurements = ends_measurements
         self._changed = asyncio.Event()
         self._changed.set()
         self._going = asyncio.Event()
@@ -163,6 +167,7 @@ class ExperimentRunner:
 
         Raises:
             ArmsRefused: the pre-flight of an arm fails; nothing was launched, and nothing is kept of it.
+            ServerMeasured: a server in the way of an arm is being measured by somebody else; likewise.
             EagletuiError: another process runs an experiment on one of the hosts, or a file cannot be written.
             HostError: a host cannot be used, or its session was closed.
         """
@@ -273,7 +278,10 @@ class ExperimentRunner:
         """The pre-flight of every arm that will be launched, before the first is measured. Raises ArmsRefused."""
         ahead = {cell.arm for cell in self.record.cells if not cell.over and cell.run_id is None}
         left = {letter: site for letter, site in self.sites.items() if letter in ahead}
-        refused(await arms_ahead({k: v for k, v in left.items() if knocked_out(self.record, k) is None}, self._tell))
+        arms = await arms_ahead({k: v for k, v in left.items() if knocked_out(self.record, k) is None}, self._tell)
+        refused(arms)
+        if not self._ends_measurements:
+            raise_if_measured(arms, {cell.bench_run_id for cell in self.record.cells})
         self._tell(None)
 
     async def _work(self) -> None:
