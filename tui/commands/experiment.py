@@ -27,7 +27,7 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_bench, load_experiment, load_launch
 from tui.core.records import picked
-from tui.core.results.flat import flat
+from tui.core.results.flat import SIMULATED, flat, simulated
 from tui.core.server.finding import Level
 from tui.core.text import one_line
 
@@ -58,6 +58,8 @@ def command(
     else:
         for verdict in runner.record.verdicts:
             print(verdict.text)
+        if any(map(simulated, runner.results())):
+            print(f"▲ {SIMULATED}")
     return 0 if _comparable(runner) else 1
 
 
@@ -244,5 +246,6 @@ def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
         "arms": [picked(arm, arms) for arm in state.arms],
         "launches": [picked(cell, launches) for cell in record.cells],
         "results": [flat(result) for result in runner.results()],
+        "simulated_host": any(map(simulated, runner.results())),
         "error": None if _comparable(runner) else "nothing_comparable",
     }

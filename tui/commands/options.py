@@ -46,6 +46,7 @@ set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="O
 resume_option = click.option("--resume", is_flag=True, help="Continue the newest unfinished one of this name there.")
 seed_option = click.option("--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins.")
 timeout_option = click.option("--timeout", type=SECONDS, metavar="S", help="Seconds to wait.")
+bench_option = click.option("--bench", metavar="B", help="Results of this bench alone.")
 concurrency_option = click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 
 

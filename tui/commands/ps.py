@@ -30,7 +30,9 @@ from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 
 _AT_ONCE = 4  # runs of a host
-_DEATHS_READ = 4  # logs of servers whose end nobody watched, of a host and a call: the newest; later calls read the others
+_DEATHS_READ = (
+    4  # logs of servers whose end nobody watched, of a host and a call: the newest; later calls read the others
+)
 _NAME_WIDTH = 34
 _NAME_MAX = 72
 

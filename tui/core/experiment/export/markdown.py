@@ -13,7 +13,7 @@ from tui.core.experiment import planned
 from tui.core.experiment.export.groups import Group, groups
 from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
-from tui.core.results.flat import READS
+from tui.core.results.flat import READS, SIMULATED, simulated
 from tui.core.results.store import without_secrets
 from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
@@ -28,7 +28,8 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": 
 
 def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
     found = groups(results)
-    lines = [
+    lines = [f"**{SIMULATED}**", ""] if any(map(simulated, results)) else []
+    lines += [
         "| | configuration | bench | load | tok/s per user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
         "| accept length |",
         "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
@@ -127,7 +128,7 @@ def _launched(group: Group) -> list[str]:
         ", ".join(gpus),
         f"driver {server.driver}" if server.driver else "",
         f"model {server.model}" if server.model else "",
-        f"on {server.host}",
+        f"on {server.host}" + (" (SIMULATED)" if simulated(group.results[0]) else ""),
         f"measured by {', '.join(tools)}",
     ]
     lines = [f"**{group.name}** " + _escaped("; ".join(filter(None, facts)))]
