@@ -88,7 +88,7 @@ async def test_one_that_is_not_renewed_lapses_unless_something_of_it_runs(
     run = await control.launch(host, request(("sleep", "60"), gpus=(0,)))
     leases.holding.set("")
     aged(link_of(place, "x-1"))
-    with pytest.raises(Held, match="last sign of life 40[0-9] s ago"):
+    with pytest.raises(Held, match=r"last sign of life 40[0-9] s ago"):
         await leases.take(host, "y-1", (0,), "experiment y")
     await control.stop(host, run.run_id, 0)
     async with asyncio.timeout(30):

@@ -29,9 +29,7 @@ class GpuLease:
         taken: list[str] = []
         for host in sorted(self.gpus):
             try:
-                lapsed = await retry.patiently(
-                    self._hosts.sessions[host].transport, partial(self._take, host), tell
-                )
+                lapsed = await retry.patiently(self._hosts.sessions[host].transport, partial(self._take, host), tell)
             except EagletuiError:
                 await self._give_back(taken)
                 raise
