@@ -27,9 +27,14 @@ def _found(kind: str) -> Callable[[Result], float | None]:
     return read
 
 
+def on_demo(host: str) -> bool:
+    """Whether it is a simulated host: no figure of it is one of real GPUs."""
+    return HostKind.of(host) is HostKind.DEMO
+
+
 def simulated(result: Result) -> bool:
-    """Whether it was measured on the simulated host: no figure of it is one of real GPUs."""
-    return HostKind.of(result.server.host) is HostKind.DEMO
+    """Whether a result was measured on a simulated host."""
+    return on_demo(result.server.host)
 
 
 def _request_rate(result: Result) -> float | str | None:
