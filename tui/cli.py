@@ -37,12 +37,15 @@ _COMMANDS = {
     "bench": "Measure a running server with the bench profile NAME.",
     "experiment": "Launch, wait, measure, record, next: unattended; ends with verdicts.",
     "compare": "Which of two is faster, and how sure that is.",
+    "journal": "What was tried and what came of it; notes, ideas, hypotheses.",
     "breakeven": "Whether speculation pays.",
     "doctor": "What works, what is missing, and how to fix it.",
     "paths": "Where files are.",
     "mcp": "A server of the Model Context Protocol on standard input and output.",
     "agents": "One page for agents: the loop, JSON, exit codes.",
 }
+# Those after which there may be something to write into the journal, whatever came of them.
+_JOURNALED = ("launch", "wait", "stop", "bench", "experiment")
 
 
 @click.group(
@@ -154,7 +157,13 @@ def _open_standard_streams() -> None:
 def _invoke() -> int | None:
     # Not click's main(): that one answers a closed pipe, Ctrl-C and the end of input in ways of its own.
     with cli.make_context("eagletui", sys.argv[1:]) as context:
-        code = cli.invoke(context)
+        try:
+            code = cli.invoke(context)
+        finally:
+            if context.invoked_subcommand in _JOURNALED:
+                from tui.core.journal.writing import sync_quietly
+
+                sync_quietly()
         return code if isinstance(code, int) else None
 
 

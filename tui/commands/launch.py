@@ -14,7 +14,7 @@ from tui.commands.sessions import session, state_json, state_of
 from tui.commands.terminal import interactive
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, load_settings, profile_dirs
-from tui.core.errors import UsageError
+from tui.core.errors import UsageError, of_system
 from tui.core.groups import planning
 from tui.core.model.group import group_of
 from tui.core.model.phases import Outcome
@@ -22,6 +22,7 @@ from tui.core.model.run import Run, short_id
 from tui.core.profiles.command import render_command
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.load import load_launch
+from tui.core.records import to_json
 from tui.core.runs.request import new_run_id
 from tui.core.server.launch import LaunchPlan, started
 from tui.core.server.launch_requests import run_id_for
@@ -30,6 +31,7 @@ from tui.core.text import one_line
 
 if TYPE_CHECKING:
     from tui.core.groups.session import GroupPlan
+    from tui.core.journal.model import Known
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def _launch_one(order: _Order) -> int:
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
+            for earlier in _known(order.profile, order.changes, order.where):
+                say(_known_words(earlier))
             if order.replace and not await may_replace(order.ask, plan):
                 return 1
             if order.replace and await _ends_groups(plan):
@@ -195,15 +199,36 @@ async def _check(profile: LaunchProfile, where: str, changes: Mapping[str, objec
         async with session(where) as opened:
             plan = await opened.plan(profile, changes)
         plans = (plan,)
+    known = _known(profile, changes, where)
     if as_json:
         commands = [{"argv": list(one.command.argv), "env": dict(one.command.env)} for one in plans]
         found = [finding.json() for finding in plan.findings]
-        emit({"host": where, "blocked": plan.blocked, "findings": found, "commands": commands, "error": None})
+        earlier = [to_json(one) for one in known]
+        document = {"host": where, "blocked": plan.blocked, "findings": found, "known": earlier, "commands": commands}
+        emit(document | {"error": None})
     else:
         print("\n\n".join(render_command(one.command) for one in plans))
         for finding in plan.findings:
             print(f"{finding.level:<5} {finding}")
+        for one in known:
+            print(f"known {_known_words(one)}")
     return 1 if plan.blocked else 0
+
+
+def _known(profile: LaunchProfile, changes: Mapping[str, object], where: str) -> "tuple[Known, ...]":
+    """What the journal knows of such a launch; where it cannot be read, that is said and hinders nothing."""
+    from tui.core.journal import reading, writing
+
+    writing.sync_quietly()
+    try:
+        return reading.knows(profile, changes, where)
+    except OSError as error:
+        say(of_system(error).message)
+        return ()
+
+
+def _known_words(one: "Known") -> str:
+    return f"{one.text} (eagletui journal show {short_id(one.run_id)})"
 
 
 def _print_script(profile: LaunchProfile, host: str, changes: Mapping[str, object], as_json: bool) -> int:

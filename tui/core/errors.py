@@ -84,6 +84,7 @@ class Slug(StrEnum):
     TOO_LONG = "too_long"
     TOO_MUCH_OUTPUT = "too_much_output"
     UNAUTHORIZED = "unauthorized"
+    UNKNOWN_ENTRY = "unknown_entry"
     UNKNOWN_FILE = "unknown_file"
     UNKNOWN_PROFILE = "unknown_profile"
     UNKNOWN_RESULT = "unknown_result"

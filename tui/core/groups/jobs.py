@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from tui.core.config import HostEntry
 from tui.core.errors import EagletuiError
@@ -15,8 +14,7 @@ from tui.core.profiles.secrets import public_sets
 from tui.core.runs.request import check, command_json, requester
 from tui.core.server.finding import Findings
 from tui.core.server.gpu_claim import GpuClaim
-from tui.core.server.launch import request_of
-from tui.core.server.launch_records import LaunchRecord
+from tui.core.server.launch import record_of, request_of
 from tui.core.slurm import helper
 from tui.core.slurm.script import JobRequest, batch_script, sbatch_options, secret_text
 
@@ -66,7 +64,6 @@ def job_launch(
     env = {name: value for name, value in profile.env.items() if name not in _GPU_LISTS}
     command = build_command(replace(profile, gpus=None, env=env), entry, None, None)
     command = replace(command, env={**launch_env(entry), **command.env})
-    now = datetime.now(UTC)
     public = public_sets(sets or {})
     as_process = request_of(command, profile.name, group.group_id, {"sets": public, "group": group.extra()})
     check(as_process)  # what cannot be passed to a process on a host cannot be passed here
@@ -80,20 +77,8 @@ def job_launch(
         secret_args=dict(command.secret_args),
         command=command_json(as_process, requester(None)),
     )
-    model = profile.arg("model-path")
     records = (
-        LaunchRecord(
-            run_id=member.run_id,
-            host=member.host,
-            kind="server",
-            profile=profile.name,
-            launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            sets=public,
-            model=model if isinstance(model, str) else None,
-            args=profile.public_args,
-            port=command.port + member.number,
-            group=group.extra(),
-        )
+        record_of(profile, member.run_id, member.host, sets, port=command.port + member.number, group=group.extra())
         for member in group.members
     )
     return JobLaunch(request, tuple(records))

@@ -124,3 +124,13 @@ class ExperimentProfile:
     description: str | None = None
     known: str | None = None
     path: Path | None = None
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """One line of the difference between two profiles; values as TOML, secrets masked."""
+
+    sign: str  # + only in the second, - only in the first, ~ in both with another value
+    key: str  # a flag, env.NAME, requires.NAME, or gpus, cwd, host, wrapper, command
+    old: str | None
+    new: str | None

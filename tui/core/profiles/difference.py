@@ -1,22 +1,16 @@
 """What one launch profile has that another has not."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 
+from tui.core.config import profile_dirs
 from tui.core.model.group import Role
+from tui.core.model.profile import DiffLine
+from tui.core.profiles.files import Library
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.profiles.resolve import resolve
 from tui.core.profiles.secrets import MASK, is_secret_arg, is_secret_env
 from tui.core.profiles.toml_text import toml_value
 from tui.core.sglang.flags import flag_table, normalise
-
-
-@dataclass(frozen=True)
-class DiffLine:
-    """One line of the difference between two profiles; values as TOML, secrets masked."""
-
-    sign: str  # + only in the second, - only in the first, ~ in both with another value
-    key: str  # a flag, env.NAME, requires.NAME, or gpus, cwd, host, wrapper, command
-    old: str | None
-    new: str | None
 
 
 def profile_difference(a: LaunchProfile, b: LaunchProfile) -> tuple[DiffLine, ...]:
@@ -30,6 +24,16 @@ def profile_difference(a: LaunchProfile, b: LaunchProfile) -> tuple[DiffLine, ..
     ]
     lines += [DiffLine("-", shown, value, None) for key, (shown, value) in old.items() if key not in new]
     return tuple(lines)
+
+
+def difference_to_parent(profile: LaunchProfile) -> tuple[DiffLine, ...]:
+    """What a profile's file changes of the one that it extends, as both are now; () where one of them can't be read."""
+    library = Library([profile.path.parent, *profile_dirs(None)])
+    files, errors = library.chain(library.file(profile.path))
+    if errors or len(files) < 2:
+        return ()
+    bare, parent = (resolve(library, file, ())[0] for file in files[:2])
+    return profile_difference(parent, bare) if parent is not None and bare is not None else ()
 
 
 def _comparable(profile: LaunchProfile) -> dict[str, tuple[str, str]]:

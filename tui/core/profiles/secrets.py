@@ -52,6 +52,11 @@ def public_sets(sets: Mapping[str, object]) -> dict[str, object]:
     return {key: MASK if _is_secret_set(key, value) else value for key, value in sets.items()}
 
 
+def public_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables as they may be stored and shown: secrets masked."""
+    return {name: MASK if is_secret_env(name, value) else value for name, value in env.items()}
+
+
 def learn_secrets(table: Mapping[str, Any]) -> None:
     """What a profile's table gives as secrets is masked from now on wherever it stands; the table may be broken."""
     named = table.get("secrets")

@@ -22,7 +22,7 @@ from tui.core.hints import Action, Hint
 from tui.core.masking.known import hidden
 from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
-from tui.core.profiles.secrets import MASK, is_secret_env, public_sets
+from tui.core.profiles.secrets import MASK, public_env, public_sets
 from tui.core.records import RecordFiles, Stamp, stamp_of
 from tui.core.server.launch_records import runs_named
 from tui.core.sglang.flags import flag_table
@@ -83,14 +83,10 @@ def without_secrets(result: Result) -> Result:
             argv=public_argv(server.argv),
             args={**server.args, **public_sets({name: v for name, v in server.args.items() if v})},
             sets=public_sets(server.sets),
-            env=_public_env(server.env),
-            members=tuple(replace(one, env=_public_env(one.env)) for one in server.members),
+            env=public_env(server.env),
+            members=tuple(replace(one, env=public_env(one.env)) for one in server.members),
         ),
     )
-
-
-def _public_env(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: MASK if is_secret_env(name, value) else value for name, value in env.items()}
 
 
 def public_argv(argv: Sequence[str]) -> tuple[str, ...]:

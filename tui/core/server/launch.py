@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from tui.core.errors import EagletuiError, Slug
 from tui.core.hints import Action, Hint
@@ -14,8 +14,9 @@ from tui.core.host.gpus import HostFacts
 from tui.core.model.group import Group, Role, member_of
 from tui.core.model.run import Run, RunState
 from tui.core.profiles.command import LaunchCommand
+from tui.core.profiles.difference import difference_to_parent
 from tui.core.profiles.launch_profile import LaunchProfile
-from tui.core.profiles.secrets import public_sets
+from tui.core.profiles.secrets import public_env, public_sets
 from tui.core.runs.request import LaunchRequest, new_run_id
 from tui.core.server import launch_records
 from tui.core.server.finding import Finding, Level
@@ -189,6 +190,43 @@ def request_of(
     )
 
 
+def record_of(
+    profile: LaunchProfile,
+    run_id: str,
+    host: str,
+    sets: Mapping[str, object] | None,
+    facts: HostFacts | None = None,
+    **more: Any,
+) -> LaunchRecord:
+    """The record of a server that is about to be launched.
+
+    Args:
+        sets: what was changed for this launch.
+        facts: of the host; None: not asked.
+        more: further fields.
+    """
+    model = profile.arg("model-path")
+    facts = facts or HostFacts()
+    return LaunchRecord(
+        run_id=run_id,
+        host=host,
+        kind="server",
+        profile=profile.name,
+        launched_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        sets=public_sets(sets or {}),
+        model=model if isinstance(model, str) else None,
+        args=profile.public_args,
+        env=public_env(profile.env),
+        extends=profile.extends,
+        difference=difference_to_parent(profile),
+        gpu_names=facts.gpu_names,
+        driver=facts.driver,
+        sglang=facts.sglang,
+        torch=facts.torch,
+        **more,
+    )
+
+
 def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None = None) -> LaunchRequest:
     """What the host is asked to start; recorded here before it is asked, so that no lost link loses the run's id.
 
@@ -197,25 +235,10 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None
     """
     of_group = {} if group is None else {"group": group.extra()}
     profile, command = plan.profile, plan.command
-    now = datetime.now(UTC)
+    run_id = run_id or new_run_id(profile.name)
     sets = public_sets(plan.sets or {})
-    run_id = run_id or new_run_id(profile.name, now.timestamp())
     request = request_of(command, profile.name, run_id, {"sets": sets, **of_group}, claimed_gpus(profile))
-    model = profile.arg("model-path")
-    launch_records.write(
-        LaunchRecord(
-            run_id=request.run_id,
-            host=host,
-            kind="server",
-            profile=profile.name,
-            launched_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            sets=sets,
-            model=model if isinstance(model, str) else None,
-            args=profile.public_args,
-            sglang=plan.facts.sglang,
-            port=command.port,
-            group=of_group.get("group"),
-            warm=next((f.warm for f in plan.findings if f.warm is not None), None),
-        )
-    )
+    warm = next((f.warm for f in plan.findings if f.warm is not None), None)
+    more = {"port": command.port, "group": of_group.get("group"), "warm": warm}
+    launch_records.write(record_of(profile, run_id, host, plan.sets, plan.facts, **more))
     return request

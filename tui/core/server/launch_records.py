@@ -1,15 +1,30 @@
 """This machine's record of launches: which run is where, how long its phases took, how it ended."""
 
+import contextlib
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 
 from tui.core.errors import Slug, UsageError
 from tui.core.model.group import group_id_of, member_of
+from tui.core.model.profile import DiffLine
 from tui.core.model.run import short_id
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
+
+
+@dataclass(frozen=True)
+class Card:
+    """Why a start died, as the crash card says it: kept here, for the host may forget it."""
+
+    title: str
+    rank: str | None = None
+    line: int | None = None  # 1-based, of the log; None: the evidence is not in the log
+    evidence: tuple[str, ...] = ()  # lines, secrets masked
+    advice: tuple[str, ...] = ()
+    change: Mapping[str, object] = field(default_factory=dict)  # that would fix it: `--set` values
 
 
 @dataclass(frozen=True)
@@ -39,6 +54,14 @@ class LaunchRecord:
     group: Mapping[str, object] | None = None  # `Group.extra` of the group that it is a member of
     stopped_with_group: bool = False  # it ended because rank 0 told it to, once the group was stopped from here
     graph_batch: int | None = None  # the largest batch whose graph was (or was to be) captured
+    card: Card | None = None  # of one that crashed
+    stopped_by: str | None = None  # user@machine
+    env: Mapping[str, str] = field(default_factory=dict)  # of the profile, without secrets
+    extends: str | None = None  # the profile's parent
+    difference: tuple[DiffLine, ...] = ()  # of the profile, without `sets`, to its parent
+    gpu_names: tuple[str, ...] = ()  # of the host
+    driver: str | None = None
+    torch: str | None = None
 
     @property
     def part(self) -> str | None:
@@ -126,6 +149,15 @@ def stopped_with_its_group(run_id: str) -> None:
     record = read(run_id)
     if record is not None and record.outcome not in ("crashed", "lost"):
         write(replace(record, stopped_with_group=True))
+
+
+def stopped(run_id: str, by: str) -> None:
+    """Keeps that a run was stopped, where this machine launched it and nobody who watched it knows better."""
+    record = read(run_id)
+    if record is not None and record.outcome not in ("crashed", "lost", "stopped"):
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        with contextlib.suppress(OSError):  # a full disk here must not fail the stop
+            write(replace(record, outcome="stopped", stopped_by=by, ended_at=record.ended_at or now))
 
 
 def usual(

@@ -350,16 +350,26 @@ class HostSession:
         finally:
             board.starting.discard(run.run_id)
 
-    def stop(self, run: Run, *, grace_s: float = 20.0, who: str | None = None) -> AsyncGenerator[StopProgress, None]:
+    async def stop(
+        self, run: Run, *, grace_s: float = 20.0, who: str | None = None
+    ) -> AsyncGenerator[StopProgress, None]:
         """Stops the whole tree and waits until its GPU memory is back. Idempotent. Raises for a foreign server.
 
         `who` asks for it, as it is kept with the run: by default the user of this process.
         """
+        from tui.core.runs.request import requester
         from tui.core.server import stop as stopping
 
-        if run.job is not None and (board := self.jobs()) is not None:
-            return stopping.stop_job(board, self.transport, run, grace_s, who)
-        return stopping.stop(self.transport, run, self.sample, grace_s, who)
+        board = self.jobs() if run.job is not None else None
+        if board is not None:
+            steps = stopping.stop_job(board, self.transport, run, grace_s, who)
+        else:
+            steps = stopping.stop(self.transport, run, self.sample, grace_s, who)
+        async with contextlib.aclosing(steps):
+            async for progress in steps:
+                if progress.done and progress.step != "stuck" and not run.over:
+                    await asyncio.to_thread(launch_records.stopped, run.run_id, requester(who))
+                yield progress
 
 
 async def settled_state(

@@ -4,12 +4,17 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from tui.core.model.phases import Phase
+from tui.core.masking.written import mask_text
+from tui.core.model.phases import Outcome, Phase
 from tui.core.model.run import Run
+from tui.core.profiles.secrets import public_sets
 from tui.core.server import forecast, launch_records
 from tui.core.server.earlier_starts import LastReady, last_ready
-from tui.core.server.launch_records import LaunchRecord, PhaseHistory
+from tui.core.server.launch_records import Card, LaunchRecord, PhaseHistory
 from tui.core.server.server_state import ServerState
+from tui.core.text import one_line
+
+_CARD_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -76,5 +81,23 @@ def record_start(state: ServerState) -> None:
                 ledger=() if startup.host_memory else tuple(asdict(row) for row in startup.ledger) or known.ledger,
                 mem_fraction=forecast.mem_fraction(startup) or known.mem_fraction,
                 graph_batch=forecast.graph_batch(startup) or known.graph_batch,
+                card=card_of(state) or known.card,
+                stopped_by=state.run.stop_by or known.stopped_by,
             )
         )
+
+
+def card_of(state: ServerState) -> Card | None:
+    """Why a server died, in few lines; None of one that lives, or was stopped."""
+    if state.outcome not in (Outcome.CRASHED, Outcome.LOST) or state.diagnosis is None:
+        return None
+    found, evidence = state.diagnosis, state.diagnosis.evidence
+    lines = (evidence.lines or (evidence.text,)) if evidence is not None else ()
+    return Card(
+        title=mask_text(one_line(found.title)),
+        rank=found.rank,
+        line=evidence.line or None if evidence is not None else None,
+        evidence=tuple(mask_text(one_line(line)) for line in lines[:_CARD_LINES]),
+        advice=tuple(mask_text(one_line(text)) for text in found.advice[:_CARD_LINES]),
+        change=public_sets(found.set),
+    )

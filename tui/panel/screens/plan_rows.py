@@ -19,9 +19,9 @@ from tui.panel.widgets.rows import AnyRow, Line, Row, Single
 if TYPE_CHECKING:
     from tui.core.config import HostEntry
     from tui.core.groups.session import GroupPlan
+    from tui.core.model.profile import DiffLine
     from tui.core.model.run import Run as HostRun
     from tui.core.profiles.command import LaunchCommand
-    from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
     from tui.core.server.finding import Finding

@@ -27,8 +27,8 @@ from tui.panel.widgets.rows import AnyRow, Line, Row, Title, sections
 
 if TYPE_CHECKING:
     from tui.core.errors import EagletuiError
+    from tui.core.model.profile import DiffLine
     from tui.core.profiles.command import LaunchCommand
-    from tui.core.profiles.difference import DiffLine
     from tui.core.profiles.files import ProfileError
     from tui.core.profiles.launch_profile import LaunchProfile
     from tui.core.profiles.load import ProfileEntry
