@@ -1,19 +1,22 @@
 """`eagletui experiment --detach`, `--attach` and `--stop`: one that another process of this machine runs."""
 
+import asyncio
 import shlex
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
 
 from tui.commands.output import Interrupted, emit, run_async, say
-from tui.core.errors import EagletuiError, Slug
+from tui.core.errors import EagletuiError, Slug, TimedOut
 from tui.core.experiment import background, elsewhere
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.elsewhere import Stop
 from tui.core.experiment.record import ExperimentRecord
-from tui.core.model.experiment import ExperimentState
+from tui.core.experiment.so_far import stored_state
+from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.text import one_line
 
+UNDER_WAY = (ArmStatus.LAUNCHING, ArmStatus.RUNNING)
 Tell = Callable[[ExperimentState], None]
 
 
@@ -47,28 +50,54 @@ def detach(name: str, as_json: bool) -> int:
     return 0
 
 
-def attach(name: str, host: str | None, tell: Tell) -> tuple[ExperimentRecord, ExperimentState]:
-    """Follows one to its end. Raises EagletuiError where nobody runs it, or its process ends before."""
-    record = _driven(name, host)
+def attach(
+    name: str, host: str | None, tell: Tell, timeout_s: float | None = None
+) -> tuple[ExperimentRecord, ExperimentState]:
+    """Follows one, by its name or id, to its end; of one that has ended the end. Raises TimedOut, with how far it is, and
+    EagletuiError where nobody runs it, or its process ends before.
+    """
+    record = _named(name, host)
+    if record.ended_at is not None:
+        return record, stored_state(record)
+    seen: list[ExperimentState] = []
 
-    async def follow() -> ExperimentState | None:
-        last: ExperimentState | None = None
-        async with aclosing(elsewhere.follow(record.experiment_id)) as states:
+    async def follow() -> None:
+        async with asyncio.timeout(timeout_s), aclosing(elsewhere.follow(record.experiment_id)) as states:
             async for state in states:
-                if last is None:
+                if not seen:
                     say(f"following PID {state.driver}; Ctrl-C ends the following only")
-                last = state
+                seen[:] = [state]
                 tell(state)
-        return last
 
     try:
-        last = run_async(follow())
+        run_async(follow())
+    except TimeoutError:
+        late = TimedOut(f"{name} has not ended after {timeout_s:g} s", f"it goes on; {_again(name, '--attach')}")
+        late.details = _progress(record, seen[-1] if seen else None)
+        raise late from None
     except KeyboardInterrupt:
         raise Interrupted(f"{name} goes on", _again(name, "--attach")) from None
-    found = experiment_record.read(record.experiment_id)
+    found, last = experiment_record.read(record.experiment_id), seen[-1] if seen else None
     if last is None or found is None or found.ended_at is None:
         raise EagletuiError(f"the process that ran {name} has ended", _again(name, "--resume"), slug=Slug.LOST)
     return found, last
+
+
+def _progress(record: ExperimentRecord, state: ExperimentState | None) -> dict[str, object]:
+    """How far one is that goes on, as scripts read it."""
+    about: dict[str, object] = {"experiment": record.experiment_id, "name": record.name, "host": record.host}
+    if state is None:
+        return about | {"outcome": record.outcome}
+    busy = next((arm for arm in state.arms if arm.status in UNDER_WAY), None)
+    return about | {
+        "outcome": record.outcome,
+        "launches_done": state.at,
+        "launches": len(state.order),
+        "arm": busy.letter if busy is not None else None,
+        "phase": busy.phase or str(busy.status) if busy is not None else None,
+        "left_s": state.left_s,
+        "note": state.message,
+    }
 
 
 def stop(name: str, host: str | None, when: Stop, as_json: bool) -> int:
@@ -98,6 +127,15 @@ def is_driven(name: str, host: str | None) -> bool:
     return bool(_all_driven(name, host))
 
 
+def _named(name: str, host: str | None) -> ExperimentRecord:
+    """The one that a process runs, else the newest of this name or id that has ended; errors as of `_driven`."""
+    if _all_driven(name, host):
+        return _driven(name, host)
+    every = (record for record in experiment_record.read_all() if name in (record.name, record.experiment_id))
+    newest = next((record for record in every if host in (None, record.host)), None)
+    return newest if newest is not None and newest.ended_at is not None else _driven(name, host)
+
+
 def _driven(name: str, host: str | None) -> ExperimentRecord:
     found = _all_driven(name, host)
     if len(found) > 1:
@@ -117,7 +155,8 @@ def _driven(name: str, host: str | None) -> ExperimentRecord:
 
 def _all_driven(name: str, host: str | None) -> list[ExperimentRecord]:
     records = map(experiment_record.read, experiment_record.drivers())
-    return [record for record in records if record is not None and record.name == name and host in (None, record.host)]
+    named = [one for one in records if one is not None and name in (one.name, one.experiment_id)]
+    return [record for record in named if host in (None, record.host)]
 
 
 def _again(name: str, words: str) -> str:

@@ -12,9 +12,12 @@ from tui import format as written
 from tui.commands import background
 from tui.commands.groups import group_session
 from tui.commands.measure import figure_words
-from tui.commands.options import host_option, json_option, resume_option, seed_option
+from tui.commands.measured import may_stop
+from tui.commands.options import host_option, json_option, resume_option, seed_option, timeout_option, yes_option
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import raise_if_refused
+from tui.commands.terminal import interactive
+from tui.core.bench.measured_servers import ServerMeasured
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
@@ -43,8 +46,10 @@ from tui.core.text import one_line
 @seed_option
 @click.option("--dry-run", is_flag=True, help="The pre-flight of all arms alone; nothing is launched or stopped.")
 @click.option("--detach", is_flag=True, help="Run it in the background, and return when its first launch is next.")
-@click.option("--attach", is_flag=True, help="Follow the one that another process of this machine runs.")
+@click.option("--attach", is_flag=True, help="Follow one that another process runs, or say how it ended.")
+@timeout_option
 @click.option("--stop", type=click.Choice(["after-launch", "now"]), help="End it, whichever process runs it.")
+@yes_option
 @json_option
 @click.pass_obj
 def command(
@@ -56,7 +61,9 @@ def command(
     dry_run: bool,
     detach: bool,
     attach: bool,
+    timeout: float | None,
     stop: str | None,
+    yes: bool,
     as_json: bool,
 ) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts.
@@ -67,8 +74,10 @@ def command(
         raise UsageError(
             "--dry-run, --detach, --attach and --stop exclude each other", "leave all but one out", slug=Slug.BAD_VALUE
         )
+    if timeout is not None and not attach:
+        raise UsageError("--timeout goes with --attach", "leave it out", slug=Slug.BAD_VALUE)
     if attach:
-        record, state = background.attach(name, host, _Narrator().tell)
+        record, state = background.attach(name, host, _Narrator().tell, timeout)
         return _finished(record, state, as_json)
     if stop is not None and (stop == "after-launch" or background.is_driven(name, host)):
         return background.stop(name, host, Stop(stop), as_json)
@@ -80,7 +89,8 @@ def command(
             raise UsageError("--dry-run and --resume exclude each other", "leave one of them out", slug=Slug.BAD_VALUE)
         return _look_ahead(_Wanted.of(directory, profile, host), as_json)
     words = ("eagletui", "experiment", name)
-    runner = conduct(directory, profile, host, resume or stop is not None, seed, words, stop=stop is not None)
+    ask = None if yes or stop is not None else interactive() and not as_json
+    runner = conduct(directory, profile, host, resume or stop is not None, seed, words, ask=ask, stop=stop is not None)
     code = _finished(runner.record, runner.state(), as_json)
     return 0 if stop is not None else code
 
@@ -105,11 +115,14 @@ def conduct(
     seed: int | None,
     words: tuple[str, ...],
     *,
+    ask: bool | None,
     stop: bool = False,
 ) -> ExperimentRunner:
     """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it.
 
-    `stop`: only ends what an earlier process left on the host.
+    Args:
+        ask: somebody can be asked whether a measurement may end with a server that is in the way; None: it may.
+        stop: only ends what an earlier process left on the host.
     """
     wanted = _Wanted.of(directory, profile, host)
     where = wanted.host
@@ -132,9 +145,9 @@ def conduct(
             say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
         record = begin(profile, wanted.bench, wanted.launches, where, seed)
 
-    async def run() -> ExperimentRunner:
+    async def run(may_end: bool) -> ExperimentRunner:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
-            runner = ExperimentRunner(hosts, record, profile, wanted.launches)
+            runner = ExperimentRunner(hosts, record, profile, wanted.launches, ends_measurements=may_end)
             if stop:
                 runner.stop()
             narrator = _Narrator()
@@ -146,7 +159,12 @@ def conduct(
             return runner
 
     try:
-        return run_async(run())
+        try:
+            return run_async(run(ask is None))
+        except ServerMeasured as found:
+            if not run_async(may_stop(ask, found.what, found.measurement)):
+                raise
+            return run_async(run(True))
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"

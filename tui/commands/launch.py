@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tui.commands.measured import may_replace
-from tui.commands.options import host_option, json_option, set_option, timeout_option
+from tui.commands.options import host_option, json_option, set_option, timeout_option, yes_option
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
 from tui.commands.terminal import interactive
@@ -55,7 +55,7 @@ class _Order:
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
-@click.option("--yes", is_flag=True, help="With --replace: though that is being measured.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Only the checks and the command, or a job's batch script.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option

@@ -44,6 +44,7 @@ all_option = click.option("--all", "everywhere", is_flag=True, help="Every host 
 host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
 set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
 resume_option = click.option("--resume", is_flag=True, help="Continue the newest unfinished one of this name there.")
+yes_option = click.option("--yes", is_flag=True, help="Though a server in the way is being measured.")
 seed_option = click.option("--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins.")
 timeout_option = click.option("--timeout", type=SECONDS, metavar="S", help="Seconds to wait.")
 bench_option = click.option("--bench", metavar="B", help="Results of this bench alone.")

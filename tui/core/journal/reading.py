@@ -112,8 +112,8 @@ def _last_seen(host: str) -> Environment | None:
 def _running(experiment_id: str) -> Tried | None:
     """An experiment that a process of this machine runs now."""
     record = experiment_record.read(experiment_id)
-    held = experiment_record.running(record.host) if record is not None and record.outcome == "running" else None
-    return tried_of(record) if record is not None and held is not None and held[1] == experiment_id else None
+    driven = record is not None and experiment_record.driver(experiment_id) is not None
+    return tried_of(record) if record is not None and driven else None
 
 
 def _of_host(whole: Journal, host: str) -> Journal:
