@@ -44,6 +44,8 @@ async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Ans
 
     A task that is cancelled interrupts the command; what runs on the host keeps running.
     """
+    if any("\0" in word for word in words):
+        return Answer(2, {"error": Slug.BAD_VALUE, "message": "a text with a NUL character", "hint": "leave it out"})
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
         stdin=asyncio.subprocess.DEVNULL,
