@@ -6,6 +6,7 @@ files may be joined in any order (git: merge=union).
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -89,16 +90,22 @@ def append(entries: Iterable[Entry]) -> None:
 
 
 def _line(entry: Entry) -> bytes:
-    text = json.dumps(hidden(_said(to_json(entry))), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(hidden(_said(entry)), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _said(value: Any) -> Any:
-    """A JSON value without what is not known."""
-    if isinstance(value, dict):
-        said = {key: _said(item) for key, item in value.items()}
-        return {key: item for key, item in said.items() if item is not None and item not in ([], {})}
-    return [_said(item) for item in value] if isinstance(value, list) else value
+    """A JSON value, of a dataclass without the fields that say nothing beyond their defaults."""
+    if isinstance(value, list | tuple):
+        return [_said(item) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return to_json(value)
+    told = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+    return {
+        each.name: _said(given)
+        for each, given in told
+        if given != (each.default if each.default_factory is dataclasses.MISSING else each.default_factory())
+    }
 
 
 def load() -> Stored:

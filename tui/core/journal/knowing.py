@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tui.core.journal.dead_ends import PASSING
 from tui.core.journal.model import Known, RunRow
-from tui.core.journal.sources import configuration
+from tui.core.journal.sources import PLACES, configuration
 from tui.core.journal.words import clock, day
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_env, public_sets
@@ -44,9 +44,9 @@ def _says_something(row: RunRow) -> bool:
 
 
 def _values(args: Mapping[str, object], env: Mapping[str, str]) -> dict[str, str]:
-    """Flags under their usual names, and variables."""
+    """Flags under their usual names, and variables; where it listens is none."""
     canonical = flag_table().canonical
-    flags = {canonical(name): str(value) for name, value in args.items() if value is not False}
+    flags = {canonical(name): str(value) for name, value in args.items() if value is not False and name not in PLACES}
     return flags | {f"env.{name}": value for name, value in env.items()}
 
 

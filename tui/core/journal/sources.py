@@ -25,7 +25,7 @@ from tui.core.text import epoch_of, one_line
 from tui.core.verdicts.sentences import load_words
 
 _ENDS = ("crashed", "lost", "stopped", "finished")  # of a group the first of these that one of its members has
-_PLACES = ("port", "host")  # where a server listens makes no other configuration
+PLACES = ("port", "host")  # where a server listens makes no other configuration
 _MOST_FACTS = 20  # of a verdict
 
 
@@ -42,7 +42,7 @@ def configuration(profile: str, args: Mapping[str, object], env: Mapping[str, st
     canonical = flag_table().canonical
     flags = {canonical(name): str(value) for name, value in args.items() if value is not False}
     others = {} if flags else {"": profile} | {name: str(value) for name, value in sets.items()}
-    parts = [{k: v for k, v in part.items() if k not in _PLACES} for part in (flags, dict(env), others)]
+    parts = [{k: v for k, v in part.items() if k not in PLACES} for part in (flags, dict(env), others)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -31,14 +31,14 @@ def configured(profile: str, sets: Mapping[str, object]) -> str:
 
 
 def difference_words(lines: Iterable[DiffLine], limit: int = 160) -> str:
-    """`+speculative-algorithm="EAGLE3", ~mem-fraction-static 0.84 → 0.88, -enable-x`."""
+    """`~mem-fraction-static 0.84 → 0.88, +speculative-algorithm="EAGLE3", -enable-x`: what tells most first."""
 
     def one(line: DiffLine) -> str:
         if line.sign == "~":
             return f"~{line.key} {line.old} → {line.new}"
         return f"{line.sign}{line.key}" + (f"={line.new}" if line.sign == "+" and line.new != "true" else "")
 
-    return one_line(", ".join(map(one, lines)), limit)
+    return one_line(", ".join(map(one, sorted(lines, key=lambda line: "~+-".find(line.sign)))), limit)
 
 
 def lowest_load(load: str) -> tuple[bool, float, str]:

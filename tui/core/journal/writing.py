@@ -18,7 +18,7 @@ from tui.core.journal.model import SETTLED, Entry, Kind, Status
 from tui.core.journal.sources import SOURCES, news, now
 from tui.core.masking.written import mask_text
 from tui.core.records import stamp_of
-from tui.core.text import one_line, read_json, sanitize
+from tui.core.text import epoch_of, one_line, read_json, sanitize
 
 BY_A_PERSON = (*sorted(SETTLED), Status.PARKED, Status.OPEN)
 _LONGEST_TEXT = 4000  # characters
@@ -36,7 +36,7 @@ def sync() -> int:
     with entries.locked():
         seen, known = _seen() or {}, entries.load().entries
         changed = [place for place, stamp in present.items() if seen.get(place) != stamp]
-        added = sorted(_missing(changed, known), key=lambda entry: entry.at)
+        added = sorted(_missing(changed, known), key=lambda entry: epoch_of(entry.at) or 0.0)
         entries.append(added)
         if added:
             _write_markdown()
@@ -171,7 +171,7 @@ def _written(
             "put the rest into a second one",
             slug=Slug.TOO_LONG,
         )
-    by = one_line(author or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody", 60)
+    by = one_line(author or os.environ.get("USER") or os.environ.get("LOGNAME") or "", 60).strip() or "somebody"
     entry = Entry(f"{kind}-{secrets.token_hex(5)}", now(), kind, by, mask_text(text), tuple(about), state)
     with entries.locked():
         entries.append([entry])
