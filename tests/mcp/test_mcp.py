@@ -3,65 +3,23 @@
 import json
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from typing import Literal
 
 import pytest
 
 from tests.support.run_lab import free_port
-from tests.support.shell import Shell
 
-mcp = pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
+pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
 
-from mcp.client.client import Client  # noqa: E402
-from mcp.client.extension import ClientExtension, ResultClaim  # noqa: E402
-from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
-from mcp.shared.exceptions import MCPError  # noqa: E402
-from mcp_types import CallToolResult, Request, RequestParams, Result  # noqa: E402
-from pydantic import Field, TypeAdapter  # noqa: E402
+from mcp.client.extension import ClientExtension, ResultClaim
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Request, RequestParams, Result
+from pydantic import Field, TypeAdapter
 
-from tui.mcp.waiting import TASKS  # noqa: E402
+from tests.support.mcp_client import called, client, until_done
+from tui.mcp.waiting import TASKS
 
 PROFILE = "qwen3-0.6b-one-gpu"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A home with a simulated host, whose servers take seconds to start."""
-    directory = tmp_path_factory.mktemp("mcp")
-    shell = Shell(directory / "home", directory, EAGLETUI_DEMO_SPEED="20", EAGLETUI_HOST="demo")
-    shell.home.mkdir()
-    yield shell
-    code = "import asyncio; from tui.demo.client import stop_demo; asyncio.run(stop_demo())"
-    subprocess.run([sys.executable, "-c", code], env=shell.env, check=True, timeout=60)
-
-
-@asynccontextmanager
-async def client(home, *options, mode="auto", extensions=()):
-    words = StdioServerParameters(command=sys.executable, args=["-m", "tui", "mcp", *options], env=dict(home.env))
-    async with Client(stdio_client(words), mode=mode, extensions=list(extensions)) as connected:
-        yield connected
-
-
-async def called(connected, tool, failed=False, **arguments):
-    if tool == "launch" and "set" not in arguments:
-        arguments["set"] = {"port": free_port()}  # other tests have servers too
-    answer = await connected.call_tool(tool, arguments)
-    assert answer.is_error is failed, answer
-    assert json.loads(answer.content[0].text) == answer.structured_content
-    return answer.structured_content
-
-
-async def until_done(connected, **arguments):
-    """Calls wait as often as it says so; how often."""
-    calls = 0
-    while True:
-        calls += 1
-        said = await called(connected, "wait", **arguments)
-        if said["done"]:
-            return said, calls
-        assert len(json.dumps(said)) < 800  # about 200 tokens
-        assert said["next"] == "call wait again"
 
 
 async def test_the_loop_of_an_agent(home):

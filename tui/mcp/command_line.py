@@ -44,16 +44,18 @@ async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Ans
 
     A task that is cancelled interrupts the command; what runs on the host keeps running.
     """
-    if any("\0" in word for word in words):
-        return Answer(2, {"error": Slug.BAD_VALUE, "message": "a text with a NUL character", "hint": "leave it out"})
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_LINE_LIMIT,
-        env={**os.environ, "TERM": "dumb"},
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            env={**os.environ, "TERM": "dumb"},
+        )
+    except (OSError, ValueError) as error:  # a text that is longer than an argument may be, or has a NUL
+        why = one_line(str(error), 200)
+        return Answer(2, {"error": Slug.BAD_VALUE, "message": f"not asked: {why}", "hint": "give shorter, plain texts"})
     assert process.stdout is not None
     assert process.stderr is not None
     try:

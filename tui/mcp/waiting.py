@@ -6,6 +6,7 @@ nothing is kept here, and a server that takes the place of a killed one gives th
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ AGAIN_EXPERIMENT = "call experiment_wait again"
 EXPERIMENT = "experiment"  # what a task waits for that is no run
 _MODERN = "2026-07-28"
 _LOOK_S = 5.0  # of a question about a task
+_TELL_S = 5.0
 _TTL_MS = 24 * 3600 * 1000
 _POLL_MS = 5_000
 _NOT_YET, _HOST = 4, 3  # exit codes
@@ -71,9 +73,12 @@ async def _asked_for_a_while(words: Sequence[str], host: str | None, timeout_s: 
 
 
 async def _tell(news: asyncio.Queue[str], ctx: Context) -> None:
-    number = 0
+    """Says what is news, and that it goes on where nothing is."""
+    number, text = 0, "waiting"
     while True:
-        text = await news.get()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TELL_S):
+                text = await news.get()
         number += 1
         await ctx.report_progress(number, None, text)
 
