@@ -13,6 +13,7 @@ from tests.support.nodes_lab import processes_of
 from tests.support.run_lab import request
 from tests.support.shell import Terminal
 from tui.core.bench.collect import Asked, measurement_of
+from tui.core.bench.measured_servers import measured_among
 from tui.core.link.local import LocalTransport
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer
@@ -84,3 +85,34 @@ def test_it_is_found_by_the_server_by_its_address_or_by_its_group():
     assert not found(bench(RunState.EXITED, run_id=GROUP.group_id))
     assert not found(replace(bench(run_id=GROUP.group_id), extra={}))
     assert measurement_of([bench()], None, None) is None
+
+
+def test_a_launch_in_its_place_is_asked_about_too(shell, measured, command, port):
+    run, bench = measured
+    other = command("other", "sh", "-c", "sleep 600")
+    said = shell("launch", other, "--host", "local", "--set", port, "--replace", "--json").refused(1, "measured")
+    assert f"{run} on local" in said["message"]
+    assert f"is being measured by {bench}" in said["message"]
+    with Terminal(shell, "launch", other, "--host", "local", "--set", port, "--replace") as terminal:
+        terminal.until(b"[yes/No] ")
+        terminal.write(b"\n")
+        assert f"which {bench} is measuring now".encode() in terminal.read_to_end()
+    assert shell.row(run)["state"] == "running"
+    launched = shell("launch", other, "--host", "local", "--set", port, "--replace", "--yes", "--json")
+    assert (launched.code, shell.row(run)["state"]) == (0, "exited")
+    shell("stop", launched.json["run"], "--yes", "--grace", "0")
+
+
+def test_each_server_is_asked_for_by_what_it_is():
+    def server(run_id, **more) -> Run:
+        return Run(run_id, "server", "p", "gpu1", RunState.RUNNING, argv=("sglang",), **more)
+
+    def bench(**of) -> Run:
+        return Run("quick-20261130T120000Z-aaaaaa", "bench", "quick", "gpu1", RunState.RUNNING, extra=measuring(MeasuredServer("gpu1", **of)))  # fmt: skip
+
+    alone, member = server("a", port=30000), server(GROUP.members[0].run_id, port=30000, extra={"group": GROUP.extra()})
+    assert measured_among([alone], [bench(url="http://127.0.0.1:30000")])[0][0] == alone
+    assert measured_among([alone], [bench(run_id="b")]) == []
+    assert measured_among([replace(alone, host="gpu2")], [bench(url="http://127.0.0.1:30000")]) == []
+    assert measured_among([member], [bench(run_id=GROUP.group_id)])[0][0] == member
+    assert measured_among([member], [bench(url="http://127.0.0.1:30000")]) == []

@@ -796,3 +796,18 @@ def test_statuses_have_a_glyph_each():
 
     assert set(_STATUS) == set(ArmStatus)
     assert len({glyph + word for glyph, word, _ in _STATUS.values()}) == len(_STATUS)
+
+
+async def test_an_arm_none_of_whose_runs_counts_is_not_done():
+    state = bench_states.one_arm()
+    server = state.arms[0]
+    broken = tuple(bench_states.result("C", 1, run, 61.0, failed="cache") for run in (1, 2))
+    over = replace(server, status=ArmStatus.MEASURED, launches_done=1, results=broken, live=None)
+    for finished, badge in ((replace(state, arms=(over,), finished=True), "✗ NONE COUNTS"), (state, "RUNNING")):
+        async with panel().run_test(size=(120, 36)) as pilot:
+            await on_bench(pilot, finished)
+            text = screen_text(pilot.app)
+            assert badge in text
+            assert ("none of 2 runs counts" in text) is (finished is not state)
+            assert "DONE" not in text
+            assert "no run is complete yet" not in text
