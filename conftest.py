@@ -87,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A version manager's dead shims come first on some PATHs; programs under test find a python3 all the same.
     if not _python3_works():
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["COLORTERM"] = "truecolor"  # whatever the terminal of who runs the tests has
     # Where the parent ignores Ctrl-C (nohup, some runners), the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

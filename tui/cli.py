@@ -43,6 +43,7 @@ _COMMANDS = {
     "paths": "Where files are.",
     "mcp": "A server of the Model Context Protocol on standard input and output.",
     "agents": "One page for agents: the loop, JSON, exit codes.",
+    "completion": "Completion of hosts, profiles, runs and flags for bash, zsh or fish: prints the shell's script.",
 }
 # Those after which there may be something to write into the journal, whatever came of them.
 _JOURNALED = ("launch", "wait", "stop", "bench", "experiment")
@@ -155,6 +156,10 @@ def _open_standard_streams() -> None:
 
 
 def _invoke() -> int | None:
+    if asked := os.environ.get("_EAGLETUI_COMPLETE"):
+        from tui.commands.completion import complete
+
+        return complete(cli, asked)
     # Not click's main(): that one answers a closed pipe, Ctrl-C and the end of input in ways of its own.
     with cli.make_context("eagletui", sys.argv[1:]) as context:
         try:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import fakes
 from tests.support.groups import GROUP, RANK0, RANK1
+from tests.support.run_lab import free_port
 from tests.support.shell import Shell
 from tui.commands import live_one as module
 from tui.commands.live_one import live_one
@@ -130,7 +131,7 @@ async def test_what_is_known_to_have_ended_is_not_asked_about(lab: Lab) -> None:
 
 
 def test_a_name_stops_the_run_of_it_that_lives(shell: Shell, command: Callable[..., str]) -> None:
-    name = command("prog", "sleep", "300")
+    name = command("prog", "sh", "-c", "sleep 300", "sh", "--port", str(free_port()))
     first = shell("launch", name, "--host", "local", "--json").json["run"]
     assert shell("stop", name, "--json").code == 0
     second = shell("launch", name, "--host", "local", "--set", "env.WHAT=b", "--json").json["run"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run_lab import free_port
 from tests.support.shell import Shell
 
 # A server that prints what it was given in every way that servers do, then dies of one of them.
@@ -73,7 +74,7 @@ def planted(shell: Shell) -> Shell:
     env = {name: value for name, value in SECRETS.items() if not name.startswith("FROM_")}
     (profiles / "leaky.toml").write_text(
         'kind = "launch"\nsecrets = ["ODD_NAME"]\n'
-        f"command = {json.dumps([sys.executable, str(shell.cwd / 'leaky.py')])}\n"
+        f"command = {json.dumps([sys.executable, str(shell.cwd / 'leaky.py'), '--port', str(free_port())])}\n"
         f'wrapper = ["env", "MY_TOKEN_2={SECRETS["FROM_WRAPPER"]}"]\n'
         "[env]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in env.items())
     )
@@ -119,8 +120,9 @@ def test_no_planted_secret_comes_out_anywhere(planted: Shell) -> None:
 def test_no_secret_is_in_the_list_of_processes(shell: Shell) -> None:
     (shell.cwd / "profiles").mkdir()
     (shell.cwd / "sleep.py").write_text("import time; print('up', flush=True); time.sleep(300)\n")
+    argv = [sys.executable, str(shell.cwd / "sleep.py"), "--port", str(free_port())]
     (shell.cwd / "profiles" / "quiet.toml").write_text(
-        f'kind = "launch"\ncommand = {json.dumps([sys.executable, str(shell.cwd / "sleep.py")])}\n'
+        f'kind = "launch"\ncommand = {json.dumps(argv)}\n'
         f'wrapper = ["env", "A_KEY={CORES["PGPASS"]}"]\n[env]\nMY_TOKEN = "{CORES["GITHUB_PAT"]}"\n'
     )
     with shell.start("launch", "quiet", "--host", "local", "--json") as launching:

@@ -56,7 +56,7 @@ def test_a_host_entry_is_read(home):
         ("[hosts.gpu1]\nenv = { A = 1 }", "hosts.gpu1.env must be a table of strings"),
         ("[hosts.demo]\nssh = 'x'", "hosts.demo is reserved"),
         ("colour = 'x'", "unknown key colour"),
-        ("theme = 'pink'", 'theme must be "dark" or "light"'),
+        ("theme = 'pink'", 'theme must be "dark", "light", "high-contrast" or "colour-blind"'),
         ("default_host = ", "Invalid value"),
     ],
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from tui.commands import completing
 from tui.commands.experiment import conduct, experiment_json
 from tui.commands.options import host_option, json_option, resume_option, seed_option, yes_option
 from tui.commands.output import emit
@@ -14,7 +15,7 @@ from tui.core.records import picked
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.launch_profiles)
 @click.option("--bench", metavar="BENCH", required=True, help="Measure with this bench profile.")
 @click.option(
     "--pairs",

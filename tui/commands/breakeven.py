@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 
+from tui.commands import completing
 from tui.commands.options import MAX_FIGURE, Number, bench_option, concurrency_option, host_option, json_option
 from tui.commands.output import emit, say
 from tui.core.bench import allreduce
@@ -27,7 +28,7 @@ _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 
 
 @click.command()
-@click.argument("refs", nargs=-1, metavar="[RESULT_BASE [RESULT_SPEC]]")
+@click.argument("refs", nargs=-1, metavar="[RESULT_BASE [RESULT_SPEC]]", shell_complete=completing.measured)
 @click.option("--base-tok-s", type=Number(MAX_FIGURE), metavar="X", help="The baseline's rate of one user.")
 @click.option("--verify-ms", type=Number(MAX_FIGURE), metavar="Y", help="One verify step.")
 @click.option("--draft-ms", type=Number(MAX_FIGURE, zero=True), metavar="Z", help="The drafts of one cycle.")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from tui.commands import completing
 from tui.commands.options import Number, bench_option, concurrency_option, host_option, json_option
 from tui.commands.output import emit, say
 from tui.core.errors import Slug, UsageError
@@ -26,7 +27,7 @@ _NAMES = string.ascii_uppercase
 
 
 @click.command()
-@click.argument("refs", nargs=-1, required=True, metavar="A B [C]...")
+@click.argument("refs", nargs=-1, required=True, metavar="A B [C]...", shell_complete=completing.measured)
 @click.option(
     "--metric",
     "metric_name",

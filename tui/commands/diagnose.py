@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import click
 
+from tui.commands import completing
 from tui.commands.groups import group_json, group_on_record, group_session, look_at, say_outcome
 from tui.commands.named_logs import OpenedLog, named_log, opened_log
 from tui.commands.options import host_option, json_option
@@ -43,7 +44,7 @@ _HUGE_BYTES = 16 << 20  # a file here that is longer is read by grep first, as o
 
 
 @click.command()
-@click.argument("what", metavar="[HOST:]FILE|RUN|docker:NAME|-")
+@click.argument("what", metavar="[HOST:]FILE|RUN|docker:NAME|-", shell_complete=completing.runs_or_files)
 @click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows: again at each change.")
 @host_option
 @json_option

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tui import format as written
-from tui.commands import background
+from tui.commands import background, completing
 from tui.commands.groups import group_session
 from tui.commands.measure import figure_words
 from tui.commands.measured import may_stop
@@ -40,7 +40,7 @@ from tui.core.text import one_line
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.experiments)
 @host_option
 @resume_option
 @seed_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tui.commands import completing
 from tui.commands.measured import may_replace
 from tui.commands.options import host_option, json_option, set_option, timeout_option, yes_option
 from tui.commands.output import Interrupted, emit, run_async, say
@@ -51,7 +52,7 @@ class _Order:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.launch_profiles)
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")

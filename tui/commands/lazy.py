@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -33,6 +34,17 @@ class LazyGroup(click.Group):
         if name not in self._lazy and name != self._otherwise and not name.startswith("-"):
             return self._called, self.get_command(ctx, self._otherwise), args
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, or whatever may stand as the first argument of the other one."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        found = [CompletionItem(name, help=line) for name, line in self._lazy.items() if name.startswith(incomplete)]
+        otherwise = self.get_command(ctx, self._otherwise)
+        assert otherwise is not None
+        first = next(each for each in otherwise.params if isinstance(each, click.Argument))
+        more = first.shell_complete(ctx, incomplete)
+        return found + [item for item in more if item.value not in self._lazy]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

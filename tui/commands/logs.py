@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import click
 
+from tui.commands import completing
 from tui.commands.groups import group_on_record
 from tui.commands.named_logs import named_log, opened_log
 from tui.commands.options import host_option, json_option
@@ -22,7 +23,7 @@ from tui.core.text import sanitize
 
 
 @click.command()
-@click.argument("what", metavar="RUN|[HOST:]FILE|docker:NAME")
+@click.argument("what", metavar="RUN|[HOST:]FILE|docker:NAME", shell_complete=completing.runs_or_files)
 @click.argument("beside", metavar="[RUN|[HOST:]FILE]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep reading as it grows; the view on a terminal always does.")
 @click.option("-n", "--tail", type=click.IntRange(1), metavar="N", help="The last N lines, and what follows.")

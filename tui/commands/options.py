@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tui.commands import completing
 from tui.core.text import one_line
 
 _TINY = 1e-6  # below that nothing is measured, and dividing by it gives no figure
@@ -39,15 +40,26 @@ class Number(click.ParamType[float]):
 SECONDS = Number(THREE_YEARS_S, zero=True, what="a number of seconds")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-hosts_argument = click.argument("hosts", nargs=-1, metavar="[HOST]...")
+hosts_argument = click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 all_option = click.option("--all", "everywhere", is_flag=True, help="Every host of config.toml.")
-host_option = click.option("--host", metavar="H", help="Host, instead of EAGLETUI_HOST or default_host.")
-set_option = click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a flag, or env.X, gpus.")
+host_option = click.option(
+    "--host", metavar="H", shell_complete=completing.hosts, help="Host, instead of EAGLETUI_HOST or default_host."
+)
+set_option = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=completing.flags,
+    help="Override a flag, or env.X, gpus.",
+)
 resume_option = click.option("--resume", is_flag=True, help="Continue the newest unfinished one of this name there.")
 yes_option = click.option("--yes", is_flag=True, help="Though a server in the way is being measured.")
 seed_option = click.option("--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins.")
 timeout_option = click.option("--timeout", type=SECONDS, metavar="S", help="Seconds to wait.")
-bench_option = click.option("--bench", metavar="B", help="Results of this bench alone.")
+bench_option = click.option(
+    "--bench", metavar="B", shell_complete=completing.benches, help="Results of this bench alone."
+)
 concurrency_option = click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 
 
@@ -57,11 +69,23 @@ def measured_server(name: str = "NAME") -> Callable[[Callable[..., int]], Callab
     def with_options(command: Callable[..., int]) -> Callable[..., int]:
         for parameter in (
             json_option,
-            click.option("--set", "sets", multiple=True, metavar="K=V", help="Override a key of the profile."),
+            click.option(
+                "--set",
+                "sets",
+                multiple=True,
+                metavar="K=V",
+                shell_complete=completing.bench_keys,
+                help="Override a key of the profile.",
+            ),
             host_option,
             click.option("--url", metavar="URL", help="A server at this address, as the host reaches it."),
-            click.option("--run", metavar="RUN", help="This server, instead of the one that is ready."),
-            click.argument("name", metavar=name),
+            click.option(
+                "--run",
+                metavar="RUN",
+                shell_complete=completing.runs,
+                help="This server, instead of the one that is ready.",
+            ),
+            click.argument("name", metavar=name, shell_complete=completing.bench_profiles),
         ):
             command = parameter(command)
         return command

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from tui.commands import completing
 from tui.core.errors import Slug, UsageError
 from tui.core.text import one_line
 from tui.panel.host_names import known_hosts
 
 
 @click.command(hidden=True)
-@click.argument("hosts", nargs=-1, metavar="")
+@click.argument("hosts", nargs=-1, metavar="", shell_complete=completing.hosts)
 @click.pass_context
 def command(ctx: click.Context, hosts: tuple[str, ...]) -> int:
     """Open the panel on hosts."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from tui.commands import completing
 from tui.commands.options import host_option, json_option, set_option
 from tui.commands.output import emit, say
 from tui.core.config import HostEntry, config_dir, default_host, load_settings, profile_dirs
@@ -69,7 +70,7 @@ def _list(directory: Path | None, as_json: bool) -> int:
 
 
 @command.command(name="show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.any_profile)
 @set_option
 @host_option
 @json_option

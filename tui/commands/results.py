@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tui import format as written
+from tui.commands import completing
 from tui.commands.options import json_option
 from tui.commands.output import emit, say
 from tui.core.bench.recompute import recompute, recompute_answer
@@ -129,7 +130,7 @@ def import_results(file: Path, dry_run: bool, host: str | None, profile: str | N
 
 
 @command.command(name="export")
-@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.argument("refs", metavar="[REF]...", nargs=-1, shell_complete=completing.measured)
 @click.option(
     "--format", "form", type=click.Choice([each.name for each in FORMATS]), default="markdown", show_default=True
 )
@@ -156,7 +157,7 @@ def _named(refs: Sequence[str], stored: list[Result]) -> list[Result]:
 
 
 @command.command(name="recompute")
-@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.argument("refs", metavar="[REF]...", nargs=-1, shell_complete=completing.measured)
 @json_option
 def recompute_results(refs: tuple[str, ...], as_json: bool) -> int:
     """Figures and guards anew from the raw rows, where a definition has changed; REF as of compare, or everything."""

@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from tui.commands import completing
 from tui.commands.groups import group_on_record, group_session, stop_group
 from tui.commands.live_one import live_one
 from tui.commands.measured import may_stop, measurement_of_one, run_words
@@ -21,7 +22,7 @@ from tui.core.server.run_end import outcome_of_files
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=completing.runs)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--grace", type=SECONDS, metavar="S", default=20.0, show_default=True, help="Seconds to drain first.")
 @host_option

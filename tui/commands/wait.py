@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import click
 
+from tui.commands import completing
 from tui.commands.groups import group_on_record, group_session, wait_for_group
 from tui.commands.live_one import live_one
 from tui.commands.options import host_option, json_option, timeout_option
@@ -30,7 +31,7 @@ _PATIENCE_S = 3600.0
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=completing.runs)
 @click.option("--for", "until", type=click.Choice(["ready", "exit"]), default="ready", show_default=True)
 @timeout_option
 @click.option("--progress", is_flag=True, help="Say how far it is on stderr, with --json too.")

@@ -5,6 +5,8 @@ system expects it: settings under the configuration directory, records under the
 and the simulated host under the state directory.
 """
 
+import contextlib
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -23,6 +25,7 @@ APP = "eagletui"
 # Names that no entry and no alias may have.
 LOCAL_HOST, DEMO_HOST = "local", "demo"
 DEMO_HOSTS = (DEMO_HOST, "demo2")
+THEMES = ("dark", "light", "high-contrast", "colour-blind")  # of the panel
 
 
 def _base(kind: str) -> Path:
@@ -154,7 +157,7 @@ class Settings:
 
     default_host: str = LOCAL_HOST
     hosts: dict[str, HostEntry] = field(default_factory=dict)
-    theme: str = "dark"
+    theme: str | None = None  # one of THEMES; None: what was chosen last in the panel, else the first
     bell: bool = True  # terminal bell on ready and on crash
 
     def host(self, name: str) -> HostEntry:
@@ -177,7 +180,7 @@ def _is_environment(value: object) -> bool:
 _SETTINGS: _Rules = {
     "default_host": (_is_string, "a string"),
     "hosts": (lambda value: isinstance(value, dict), "a table of tables"),
-    "theme": (lambda value: value in ("dark", "light"), '"dark" or "light"'),
+    "theme": (lambda value: value in THEMES, ", ".join(map(json.dumps, THEMES[:-1])) + f" or {json.dumps(THEMES[-1])}"),
     "bell": (lambda value: isinstance(value, bool), "true or false"),
 }
 _HOST: _Rules = {
@@ -245,6 +248,26 @@ def load_settings() -> Settings:
                 learn_value(value)
         hosts[name] = HostEntry(name, checked.get("ssh", name), **{k: v for k, v in checked.items() if k != "ssh"})
     return Settings(**{**raw, "hosts": hosts})
+
+
+def chosen_theme() -> str:
+    """The theme that config.toml names, else the one that was chosen last in the panel."""
+    if (named := load_settings().theme) is not None:
+        return named
+    try:
+        kept = (state_dir() / "theme").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        kept = ""
+    return kept if kept in THEMES else THEMES[0]
+
+
+def keep_theme(name: str) -> bool:
+    """Keeps the theme for the next time; False where config.toml names one, which holds then."""
+    if load_settings().theme is not None:
+        return False
+    with contextlib.suppress(OSError):  # it is a convenience
+        write_whole(state_dir() / "theme", name + "\n")
+    return True
 
 
 def default_host() -> str:

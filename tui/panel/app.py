@@ -449,9 +449,9 @@ if TYPE_CHECKING:
 
 def run_panel(hosts: Sequence[str], profiles_dir: Path | None) -> int:
     """Opens the panel on hosts; returns the exit code."""
-    from tui.core.config import load_settings
+    from tui.core.config import chosen_theme, load_settings
 
     settings = load_settings()
-    app = EagleApp(*hosts, profiles_dir=profiles_dir, theme=settings.theme, bell=settings.bell)
+    app = EagleApp(*hosts, profiles_dir=profiles_dir, theme=chosen_theme(), bell=settings.bell)
     app.run()
     return app.return_code or 0

@@ -192,7 +192,8 @@ class Measuring:
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     host.touch(soon=news)
-            host.app.ring()
+            if board.experiment is not None:
+                host.app.ring(f"{board.experiment.name} on {board.host}: measured")
         except Exception as error:
             failure = error
         finally:

@@ -181,4 +181,5 @@ class DisplayedRun:
             return
         if outcome in (Outcome.READY, Outcome.CRASHED) and (run_id, outcome) not in self._rung:
             self._rung.add((run_id, outcome))
-            self._host.app.ring()
+            name = self._host.board.state.run.profile if self._host.board.state is not None else None
+            self._host.app.ring(f"{name or run_id} on {self._host.board.host}: {outcome}")

@@ -102,7 +102,10 @@ class Groups:
     """
 
     def __init__(
-        self, hosts: Callable[[], Sequence[PanelHost]], open_host: Callable[[str], PanelHost], ring: Callable[[], None]
+        self,
+        hosts: Callable[[], Sequence[PanelHost]],
+        open_host: Callable[[str], PanelHost],
+        ring: Callable[[str], None],
     ) -> None:
         self._hosts, self._open_host, self._ring = hosts, open_host, ring
         self._open: dict[str, OpenGroup] = {}
@@ -188,7 +191,7 @@ class Groups:
             before, opened.state = opened.state, update.state
             changed = before is None or (before.outcome, before.phase) != (update.state.outcome, update.state.phase)
             if heard and changed and before is not None and before.outcome is not update.state.outcome in _RUNG:
-                self._ring()
+                self._ring(f"{opened.group.profile}: {update.state.outcome}")
             heard = heard or update.settled
             if changed:
                 for one in opened.seen():

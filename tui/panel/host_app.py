@@ -16,7 +16,8 @@ from textual.timer import Timer, TimerCallback
 from textual.widgets import Input
 
 from tui import format as fmt
-from tui.core.config import HostKind
+from tui.core.config import THEMES as CHOICES
+from tui.core.config import HostKind, keep_theme
 from tui.core.errors import EagletuiError
 from tui.core.link.transport import Asker
 from tui.core.masking.known import shown
@@ -24,7 +25,9 @@ from tui.panel.gate import Gate
 from tui.panel.host_view import Board
 from tui.panel.keys import Key, bindings
 from tui.panel.screens.base import Mode
-from tui.panel.theme import THEMES, textual_theme
+from tui.panel.server_view import badge
+from tui.panel.terminal import Terminal
+from tui.panel.theme import THEMES, choice_of, textual_theme, theme_for
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,7 +72,7 @@ class HostApp(App[None]):
 
     Args:
         open_session: makes the session with a host; tests hand in their own.
-        theme: `dark` or `light`.
+        theme: one of `config.THEMES`; which palette that is, depends on the colours that the terminal has.
         bell: rings on ready and on crash.
     """
 
@@ -77,7 +80,7 @@ class HostApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "q", "^C ^Q")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere", "/", "y", "Enter", "Esc", "?", "^Z", "q", "^C ^Q")
 
     def __init__(
         self, *, open_session: OpenSession = open_real_session, theme: str = "dark", bell: bool = True
@@ -86,6 +89,7 @@ class HostApp(App[None]):
         super().__init__()
         self.open_session = open_session
         self._bell = bell
+        self._terminal = Terminal(self._to_terminal)
         self._asking = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._flush_timer: Timer | None = None
@@ -94,7 +98,7 @@ class HostApp(App[None]):
         self._leaving = False
         for name in THEMES:
             self.register_theme(textual_theme(name))
-        self.theme = f"eagle-{theme}"
+        self.theme = theme_for(theme, self.console.color_system)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Whatever a widget draws passes the gate last."""
@@ -190,6 +194,7 @@ class HostApp(App[None]):
         for screen in self.screen_stack:  # a mode shows through under a dialog
             if isinstance(screen, Mode) and screen.is_mounted:
                 screen.update()
+        self._terminal.title(shown(self.window_title()))
 
     def _tick(self) -> None:
         # Samples come once a second too; ages ride on their repaint where they can.
@@ -234,10 +239,24 @@ class HostApp(App[None]):
         # A function, not a coroutine: a job that is cancelled before it begins is never made.
         self.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)  # type: ignore[arg-type]
 
-    def ring(self) -> None:
-        """The terminal's bell, where the settings want it."""
+    def ring(self, text: str) -> None:
+        """The terminal's bell, where the settings want it; where another window is looked at, a notification."""
         if self._bell:
             self.bell()
+            if not self.app_focus:
+                self._terminal.notify(shown(text))
+
+    def window_title(self) -> str:
+        """What the window is called: the state of what is displayed."""
+        state = self.board.state
+        if state is None:
+            return f"eagletui {self.board.host}"
+        mark = badge(state, stale=not self.board.connected, stopping=self.board.stopping)
+        return f"{mark.glyph} {mark.word} {state.run.profile or state.run.run_id} on {self.board.host}"
+
+    def _to_terminal(self, text: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
 
     def copy_text(self, text: str, what: str) -> None:
         """Puts a text into the terminal's clipboard (OSC 52) and into a file, as many terminals refuse the first."""
@@ -333,6 +352,7 @@ class HostApp(App[None]):
         """Quits; servers keep running."""
         message = self.farewell()
         self._leaving = True  # nothing is painted on the way out
+        self._terminal.restore()
         self.workers.cancel_all()
         await asyncio.gather(*(_closed(session) for session in self.sessions()))
         self.exit(message=_plain(message) if message else None)
@@ -373,10 +393,16 @@ class HostApp(App[None]):
                 continue
             run = functools.partial(self.call_later, self.run_action, action)
             yield SystemCommand(f"{command.verb} ({command.key})", command.about, run)
-        other = "light" if self.theme == "eagle-dark" else "dark"
-        yield SystemCommand(
-            f"{other} theme", "Switch the colour theme", lambda: setattr(self, "theme", f"eagle-{other}")
-        )
+        for choice in CHOICES:
+            if choice != choice_of(self.theme):
+                about = "Switch the colour theme; kept for the next time"
+                yield SystemCommand(f"{choice} theme", about, functools.partial(self.choose_theme, choice))
+
+    def choose_theme(self, choice: str) -> None:
+        """Another palette, from now on."""
+        self.theme = theme_for(choice, self.console.color_system)
+        if not keep_theme(choice):
+            self.say("config.toml names the theme of the next time")
 
     def _handle_exception(self, error: Exception) -> None:
         # A fault in a handler would print its traceback over the person's terminal; in tests it must surface.

@@ -55,6 +55,7 @@ KEYS: tuple[Key, ...] = (
     Key("everywhere", "j k g G", "move", "Down, up, first, last; arrows and page keys too"),
     Key("everywhere", "?", "help", "All keys", {"question_mark": "help"}),
     Key("everywhere", "^P", "palette", "All commands by name", {"ctrl+p": "command_palette"}),
+    Key("everywhere", "^Z", "suspend", "Back to the shell; fg comes back", {"ctrl+z": "suspend_process"}),
     Key("everywhere", "q", "quit", "Quit; servers keep running", {"q": "leave"}),
     Key("everywhere", "^C ^Q", "quit", "", {"ctrl+c,ctrl+q": "leave"}, priority=True),
     Key("overview", "Enter", "open", "The dashboard of the host under the cursor", {"enter": "open"}),

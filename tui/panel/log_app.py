@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from textual import work
 
-from tui.core.config import load_settings
+from tui.core.config import chosen_theme
 from tui.core.errors import EagletuiError, Slug, UsageError
 from tui.core.logs.blocks import read_block
 from tui.core.logs.log_file import LogFile
@@ -137,7 +137,7 @@ class LogApp(HostApp):
 
 def run_log_view(target: NamedLog, beside: NamedLog | None = None) -> int:
     """Opens the view; returns the exit code. Raises what kept it from showing anything."""
-    app = LogApp(target, beside, theme=load_settings().theme)
+    app = LogApp(target, beside, theme=chosen_theme())
     app.run()
     if app.failure is not None:
         raise app.failure

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_lab import kill_all
+from tests.support.run_lab import free_port, kill_all
 from tui.core.config import HostEntry
 from tui.core.errors import HostError, LinkLost, TimedOut, UsageError
 from tui.core.host.gpus import GpuSample
@@ -86,7 +86,8 @@ async def test_a_run_is_found_and_stopped_over_a_link_that_is_cut_at_each_call(o
 
 @pytest.mark.fault("F2")
 async def test_a_launch_is_planned_checked_and_made_over_such_a_link(opened: HostSession, tmp_path: Path) -> None:
-    (tmp_path / "any.toml").write_text(f'kind = "launch"\ncommand = {json.dumps(["sleep", "300"])}\n')
+    sleeper = ["sh", "-c", "sleep 300", "sh", "--port", str(free_port())]
+    (tmp_path / "any.toml").write_text(f'kind = "launch"\ncommand = {json.dumps(sleeper)}\n')
     plan = await opened.plan(load_launch("any", [tmp_path]))
     assert cut(opened).cuts >= 2
     assert not plan.blocked
