@@ -51,7 +51,8 @@ def hypothesis_named(reference: str, journal: Journal) -> Hypothesis:
         meant = canonical(reference, journal)
     except UsageError:
         meant = f"experiment:{reference}"
-    for one in journal.hypotheses:
+    own_first = sorted(journal.hypotheses, key=lambda one: not one.entry_id.startswith("experiment:"))
+    for one in own_first:
         if meant == one.entry_id or meant.removeprefix("experiment:") in one.experiments:
             return one
     raise _nothing(reference, "hypothesis")
