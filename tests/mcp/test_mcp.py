@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from typing import Literal
 
 import pytest
 
@@ -11,13 +10,10 @@ from tests.support.run_lab import free_port
 
 pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
 
-from mcp.client.extension import ClientExtension, ResultClaim
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, Request, RequestParams, Result
-from pydantic import Field, TypeAdapter
 
 from tests.support.mcp_client import called, client, until_done
-from tui.mcp.waiting import TASKS
+from tests.support.mcp_tasks import Tasks, asked_about
 
 PROFILE = "qwen3-0.6b-one-gpu"
 
@@ -83,42 +79,6 @@ async def test_what_cannot_be_is_an_answer_with_a_hint(home, mode):
         assert (await called(connected, "launch", failed=True, request_id="agent-1", **other))["error"] == "exists"
         strange = await called(connected, "wait", failed=True, run="x", timeout=20)
         assert (strange["error"], strange["hint"]) == ("bad_value", "it has run, until, timeout_s, host")
-
-
-class Task(Result):
-    """A call that became a task."""
-
-    result_type: Literal["task"] = "task"
-    task_id: str = Field(alias="taskId")
-    status: str
-
-
-class Question(RequestParams):
-    """About a task."""
-
-    task_id: str = Field(alias="taskId")
-
-
-class Tasks(ClientExtension):
-    """A client that knows tasks, and is told about one."""
-
-    identifier = TASKS
-
-    def __init__(self):
-        self.tasks = []
-
-    def claims(self):
-        return (ResultClaim(result_type="task", model=Task, resolve=self._seen),)
-
-    async def _seen(self, task, context):
-        self.tasks.append(task)
-        return CallToolResult(content=[], structured_content={})
-
-
-async def asked_about(connected, task_id, method="tasks/get"):
-    return await connected.session.send_request(
-        Request[Question, str](method=method, params=Question(taskId=task_id)), TypeAdapter(dict)
-    )
 
 
 async def test_a_wait_is_a_task_that_outlives_its_server(home):

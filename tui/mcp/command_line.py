@@ -33,7 +33,8 @@ class Answer:
 
 
 def _bad(document: dict[str, Any]) -> bool:
-    return bool(document.get("error")) and "message" in document
+    """An error, and not a record that says what came of something: only errors have a hint, if an empty one."""
+    return bool(document.get("error")) and "message" in document and "hint" in document
 
 
 async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Answer:
