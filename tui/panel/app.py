@@ -65,7 +65,7 @@ class EagleApp(HostApp):
     ) -> None:
         super().__init__(open_session=open_session, theme=theme, bell=bell)
         self._profiles_dir = profiles_dir
-        self._detached: list[str] = []  # experiments that go on without this panel, a sentence each
+        self._handed_over: list[str] = []  # experiments that go on without this panel, a sentence each
         self.hosts: list[PanelHost] = []
         self.groups = Groups(lambda: self.hosts, self.open_beside, self.ring)
         self.group_control = GroupControl(self, self.groups)
@@ -335,7 +335,7 @@ class EagleApp(HostApp):
 
         def answered(answer: str | None) -> None:
             if answer in ("background", "last launch"):
-                self.run_job("detach", functools.partial(self._detach, answer == "last launch"), self.tell)
+                self.run_job("detach", functools.partial(self._hand_over, answer == "last launch"), self.tell)
 
         facts = [
             ("runs", f"{state.name} on {state.host}, launch {state.at + 1} of {len(state.order)}") for state in driven
@@ -350,17 +350,17 @@ class EagleApp(HostApp):
         )
         self.push_screen(dialog, answered)
 
-    async def _detach(self, last_launch: bool) -> None:
+    async def _hand_over(self, last_launch: bool) -> None:
         """Quits once a process of its own goes on with each experiment of this panel."""
         for host in self.hosts:
             if host.measure.launches:
                 self.say("Handing the experiment over to a process in the background")
-                self._detached.append(await host.measure.detach(self._profiles_dir, last_launch=last_launch))
+                self._handed_over.append(await host.measure.detach(self._profiles_dir, last_launch=last_launch))
         self.call_later(super().action_leave)
 
     def farewell(self) -> str | None:
         found = [words for host in self.hosts if (words := host.farewell())]
-        return "\n".join([*found, *self._detached]) or None
+        return "\n".join([*found, *self._handed_over]) or None
 
     # -- what screens ask ------------------------------------------------------------------------------------------
 

@@ -160,9 +160,10 @@ class Measuring:
 
         for experiment_id, pid in experiment_record.drivers().items():
             record = experiment_record.read(experiment_id)
-            if pid != os.getpid() and record is not None and record.ended_at is None:
-                if record.host == self._host.board.host:
-                    yield experiment_id
+            if pid == os.getpid() or record is None or record.ended_at is not None:
+                continue
+            if record.host == self._host.board.host:
+                yield experiment_id
 
     async def _follow_elsewhere(self, experiment_id: str) -> None:
         from tui.core.experiment import elsewhere
@@ -245,6 +246,7 @@ class Measuring:
         words = ["experiment", state.name, "--host", state.host, "--resume"]
         if profiles_dir is not None:
             words = ["--profiles", str(profiles_dir), *words]
+        self._host.board.experiment = None  # what is shown from now on is what that process says
         started = await background.start(words, state.name)
         if last_launch:
             await asyncio.to_thread(elsewhere.ask_to_stop, started.experiment_id, elsewhere.Stop.AFTER_LAUNCH)
