@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tui.commands import completing
 from tui.commands.options import json_option
 from tui.commands.output import emit, say
 from tui.core.config import write_whole
@@ -31,7 +32,7 @@ def _written_by_a_person(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--host", metavar="H", help="Only what is about host H.")
+@click.option("--host", metavar="H", shell_complete=completing.hosts, help="Only what is about host H.")
 @click.option("--model", metavar="M", help="Only what is about models with M in their name.")
 @click.option("--since", metavar="D", help="Not older than 2026-11-20, 20Nov, 7d, 12h, today.")
 @click.option("--search", metavar="TEXT", help="Only what has all these words.")
@@ -197,7 +198,7 @@ def _row(row: RunRow) -> tuple[str, ...]:
 
 
 @command.command()
-@click.argument("reference", metavar="REF")
+@click.argument("reference", metavar="REF", shell_complete=completing.runs)
 @json_option
 def show(reference: str, as_json: bool) -> int:
     """One launch with its crash card, a hypothesis, or an entry."""

@@ -5,6 +5,7 @@ import click
 from tui.commands.options import json_option
 from tui.commands.output import emit, say
 from tui.core.config import config_dir, data_dir, shipped_profiles_dir, state_dir
+from tui.core.journal import entries
 from tui.core.results import store
 from tui.core.server import launch_records
 
@@ -20,6 +21,7 @@ def command(as_json: bool) -> int:
         "patterns": config_dir() / "patterns",
         "launches": launch_records.FILES.directory,
         "results": store.FILES.directory,
+        "journal": entries.directory(),
         "data": data_dir(),
         "state": state_dir(),
     }

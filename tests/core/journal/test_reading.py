@@ -78,6 +78,16 @@ def test_one_run_is_no_level_and_a_verdict_gives_its_own():
     assert read().best == rows["base"] or rows["base"].tok_s == rows["eagle3"].tok_s
 
 
+def test_a_launch_that_does_not_say_on_what_it_ran_has_its_results_say_it():
+    result(ready(1), 1)
+    (row,) = read().runs
+    assert (row.environment.gpus, row.environment.driver, row.environment.sglang) == (
+        ("H200",) * 2,
+        "580.95.05",
+        "0.5.23",
+    )
+
+
 def test_the_end_is_the_last_word_whatever_the_clocks_say():
     ready(2, outcome="crashed", cause="oom_serving", ended_at=at(1))  # ended before it was ready, by another clock
     (row,) = read().runs
@@ -152,6 +162,16 @@ def test_one_that_a_process_runs_is_running_and_one_that_was_killed_is_open():
         experiment_record.write(record.with_cell(replace(record.cells[0], status=ArmStatus.MEASURED)))
         (one,) = read().hypotheses
         assert (one.status, one.launches) == (Status.RUNNING, (1, 2))
+
+
+def test_one_that_is_resumed_is_running_whatever_was_said_of_it():
+    record = experiment(1, outcome="stopped")
+    (one,) = read().hypotheses
+    writing.settle(one.entry_id, Status.PARKED)
+    experiment_record.write(replace(record, outcome="running", ended_at=None))
+    assert read().hypotheses[0].status is Status.PARKED
+    with experiment_record.only_one("gpu1", record.experiment_id):
+        assert read().hypotheses[0].status is Status.RUNNING
 
 
 def test_an_arm_that_never_ran_is_said():

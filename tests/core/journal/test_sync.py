@@ -111,18 +111,44 @@ def test_a_record_that_cannot_be_read_hides_no_other():
     assert writing.sync() == 2
 
 
-def test_a_member_of_a_group_is_no_launch_of_its_own():
-    members = [
-        {"role": "rank", "number": n, "host": f"gpu{n}", "run_id": f"two-20261120T140200Z-abcdef-{n}"} for n in (0, 1)
-    ]
-    group = {"id": "two-20261120T140200Z-abcdef", "profile": "two", "members": members}
-    one = launch(1, "two", group=group)
-    for member, outcome in zip(members, ("lost", "crashed"), strict=True):
-        run = replace(one, run_id=member["run_id"], host=member["host"], outcome=outcome, cause="nccl")
-        launch_records.write(run)
-    os.unlink(launch_records.FILES.path(one.run_id))
+GROUP = "two-20261120T140200Z-abcdef"
+MEMBERS = [{"role": "rank", "number": n, "host": f"gpu{n}", "run_id": f"{GROUP}-{n}"} for n in (0, 1)]
+
+
+def grouped(*members: dict[str, object]) -> None:
+    for at, (member, fields) in enumerate(zip(MEMBERS, members, strict=True)):
+        group = {"id": GROUP, "profile": "two", "members": MEMBERS}
+        made = launch(at, "two", group=group, args={"node-rank": at})
+        os.unlink(launch_records.FILES.path(made.run_id))
+        launch_records.write(replace(made, run_id=member["run_id"], host=member["host"], **fields))
+
+
+@pytest.mark.parametrize(
+    ("members", "ends"),
+    [
+        (({"outcome": "lost"}, {"outcome": "crashed", "cause": "nccl"}), ("crashed", "nccl", None)),
+        (
+            ({"outcome": "ready", "ready_after_s": 9.0}, {"outcome": "ready", "ready_after_s": 7.0}),
+            ("ready", None, 9.0),
+        ),
+        (({"outcome": "ready", "ready_after_s": 9.0}, {"outcome": "starting"}), ("starting", None, None)),
+        (({"outcome": "stopped"}, {"outcome": "crashed", "stopped_with_group": True}), ("stopped", None, None)),
+    ],
+)
+def test_a_group_is_one_launch_at_the_host_that_serves(members, ends):
+    grouped(*members)
     writing.sync()
-    assert [(row.run_id, row.host, row.outcome) for row in reading.read().runs] == [(group["id"], "gpu0", "crashed")]
+    (row,) = reading.read().runs
+    assert (row.run_id, row.host, row.outcome, row.cause, row.ready_after_s) == (GROUP, "gpu0", *ends)
+
+
+def test_a_group_with_another_member_is_another_configuration():
+    grouped({}, {})
+    one = next(sources.of_launch(launch_records.FILES.read_all()[0])).launched
+    second = launch_records.read(f"{GROUP}-1")
+    launch_records.write(replace(second, args={**second.args, "tp": 4}))
+    other = next(sources.of_launch(launch_records.FILES.read_all()[0])).launched
+    assert one.configuration != other.configuration
 
 
 @pytest.mark.parametrize("where", ["write", "markdown", "seen"])

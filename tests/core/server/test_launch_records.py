@@ -35,6 +35,15 @@ def test_a_record_comes_back_whole(home):
     assert [path.name for path in (home / "data" / "launches").iterdir()] == [f"{record.run_id}.json"]
 
 
+def test_a_stop_is_kept_unless_somebody_who_watched_knows_better(home):
+    for number, outcome in enumerate((None, "ready", "crashed", "lost"), 1):
+        launch_records.write(launched(number, outcome=outcome))
+        launch_records.stopped(f"base-2026100{number}T200103Z-4f9c2{number}", "user1@laptop")
+    launch_records.stopped("of-another-machine", "user1@laptop")
+    kept = [(record.outcome, record.stopped_by) for record in reversed(launch_records.read_all())]
+    assert kept == [("stopped", "user1@laptop"), ("stopped", "user1@laptop"), ("crashed", None), ("lost", None)]
+
+
 def test_newest_first_and_one_broken_file_hides_nothing(home):
     for number in (1, 3, 2):
         launch_records.write(launched(number))

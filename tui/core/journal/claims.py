@@ -1,6 +1,6 @@
 """Hypotheses of all entries: those that people wrote and those of experiments, with where they are and what they rest on."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tui.core.journal.model import Entry, Environment, Hypothesis, Kind, Note, RunRow, Status, Tried
@@ -33,7 +33,8 @@ def hypotheses(
         rows: newest first.
         now: hosts as they were last seen.
     """
-    tried, ended = _experiments(entries)
+    tried = {entry.tried.experiment_id: entry.tried for entry in entries if entry.tried is not None}  # the last word
+    ended = {entry.tried.experiment_id: entry.at for entry in entries if entry.tried and entry.kind == Kind.VERDICT}
     found: dict[str, Hypothesis] = {}
     of_experiments: dict[tuple[str, str], str] = {}  # (host, text): the entry that it was begun with
     for entry in entries:
@@ -56,24 +57,10 @@ def hypotheses(
     return tuple(sorted(complete, key=lambda one: (one.asked_at, one.entry_id), reverse=True))
 
 
-def _experiments(entries: Iterable[Entry]) -> tuple[dict[str, Tried], dict[str, str]]:
-    """Experiments as they were last written, and when they ended."""
-    tried: dict[str, Tried] = {}
-    ended: dict[str, str] = {}
-    for entry in entries:
-        if entry.tried is not None:
-            if entry.kind == Kind.VERDICT:
-                ended[entry.tried.experiment_id] = entry.at
-            elif entry.tried.experiment_id in tried:
-                continue
-            tried[entry.tried.experiment_id] = entry.tried
-    return tried, ended
-
-
 def _judged(one: Hypothesis, tried: Mapping[str, Tried], ended: Mapping[str, str], live: Live) -> Hypothesis:
     """With what its experiments say: the one that runs, else the newest that says something."""
     known = [tried[name] for name in one.experiments if name in tried]
-    running = next((now for name in one.experiments if name not in ended and (now := live(name)) is not None), None)
+    running = live(one.experiments[-1]) if one.experiments else None  # an older one cannot be resumed
     newest = running or next((each for each in reversed(known) if each.verdicts), known[-1] if known else None)
     if newest is None:
         return one
@@ -92,12 +79,12 @@ def _judged(one: Hypothesis, tried: Mapping[str, Tried], ended: Mapping[str, str
 
 
 def _settled(one: Hypothesis, word: Entry | None) -> Hypothesis:
-    """With a person's word, which counts more."""
+    """With a person's word, which counts more but for one that runs."""
     try:
         status = Status(word.state or "") if word is not None else None
     except ValueError:  # of a later version
         status = None
-    if word is None or status is None:
+    if word is None or status is None or one.status is Status.RUNNING:
         return one
     return replace(one, status=status, settled_at=None if status is Status.OPEN else word.at, why=word.text or None)
 

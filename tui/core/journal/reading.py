@@ -162,14 +162,13 @@ def narrowed(
             return False
         return all(word in text.casefold() for word in words)
 
-    def runs_of(one: Hypothesis) -> list[str]:
-        return [row.entry_id for row in one.runs]
-
     return replace(
         journal,
         entries=tuple(one for one in journal.entries if fits(one.at, one.text, (*one.about, one.id))),
         hypotheses=tuple(
-            one for one in journal.hypotheses if fits(one.settled_at or one.asked_at, words_of(one), runs_of(one))
+            one
+            for one in journal.hypotheses
+            if fits(one.settled_at or one.asked_at, words_of(one), (row.entry_id for row in one.runs))
         ),
         ideas=tuple(one for one in journal.ideas if fits(one.ticked_at or one.at, one.text, one.about)),
         notes=tuple(one for one in journal.notes if fits(one.at, f"{one.by} {one.text}", one.about)),
@@ -183,15 +182,7 @@ def narrowed(
 def words_of(one: Hypothesis | DeadEnd) -> str:
     """Everything that a search may find of it."""
     if isinstance(one, DeadEnd):
-        parts = [
-            one.host,
-            one.profile,
-            one.cause,
-            one.what,
-            one.evidence,
-            one.note,
-            difference_words(one.difference, 2000),
-        ]
-        return "\n".join(filter(None, (*parts, sets_words(one.sets))))
+        parts: Iterable[str | None] = (one.host, one.profile, one.cause, one.what, one.evidence, one.note)
+        return "\n".join(filter(None, (*parts, difference_words(one.difference, 2000), sets_words(one.sets))))
     notes = (note.text for note in one.notes)
     return "\n".join(filter(None, (one.text, one.by, one.why, *(verdict.text for verdict in one.verdicts), *notes)))

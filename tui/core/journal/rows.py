@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tui.core.journal.model import Ended, Entry, Kind, Measured, Note, RunRow
+from tui.core.journal.model import Ended, Entry, Environment, Kind, Measured, Note, RunRow
 from tui.core.journal.sources import seconds_between
 from tui.core.journal.words import lowest_load
 
@@ -73,6 +73,7 @@ def _measured(row: RunRow, results: tuple[Measured, ...], levels: Mapping[str, s
     own = "L1" if len(figures) > 1 else "L0"
     return replace(
         row,
+        environment=row.environment if row.environment != Environment() else valid[-1].environment,
         tok_s=math.exp(statistics.fmean(figures)),
         level=max((levels.get(one.result_id, own) for one in valid), default=own),
         results=tuple(one.result_id for one in results),

@@ -43,6 +43,10 @@ def configuration(profile: str, args: Mapping[str, object], env: Mapping[str, st
     flags = {canonical(name): str(value) for name, value in args.items() if value is not False}
     others = {} if flags else {"": profile} | {name: str(value) for name, value in sets.items()}
     parts = [{k: v for k, v in part.items() if k not in PLACES} for part in (flags, dict(env), others)]
+    return _sum(parts)
+
+
+def _sum(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -57,12 +61,13 @@ def of_launch(record: LaunchRecord) -> Iterator[Entry]:
         members = [one for one in found if one is not None] or [record]
         record = next((one for one in members if one.run_id == group.serving.run_id), members[0])
     run_id = group_id_of(record.run_id) or record.run_id
+    sums = [configuration(one.profile, one.args, one.env, one.sets) for one in members]
     environment = Environment(record.gpu_names, record.driver, record.sglang, record.torch)
     launched = Launched(
         run_id,
         record.host,
         record.profile,
-        configuration(record.profile, record.args, record.env, record.sets),
+        sums[0] if len(sums) == 1 else _sum(sums),
         **{name: getattr(record, name) for name in ("model", "sets", "args", "env", "difference")},
         parent=record.extends,
         environment=environment,
@@ -80,10 +85,11 @@ def _progress(run_id: str, host: str, members: list[LaunchRecord]) -> Iterator[E
         after = max(took)
         ended = Ended(run_id, host, "ready", phase="ready", ready_after_s=after)
         yield _entry(Kind.READY, run_id, later(begun, after), f"ready after {clock(after)}", ended=ended)
-    outcome = next((end for end in _ENDS if any(one.outcome == end for one in members)), None)
+    ends = ["stopped" if one.stopped_with_group else one.outcome for one in members]
+    outcome = next((end for end in _ENDS if end in ends), None)
     if outcome is None:
         return
-    of = next(one for one in members if one.outcome == outcome)
+    of = members[ends.index(outcome)]
     same = ("cause", "phase", "card", "exit_code", "ended_at", "stopped_by")
     ended = Ended(
         run_id, host, outcome, **{name: getattr(of, name) for name in same}, ready_after_s=max(took, default=None)
