@@ -170,7 +170,7 @@ def _asked_to_stop(command: Command) -> tuple[int, dict]:
 
 async def test_what_could_not_be_begun_is_said_where_it_was_asked_for(demo: HostSession, command: Command) -> None:
     path = command.home / "profiles" / "x.toml"
-    path.write_text(path.read_text().replace("{ port", "{ model-path = \"/data/models/not-there\", port", 1))
+    path.write_text(path.read_text().replace("{ port", '{ model-path = "/data/models/not-there", port', 1))
     code, refused = await said(command, "--detach")
     assert (code, refused["error"]) == (1, "preflight")
     assert "/data/models/not-there" in refused["message"]
