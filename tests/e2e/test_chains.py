@@ -1,9 +1,9 @@
 """Two arms on the real SGLang over a real sshd: the driver is killed in three places, resumed, and says its verdict."""
 
+import contextlib
 import json
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -33,12 +33,13 @@ def host(gpu_hosts, sglang_cpu, free_port):
 
 
 def test_a_driver_killed_in_three_places_ends_in_a_verdict(host, wait_until):
-    def rows() -> list[dict]:
-        return host.eagletui.json("ps")
+    experiments = host.eagletui.home / ".local/share/eagletui/experiments"
 
-    def cells() -> list[dict]:
-        found = list((host.eagletui.home / ".local/share/eagletui/experiments").glob("*.json"))
-        return json.loads(found[0].read_text())["cells"] if found else []
+    def read(pattern: str) -> dict:
+        for path in experiments.glob(pattern):
+            with contextlib.suppress(OSError):
+                return json.loads(path.read_text())
+        return {}
 
     servers = []
     for launch, place in PLACES:
@@ -46,21 +47,20 @@ def test_a_driver_killed_in_three_places_ends_in_a_verdict(host, wait_until):
         driver = host.eagletui.popen("experiment", "chain", *words, stderr=subprocess.PIPE)
 
         def there(launch=launch, place=place, driver=driver) -> bool:
+            """By the files of the driver: whoever asks the host is in the way of what is measured on the same CPU."""
             assert driver.poll() is None, driver.stderr.read().decode()
-            cell = cells()[launch - 1] if cells() else {}
-            wanted = cell.get("bench_run_id" if place == "bench" else "run_id")
-            return wanted is not None and any(row["run"] == wanted and row["state"] == "running" for row in rows())
+            live = read("live/*.json")
+            phase = live.get("phase") if place == "starting" else live.get("live")
+            return live.get("number") == launch and phase is not None
 
-        wait_until(there, 240, lambda at=(launch, place): f"never at {at}: {cells()}")
+        wait_until(there, 240, lambda at=(launch, place): f"never at {at}: {read('*.json')}")
         driver.send_signal(signal.SIGKILL)
         driver.communicate()
-        servers.append(cells()[launch - 1]["run_id"])
+        servers.append(read("*.json")["cells"][launch - 1]["run_id"])
         # Nobody else gets its GPUs meanwhile: it is named.
         refused = host.eagletui.json("launch", "tiny", "--dry-run", code=None)
         assert "held by experiment chain" in json.dumps(refused)
-    began = time.monotonic()
     said = host.eagletui.json("experiment", "chain", "--resume", code=None, timeout=400)
-    assert time.monotonic() > began
     assert servers[0] == servers[1]
     assert [one["run"] for one in said["launches"]] == [servers[0], servers[2]]  # no launch was lost
     assert [one["status"] for one in said["launches"][:2]] == ["measured", "measured"]
@@ -68,5 +68,5 @@ def test_a_driver_killed_in_three_places_ends_in_a_verdict(host, wait_until):
     (verdict,) = said["verdicts"]
     assert verdict["text"]
     print("VERDICT", verdict["verdict"], verdict["text"], said["error"])
-    assert [row for row in rows() if row["state"] == "running"] == []
+    assert [row for row in host.eagletui.json("ps") if row["state"] == "running"] == []
     assert not list((host.remote_home / "leases").glob("*/chain-*"))

@@ -46,7 +46,7 @@ class Seen:
 
     facts: Mapping[str, list[str]] | None  # of `tui/remote/preflight.sh`, None where it took too long
     listener: PortHolder | None
-    leases: tuple[leases.Lease, ...] = ()  # of others, who have their GPUs between launches too
+    held: tuple[leases.Lease, ...] = ()  # GPUs of others, who have their GPUs between launches too
 
 
 async def look(
@@ -128,7 +128,7 @@ async def preflight(
         script = f"PF_PIDS={quote(' '.join(map(str, pids)))}\n{program('ancestors.sh')}"
         here.seen = {**here.seen, **(await _ask(transport, script) or {})}
     here.gpus()
-    for lease in (one for one in seen.leases if one.meets(claimed_gpus(profile))):
+    for lease in (one for one in seen.held if one.meets(claimed_gpus(profile))):
         here.found.block("gpus", str(lease), hint=lease.hint)
     here.port(seen.listener)
     if not profile.command:
