@@ -606,7 +606,7 @@ async def test_leaving_hands_the_experiment_over_to_a_process_of_its_own(profile
     monkeypatch.setattr(background, "start", started)
     monkeypatch.setattr(experiment_record, "read", lambda _: object())
     monkeypatch.setattr(elsewhere, "ask_to_stop", lambda *words: asked.append(words))
-    async with panel(profiles).run_test(size=(120, 40)) as pilot:
+    async with panel(profiles).run_test(size=(80, 24)) as pilot:
         await on_bench(pilot, None)
         await pilot.press("E")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
@@ -618,7 +618,12 @@ async def test_leaving_hands_the_experiment_over_to_a_process_of_its_own(profile
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
         await shows(
-            pilot, "What becomes of it?", "graphs-and-eagle3 on gpu1, launch 12 of 12", "Enter stay here (chosen)"
+            pilot,
+            "What becomes of the experiment?",
+            "Keep running in background",
+            "Stop after this launch",
+            "graphs-and-eagle3 on gpu1, launch 12 of 12",
+            "Enter stay (chosen)",
         )
         await pilot.press("enter")  # the safe answer has the focus
         await until(pilot, lambda: not isinstance(pilot.app.screen, Ask))

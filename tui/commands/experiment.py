@@ -2,9 +2,11 @@
 
 import shlex
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -159,16 +161,21 @@ def conduct(
             return runner
 
     try:
-        try:
-            return run_async(run(ask is None))
-        except ServerMeasured as found:
-            if not run_async(may_stop(ask, found.what, found.measurement)):
-                raise
-            return run_async(run(True))
+        return _run(run, ask)
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"
         ) from None
+
+
+def _run(run: Callable[[bool], Coroutine[Any, Any, ExperimentRunner]], ask: bool | None) -> ExperimentRunner:
+    """Runs it; `run(True)` may end a measurement. Raises ServerMeasured where nobody agrees to that."""
+    try:
+        return run_async(run(ask is None))
+    except ServerMeasured as found:
+        if not run_async(may_stop(ask, found.what, found.measurement)):
+            raise
+        return run_async(run(True))
 
 
 @dataclass(frozen=True)

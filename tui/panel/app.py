@@ -342,11 +342,11 @@ class EagleApp(HostApp):
         ]
         dialog = Ask[str](
             ("◌ QUIT", "accent!"),
-            "An experiment is under way. What becomes of it?",
+            "Quit. What becomes of the experiment?",
             facts_of(facts),
-            ("Stay here", "stay"),
-            ("Quit, keep it running in the background", "background"),
-            ("Quit, stop it when this launch is measured", "last launch"),
+            ("Stay", "stay"),
+            ("Keep running in background", "background"),
+            ("Stop after this launch", "last launch"),
         )
         self.push_screen(dialog, answered)
 

@@ -50,7 +50,9 @@ async def start(words: Sequence[str], name: str) -> Background:
         if mine is not None and experiment_record.read(mine) is not None:
             return Background(process.pid, mine, log, output)
         await asyncio.sleep(_EVERY_S)
-    raise _refusal(output, log)
+    refusal = _refusal(output, log)
+    refusal.exit_code = process.returncode or 1
+    raise refusal
 
 
 def _refusal(output: Path, log: Path) -> EagletuiError:

@@ -6,7 +6,7 @@ Beside the record, which is written after every step, its driver keeps a small f
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
@@ -54,7 +54,7 @@ async def serve(
     experiment_id: str,
     now: Callable[[], UnderWay | None],
     state: Callable[[], ExperimentState],
-    stop: Callable[[Stop], None],
+    stops: Mapping[Stop, Callable[[], None]],
 ) -> None:
     """Writes how far it is, and hears who asks it to stop, until it is cancelled."""
     request = _request_path(experiment_id)
@@ -66,7 +66,7 @@ async def serve(
                 asked = request.read_text(errors="replace").strip()
                 request.unlink(missing_ok=True)
                 if asked in list(Stop):
-                    stop(Stop(asked))
+                    stops[Stop(asked)]()
             live = _live(now(), state())
             if live != written:
                 written = live

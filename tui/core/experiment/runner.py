@@ -8,7 +8,7 @@ that fails is a result: its arm is out when the same would fail again, the other
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -119,6 +119,19 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+async def _until_one_ends(*works: Coroutine[None, None, None]) -> None:
+    """Runs them beside each other until the first has ended, and ends the others. Raises what it raises."""
+    tasks = [asyncio.create_task(each) for each in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class ExperimentRunner:
     """Runs one experiment. `states()` is what makes it go; the other methods may be called meanwhile."""
 
@@ -217,9 +230,6 @@ class ExperimentRunner:
         self._tell("stops after this launch")
         self._going.set()
 
-    def _asked_to_stop(self, when: elsewhere.Stop) -> None:
-        (self.stop if when is elsewhere.Stop.NOW else self.stop_after_launch)()
-
     def more_pairs(self, count: int = 1) -> None:
         """Adds launch pairs at the end; after the end, `states()` is to be read again.
 
@@ -302,17 +312,9 @@ class ExperimentRunner:
     async def _driven(self) -> None:
         """All of the work under its lease, and heard meanwhile by whoever looks from another process."""
         leases.holding.set(self.record.experiment_id)
-        served = elsewhere.serve(self.record.experiment_id, lambda: self._now, self.state, self._asked_to_stop)
-        tasks = [asyncio.create_task(each) for each in (self._work(), self._lease.keep(), served)]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                if task.done():
-                    await task
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        stops = {elsewhere.Stop.NOW: self.stop, elsewhere.Stop.AFTER_LAUNCH: self.stop_after_launch}
+        served = elsewhere.serve(self.record.experiment_id, lambda: self._now, self.state, stops)
+        await _until_one_ends(self._work(), self._lease.keep(), served)
 
     async def _work(self) -> None:
         try:
@@ -394,10 +396,7 @@ class ExperimentRunner:
     async def _take_back(self, number: int) -> None:
         """Stops what a launch has running on the host; where it was not measured to its end, it has to be made again."""
         cell = self._cell(number)
-        site = self.sites[cell.arm]
-        for run_id in (cell.bench_run_id, cell.run_id):
-            if run_id and (run := await launching.find_server(site, run_id, self._tell)):
-                await launching.stop(site, run, self._tell)
+        await launching.end(self.sites[cell.arm], (cell.bench_run_id, cell.run_id), self._tell)
         complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
         self._keep_cell(complete if self._complete(cell) else self._blank(cell))
 
@@ -424,9 +423,7 @@ class ExperimentRunner:
         except LaunchFailed as failed:
             failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
-        site = self.sites[cell.arm]
-        if cell.run_id is not None and (run := await launching.find_server(site, cell.run_id, self._tell)):
-            await launching.stop(site, run, self._tell)
+        await launching.end(self.sites[cell.arm], (cell.run_id,), self._tell)
         changes: dict[str, object] = {"status": ArmStatus.MEASURED}
         if failure is not None:
             changes = {name.name: getattr(failure, name.name) for name in fields(failure)}

@@ -24,7 +24,6 @@ from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.runs import leases
 from tui.core.runs.docker_run import Container
 from tui.core.runs.foreign import listener
-from tui.core.runs.leases import Lease
 from tui.core.server.finding import Finding, Findings, ordered
 from tui.core.server.gpu_claim import GpuClaim, claimed_gpus
 from tui.core.sglang.engine import SGLANG
@@ -47,7 +46,7 @@ class Seen:
 
     facts: Mapping[str, list[str]] | None  # of `tui/remote/preflight.sh`, None where it took too long
     listener: PortHolder | None
-    leases: tuple[Lease, ...] = ()  # experiments of others, which have GPUs of the host between their launches too
+    held: tuple[leases.Lease, ...] = ()  # GPUs of others, who have their GPUs between launches too
 
 
 async def look(
@@ -129,9 +128,8 @@ async def preflight(
         script = f"PF_PIDS={quote(' '.join(map(str, pids)))}\n{program('ancestors.sh')}"
         here.seen = {**here.seen, **(await _ask(transport, script) or {})}
     here.gpus()
-    for lease in seen.leases:
-        if lease.meets(claimed_gpus(profile)):
-            here.found.block("gpus", str(lease), hint=lease.hint)
+    for lease in (one for one in seen.held if one.meets(claimed_gpus(profile))):
+        here.found.block("gpus", str(lease), hint=lease.hint)
     here.port(seen.listener)
     if not profile.command:
         here.model("model", "model-path")
