@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tui.core.bench.measured_servers import ServerMeasured
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead
+from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead, refused, refused_or_measured
 from tui.core.experiment.elsewhere import Stop
 from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
@@ -149,7 +150,10 @@ def conduct(
 
     async def run(may_end: bool) -> ExperimentRunner:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
-            runner = ExperimentRunner(hosts, record, profile, wanted.launches, ends_measurements=may_end)
+            judge = (
+                refused if may_end else partial(refused_or_measured, own={cell.bench_run_id for cell in record.cells})
+            )
+            runner = ExperimentRunner(hosts, record, profile, wanted.launches, judge)
             if stop:
                 runner.stop()
             narrator = _Narrator()

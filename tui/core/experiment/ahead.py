@@ -84,12 +84,13 @@ def refused(arms: tuple[ArmAhead, ...]) -> None:
         raise ArmsRefused(arms)
 
 
-def raise_if_measured(arms: tuple[ArmAhead, ...], own: Collection[str | None]) -> None:
-    """Raises ServerMeasured where an arm would stop a server that is being measured, but by the experiment itself.
+def refused_or_measured(arms: tuple[ArmAhead, ...], own: Collection[str | None]) -> None:
+    """As `refused`; raises ServerMeasured where an arm would stop a server that is being measured, but by the experiment itself.
 
     Args:
         own: ids of the experiment's own measurements.
     """
+    refused(arms)
     for plan in (arm.plan for arm in arms if arm.plan is not None):
         for server, measurement in measured_among(plan.replaces, plan.seen):
             if measurement.run_id not in own:

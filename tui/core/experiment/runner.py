@@ -19,7 +19,7 @@ from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import elsewhere, launching
 from tui.core.experiment import record as experiment_record
-from tui.core.experiment.ahead import arms_ahead, raise_if_measured, refused
+from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.lease import GpuLease
@@ -141,8 +141,7 @@ class ExperimentRunner:
         record: ExperimentRecord,
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
-        *,
-        ends_measurements: bool = True,
+        judge: Callable[[tuple[ArmAhead, ...]], None] = refused,
     ) -> None:
         """Nothing is launched yet.
 
@@ -151,22 +150,18 @@ class ExperimentRunner:
             record: from `begin` or `resumed`.
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
-            ends_measurements: servers in the way are stopped even while somebody measures them.
+            judge: raises where the pre-flight of the arms is reason not to begin.
 
         Raises HostError where a session is missing.
         """
         self.record = record
+        self._judge_ahead = judge
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
-        self._results = {
-            result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
-        }
-        self._usual = {
-            letter: planning.usual_start(site.profile, site.host, public_sets(site.sets))
-            for letter, site in self.sites.items()
-        }
-        self._ends_measurements = ends_measurements
+        self._results = {one.result_id: one for one in store.read_all() if one.experiment == record.experiment_id}
+        usual = planning.usual_start
+        self._usual = {k: usual(one.profile, one.host, public_sets(one.sets)) for k, one in self.sites.items()}
         self._changed = asyncio.Event()
         self._changed.set()
         self._going = asyncio.Event()
@@ -184,8 +179,7 @@ class ExperimentRunner:
         Closing it ends the running of it here; what runs on the host keeps running, and can be resumed.
 
         Raises:
-            ArmsRefused: the pre-flight of an arm fails; nothing was launched, and nothing is kept of it.
-            ServerMeasured: a server in the way of an arm is being measured by somebody else; likewise.
+            ArmsRefused, or what else `judge` raises: nothing was launched, and nothing is kept of it.
             Held: another experiment has one of its GPUs on one of the hosts; nothing was launched.
             EagletuiError: another process of this machine runs this one, or a file cannot be written.
             HostError: a host cannot be used, or its session was closed.
@@ -242,10 +236,10 @@ class ExperimentRunner:
                 "begin a new one",
                 slug=Slug.LOOKS,
             )
-        record = self.record
+        record = replace(self.record, outcome="running", ended_at=None, message=None)
         for _ in range(count):
             record = record.with_round()
-        self._keep(replace(record, outcome="running", ended_at=None, message=None))
+        self._keep(record)
 
     def state(self) -> ExperimentState:
         return state_of(
@@ -302,11 +296,9 @@ class ExperimentRunner:
     async def _look_ahead(self) -> None:
         """The pre-flight of every arm that will be launched, before the first is measured. Raises ArmsRefused."""
         ahead = {cell.arm for cell in self.record.cells if not cell.over and cell.run_id is None}
+        ahead = {letter for letter in ahead if knocked_out(self.record, letter) is None}
         left = {letter: site for letter, site in self.sites.items() if letter in ahead}
-        arms = await arms_ahead({k: v for k, v in left.items() if knocked_out(self.record, k) is None}, self._tell)
-        refused(arms)
-        if not self._ends_measurements:
-            raise_if_measured(arms, {cell.bench_run_id for cell in self.record.cells})
+        self._judge_ahead(await arms_ahead(left, self._tell))
         self._tell(None)
 
     async def _driven(self) -> None:
