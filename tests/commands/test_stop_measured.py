@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,11 @@ from tests.support.groups import GROUP
 from tests.support.nodes_lab import processes_of
 from tests.support.run_lab import request
 from tests.support.shell import Terminal
+from tui.commands import experiment
+from tui.commands import measured as measured_command
 from tui.core.bench.collect import Asked, measurement_of
-from tui.core.bench.measured_servers import measured_among
+from tui.core.bench.measured_servers import ServerMeasured, measured_among
+from tui.core.experiment.ahead import ArmAhead, refused_or_measured
 from tui.core.link.local import LocalTransport
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer
@@ -116,3 +120,41 @@ def test_each_server_is_asked_for_by_what_it_is():
     assert measured_among([replace(alone, host="gpu2")], [bench(url="http://127.0.0.1:30000")]) == []
     assert measured_among([member], [bench(run_id=GROUP.group_id)])[0][0] == member
     assert measured_among([member], [bench(url="http://127.0.0.1:30000")]) == []
+
+
+def ahead(*, measured_by: str) -> tuple[ArmAhead, ...]:
+    """An arm whose launch would stop a server that a run measures."""
+    server = Run("a", "server", "p", "gpu1", RunState.RUNNING)
+    bench = Run(measured_by, "bench", "quick", "gpu1", RunState.RUNNING, extra=measuring(MeasuredServer("gpu1", run_id="a")))  # fmt: skip
+    plan = SimpleNamespace(findings=(), replaces=(server,), seen=(server, bench))
+    return (ArmAhead("A", "p", ("gpu1",), plan),)
+
+
+def test_an_experiment_ends_no_measurement_but_its_own():
+    with pytest.raises(ServerMeasured, match="a on gpu1 is being measured by b, which would end with it"):
+        refused_or_measured(ahead(measured_by="b"), {None, "c"})
+    refused_or_measured(ahead(measured_by="b"), {None, "b"})
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "asked_for"), [(None, None, [True]), (True, "yes", [False, True]), (True, "no", [False]), (False, None, [False])]
+)  # fmt: skip
+def test_who_begins_an_experiment_is_asked_once(monkeypatch, ask, answer, asked_for):
+    found = []
+
+    async def run(may_end: bool) -> str:
+        found.append(may_end)
+        if not may_end:
+            raise ServerMeasured("a", Run("b", "bench", "quick", "gpu1", RunState.RUNNING))
+        return "the runner"
+
+    async def answered(question: str) -> str:
+        return answer
+
+    monkeypatch.setattr(measured_command, "read_line", answered)
+    if asked_for[-1]:
+        assert experiment._run(run, ask) == "the runner"
+    else:
+        with pytest.raises(ServerMeasured):
+            experiment._run(run, ask)
+    assert found == asked_for
