@@ -18,7 +18,7 @@ er_init() {
   unset C_ID C_LINE C_WHAT D K_GPUS K_KIND K_PORT K_PROFILE K_VERSION L_BY L_N L_WHO M N_FOR N_GPUS N_ID
   unset N_KIND N_PORT N_PROFILE N_WHO P_PGRP P_PPID P_SID P_START P_STATE Q_GRACE Q_ID Q_TEXT R_AT R_BOOT
   unset R_CID R_NS R_PID R_START R_SUP R_SUPSTART S_END S_RC S_ST S_SUP S_WHY U UP _a _at _b _by _c _cgs _cl
-  unset E_AT E_BOOT E_GPUS E_HOST E_ID E_NS E_PID E_PIDS E_SINCE E_STATE E_UID E_UP E_WHO E_WORDS N_KEYS N_LEASE N_UID N_USES
+  unset E_AT E_BOOT E_GPUS E_HOST E_ID E_NS E_PID E_PIDS E_SINCE E_STATE E_UID E_UP E_WHO E_WORDS N_KEYS N_LEASE N_PID N_UID N_USES
   unset _gone _kept _name _run _since _took _wait
   unset _none _cmd _cs _dir _do _e _end _f _fds _from _g _have _held _here _hex _home _i _id _in _k _l _left _line
   unset _locks _m _mine _n _named _naming _new _nf _o _own _p _pids _pm _pq _q _r _rc _rest _root _row _rows

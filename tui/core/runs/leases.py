@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tui.core.errors import EagletuiError, Slug
+from tui.core.errors import EagletuiError, Slug, TimedOut
 from tui.core.hints import Action, Hint
 from tui.core.link.transport import Transport
 from tui.core.runs.helper import Fields, call, iso_time, number
@@ -125,7 +125,10 @@ async def give_back(transport: Transport, lease_id: str) -> None:
 
 
 async def on_host(transport: Transport) -> tuple[Lease, ...]:
-    """All leases that hold on a host, of all users; without the one that this task holds."""
-    answer = await call(transport, "leases")
+    """All leases that hold on a host, of all users; without the one that this task holds. A host that hangs says none."""
+    try:
+        answer = await call(transport, "leases")
+    except TimedOut:
+        return ()
     found = map(Lease.of, answer.named("lease"))
     return tuple(lease for lease in found if lease.lease_id != holding.get())
