@@ -23,6 +23,8 @@ from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
+from tui.panel.screens.plan_rows import stopped_rows
+from tui.panel.widgets.rows import plain
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),))
 
@@ -158,3 +160,11 @@ def test_who_begins_an_experiment_is_asked_once(monkeypatch, ask, answer, asked_
         with pytest.raises(ServerMeasured):
             experiment._run(run, ask)
     assert found == asked_for
+
+
+def test_the_panel_s_preview_says_what_ends_with_a_server_in_the_way():
+    plan = ahead(measured_by="quick-20261130T120000Z-bbbbbb")[0].plan
+    said = plain(stopped_rows(plan.replaces, plan.seen)).splitlines()
+    assert "will first stop" in said[0]
+    assert "quick, run bbbbbb, is measuring it now and would end with it." in said[1]
+    assert len(stopped_rows(plan.replaces, plan.replaces)) == 1
