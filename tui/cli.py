@@ -37,7 +37,7 @@ _COMMANDS = {
     "bench": "Measure a running server with the bench profile NAME.",
     "experiment": "Launch, wait, measure, record, next: unattended; ends with verdicts.",
     "compare": "Which of two is faster, and how sure that is.",
-    "journal": "What was tried and what came of it; notes, ideas, hypotheses.",
+    "journal": "What was tried and what came of it.",
     "breakeven": "Whether speculation pays.",
     "doctor": "What works, what is missing, and how to fix it.",
     "paths": "Where files are.",

@@ -67,7 +67,7 @@ def test_help_imports_nothing_heavy(shell: Shell) -> None:
 
 def test_paths(shell: Shell) -> None:
     found = shell("paths", "--json").json
-    keys = ["config", "profiles", "shipped_profiles", "patterns", "launches", "results", "data", "state"]
+    keys = ["config", "profiles", "shipped_profiles", "patterns", "launches", "results", "journal", "data", "state"]
     assert list(found) == keys
     assert found["config"] == str(shell.home / "eagletui" / "config" / "config.toml")
     assert not (shell.home / "eagletui").exists()  # looking creates nothing

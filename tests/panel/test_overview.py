@@ -117,7 +117,7 @@ async def test_a_crash_is_seen_in_the_overview_while_another_host_is_open():
     scripts = {"gpu1": fakes.scene("ready"), "gpu2": fakes.scene("starting")}
     rings = []
     app = panel(scripts)
-    app.ring = lambda: rings.append(True)
+    app.ring = rings.append
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: "STARTING" in row_of(pilot, "gpu2"))
         await pilot.press("enter")

@@ -48,7 +48,7 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """What was tried and what came of it, as Markdown; `note`, `idea`, `hypothesis` add to it."""
+    """What was tried and what came of it; as Markdown. `note`, `idea` and `hypothesis` add to it."""
     if ctx.invoked_subcommand is None:
         found = reading.narrowed(_read(host), model=model, since=since, search=search)
         ctx.exit(_print(found, output, as_json))

@@ -80,3 +80,8 @@ def test_a_flag_that_was_given_for_one_launch_and_a_variable():
 def test_memory_is_no_matter_of_one_flag():
     crash(1, "eagle3", "oom_kv_pool", args={"enable-symm-mem": True}, difference=SYMM)
     assert knows(enable_symm_mem=True, mem_fraction_static=0.9) == ()
+
+
+def test_where_it_listens_is_no_feature():
+    crash(1, args={"port": 31000, "x": 1}, sets={"port": 31000})
+    assert knows(mem_fraction_static=0.9) == ()

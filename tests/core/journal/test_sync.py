@@ -93,16 +93,25 @@ def test_an_experiment_that_is_resumed_ends_again():
     assert reading.read().hypotheses[0].status == "held"
 
 
-def test_entries_that_git_took_away_are_written_again_and_others_are_kept():
+@pytest.mark.parametrize("size", [1, 5000])
+def test_entries_that_git_took_away_are_written_again_and_others_are_kept(size):
     crash(1)
     writing.sync()
     before = entries.path().read_bytes()
-    elsewhere = b'{"id": "note-x", "at": "2026-11-20", "kind": "note", "by": "a", "text": "from another machine"}\n'
+    text = "x" * size
+    elsewhere = f'{{"id": "note-x", "at": "2026-11-20", "kind": "note", "by": "a", "text": "{text}"}}\n'.encode()
     other = entries.path().with_name("other")
     other.write_bytes(elsewhere)
     os.replace(other, entries.path())
     assert writing.sync() == 2
     assert sorted(entries.path().read_bytes().splitlines()) == sorted((before + elsewhere).splitlines())
+
+
+def test_entries_that_were_cut_off_in_the_file_itself_are_written_again():
+    crash(1)
+    writing.sync()
+    os.truncate(entries.path(), 0)
+    assert writing.sync() == 2
 
 
 def test_a_record_that_cannot_be_read_hides_no_other():
