@@ -36,6 +36,7 @@ _COMMANDS = {
     "results": "What was measured: list, import, export.",
     "bench": "Measure a running server with the bench profile NAME.",
     "experiment": "Launch, wait, measure, record, next: unattended; ends with verdicts.",
+    "tune": "Find the memory fraction that starts and the speculation that pays; ends with a verdict.",
     "compare": "Which of two is faster, and how sure that is.",
     "journal": "What was tried and what came of it.",
     "breakeven": "Whether speculation pays.",

@@ -83,7 +83,8 @@ def test_the_simulated_host_is_named_wherever_its_figures_are(stored):
     assert json.loads(run("compare", "base", "eagle", "--json").stdout)["simulated_host"] is True
     rows = json.loads(run("results", "--json").stdout)
     assert {(row["host"], row["simulated_host"]) for row in rows} == {("demo", True), ("gpu1", False)}
-    assert f"**{SIMULATED}" in run("results", "export", "base").output
+    assert f"- {SIMULATED}" in run("results", "export", "base").output
+    assert "SIMULATED: " in run("results", "export", "base", "--format", "html").output
     assert "on demo (SIMULATED)" in run("results", "export", "base").output
     assert "simulated_host" in run("results", "export", "--format", "csv").output.splitlines()[0]
     for real in (run("results", "--host", "gpu1"), run("results", "export", "other")):

@@ -11,6 +11,7 @@ from tui.panel.screens.group import Group
 from tui.panel.screens.logs import Logs, Search
 from tui.panel.screens.overview import Overview
 from tui.panel.screens.profiles import Profiles
+from tui.panel.screens.tune import Tune
 from tui.panel.widgets.log.head import RankLine
 from tui.panel.widgets.log.view import LogView
 
@@ -22,6 +23,7 @@ OWNERS = {
     "logs": (Logs, LogView),
     "profiles": (Profiles,),
     "bench": (Bench,),
+    "tune": (Tune,),
     "refused or lost link": (EagleApp,),
     "rank line": (RankLine,),
     "search field": (Search,),

@@ -46,6 +46,7 @@ STEP_PER_USER = 0.035  # each further user in the batch adds this share
 VERIFY_MS = 30.0  # one verify step over 4 tokens: 122 all-reduces over PCIe
 VERIFY_PER_TOKEN_MS = 1.13  # each draft token beyond 4
 DRAFT_STEP_MS = 2.0 / 3.0  # one step of the draft model
+DRAFT_PER_BRANCH = 0.3  # each branch beyond the first (top-k) adds this share of a draft step
 CUSTOM_ALLREDUCE_STEP_MS = 1000.0 / 38.0  # all-reduce by peer writes over PCIe
 EAGER_FACTOR = 2.4  # without a graph for the batch
 SMALL_STEP_MS = 9.6
@@ -56,6 +57,7 @@ PREFILL_PER_TOKEN_MS = 0.095
 
 # Chance that the draft token at each position is accepted, given that those before it were: 1 + .64 + .41 + .26 = 2.31.
 ACCEPT_BY_POSITION = (0.64, 0.64, 0.636, 0.63, 0.62, 0.61, 0.60)
+COVER_EXPONENT = 0.5  # w candidates at a position miss as often as one does, times w ** -0.5
 RANDOM_PROMPT_ACCEPT = 0.3  # token ids at random, not text: the draft was trained on text
 PROMPT_ACCEPT_SPREAD = 0.04  # prompts differ
 
@@ -110,11 +112,23 @@ def buckets(max_bs: int, *, speculative: bool) -> list[int]:
     return chosen
 
 
-def expected_accept_length(steps: int, *, scale: float = 1.0) -> float:
+def covered(position: int, width: float, scale: float = 1.0) -> float:
+    """Chance that one of so many candidates at a position is the right token, given that those before it were."""
+    alone = min(1.0, ACCEPT_BY_POSITION[min(position, len(ACCEPT_BY_POSITION) - 1)] * scale)
+    return 1.0 - (1.0 - alone) / math.pow(width, COVER_EXPONENT)
+
+
+def width_of(steps: int, topk: int, draft_tokens: int) -> float:
+    """Candidates a position on average: the tokens to verify, without the root, spread over the steps, top-k at most."""
+    return min(float(topk), max(1.0, (draft_tokens - 1) / max(1, steps)))
+
+
+def expected_accept_length(steps: int, topk: int = 1, draft_tokens: int | None = None, *, scale: float = 1.0) -> float:
     """Tokens a verify step, the bonus token included."""
+    tokens = steps + 1 if draft_tokens is None else draft_tokens
     total, reach = 1.0, 1.0
-    for position in range(steps):
-        reach *= min(1.0, ACCEPT_BY_POSITION[min(position, len(ACCEPT_BY_POSITION) - 1)] * scale)
+    for position in range(min(steps, tokens - 1)):
+        reach *= covered(position, width_of(steps, topk, tokens), scale)
         total += reach
     return total
 
@@ -209,7 +223,8 @@ class Config:
         if self.speculative:
             verify = VERIFY_MS if self.kimi else 1.6 * SMALL_STEP_MS
             verify += VERIFY_PER_TOKEN_MS * (self.draft_tokens - 4)
-            step = verify * (1 + STEP_PER_USER * (users - 1)) + DRAFT_STEP_MS * self.steps
+            step = verify * (1 + STEP_PER_USER * (users - 1))
+            step += DRAFT_STEP_MS * self.steps * (1 + DRAFT_PER_BRANCH * (self.topk - 1))
         elif self.custom_allreduce and self.kimi:
             step = CUSTOM_ALLREDUCE_STEP_MS * (1 + STEP_PER_USER * (users - 1))
         else:
@@ -230,10 +245,9 @@ class Config:
         if self.simulated_accept is not None:
             wanted = min(max(self.simulated_accept - 1.0, 0.0), float(self.steps))
             return int(wanted) + (1 if rng.random() < wanted - int(wanted) else 0)
-        accepted = 0
-        while accepted < self.steps:
-            chance = ACCEPT_BY_POSITION[min(accepted, len(ACCEPT_BY_POSITION) - 1)] * scale
-            if rng.random() >= chance:
+        accepted, width = 0, width_of(self.steps, self.topk, self.draft_tokens)
+        while accepted < min(self.steps, self.draft_tokens - 1):
+            if rng.random() >= covered(accepted, width, scale):
                 break
             accepted += 1
         return accepted

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from tui.panel.open_group import OpenGroup
     from tui.panel.open_log import Beside, LogSource
     from tui.panel.protocol import Panel
+    from tui.panel.tuning import Tuning
 
-_MODES = ("dashboard", "group", "logs", "profiles", "bench")
+_MODES = ("dashboard", "group", "logs", "profiles", "bench", "tune")
 
 
 def _mode(name: str, board: Board) -> Mode:
@@ -134,6 +135,10 @@ class EagleApp(HostApp):
     @property
     def measure(self) -> "Measuring":
         return self.shown.measure
+
+    @property
+    def tuning(self) -> "Tuning":
+        return self.shown.tuning
 
     @property
     def _overlooks(self) -> bool:

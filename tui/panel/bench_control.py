@@ -1,6 +1,7 @@
 """What the panel measures: at most one thing at a time, kept up by a worker of the host, shown through the board."""
 
 import asyncio
+import contextlib
 import os
 import re
 import time
@@ -47,13 +48,23 @@ class Measuring:
         self._reach = reach
         self._runner: ExperimentRunner | None = None
         self._busy = False  # a worker of ours measures, or is about to
+        self._held: str | None = None  # by a tune: what becomes of it when the panel is quit
         self._seen: set[str] = set()  # measurements that were followed once
         self.last_bench: str | None = None  # name of the bench profile that was measured last
 
     @property
     def under_way(self) -> bool:
         """True while something is measured, or launched to be measured."""
-        return self._busy or self._unfinished is not None
+        return self._busy or self._held is not None or self._unfinished is not None
+
+    @contextlib.contextmanager
+    def held(self, farewell: str) -> Iterator[None]:
+        """Nothing else is measured here meanwhile; `farewell` says what becomes of it when the panel is quit."""
+        self._held = farewell
+        try:
+            yield
+        finally:
+            self._held = None
 
     @property
     def _unfinished(self) -> "ExperimentState | None":
@@ -214,6 +225,8 @@ class Measuring:
     def farewell(self) -> str | None:
         """What becomes of the measurement under way when the panel is quit, one sentence."""
         state = self._unfinished
+        if self._held is not None:
+            return self._held
         if state is None:
             return None
         name = one_line(state.name, 60)
@@ -227,7 +240,7 @@ class Measuring:
     @property
     def launches(self) -> bool:
         """True where what is measured launches its own servers, one after the other: it can be paused."""
-        return self._runner is not None
+        return self._runner is not None or self._held is not None
 
     async def detach(self, profiles_dir: "Path | None", *, last_launch: bool) -> str:
         """Hands the experiment under way to a process of its own, which goes on where this is; one sentence of that.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tui.core.server.server_state import RunUpdate, ServerState
     from tui.core.server.stop import StopProgress
     from tui.core.speculation.economics import Economics
+    from tui.core.tune.runner import TuneState
     from tui.panel.cluster_view import Cluster
     from tui.panel.open_log import OpenLog
 
@@ -97,6 +98,7 @@ class Board:
     start_marked: bool = False  # the log has our line of the start
     own_pids: set[int] = field(default_factory=set)  # on the GPUs now, of a run of ours that lives or lived
     experiment: "ExperimentState | None" = None  # what this panel measures, or measured last
+    tune: "TuneState | None" = None  # what this panel tunes, or tuned last
     measured: "ExperimentState | None" = None  # what is stored of this host, as far as it is displayed
     baselines: "tuple[Baseline, ...]" = ()  # stored of this host, without speculation, newest first
 

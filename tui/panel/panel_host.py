@@ -13,6 +13,7 @@ from tui.panel.host_app import HostApp
 from tui.panel.host_view import run_name
 from tui.panel.launcher import Launcher
 from tui.panel.open_host import OpenHost
+from tui.panel.tuning import Tuning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ class PanelHost(OpenHost):
         self.connection = Connection(self, opened=self._session_opened, runs_read=self._runs_read)
         self.launcher = Launcher(self, self.connection, self.displayed.watch, launch_group)
         self.measure = Measuring(self, self.connection, profile_dirs, reach)
+        self.tuning = Tuning(self, self.measure, profile_dirs, reach)
         self._stored_due = False
 
     def _session_opened(self) -> None:

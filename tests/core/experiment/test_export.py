@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from tui.cli import cli
 from tui.core.experiment import history
 from tui.core.experiment.export.formats import FORMATS, Format, format_named
+from tui.core.experiment.export.groups import groups
 from tui.core.model.result import Guard, GuardStatus, Throughput
 from tui.core.results import store
 from tui.core.results.external.reading import read_posted
@@ -116,6 +119,69 @@ def test_no_text_becomes_markup(measured):
     assert not any(bad in row for bad in ("<img", "`", "@team", "'[d]"))
     assert "\n````sh\n" in text  # a fence that its content cannot end
     assert "\n# heading" not in text
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.texts.append(data)
+
+
+def test_a_page_has_verdicts_every_run_and_the_break_even(measured):
+    page = Page(export("html", measured))
+    text = " ".join(" ".join(page.texts).split())
+    assert "B is 8.6 % faster" in text
+    assert "B pays from accept length 2.21" in text
+    assert "1 run left out: 3.0% of the prompt tokens came from the prefix cache" in text
+    dots = [attributes for tag, attributes in page.tags if tag == "circle" and attributes["r"] == "5"]
+    assert len(dots) == sum(result.valid for result in measured)
+    assert "8 × H200" in text
+    data = re.search('id="results">(.*)</script>', export("html", measured))
+    assert [each["result"] for each in json.loads(data[1])] == [
+        result.result_id for result in sorted_by_group(measured)
+    ]
+
+
+def sorted_by_group(results):
+    return [result for group in groups(results) for result in group.results]
+
+
+def test_a_page_fetches_nothing_and_runs_nothing(measured):
+    evil = "</script><script>alert(1)</script><img src=http://evil/x onerror=alert(1)>\x1b[31m"
+    server = replace(measured[0].server, profile=evil, argv=("echo", evil, "&lt;"))
+    text = export("html", [replace(measured[0], bench=evil, server=server), *measured[1:]])
+    page = Page(text)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"img", "link", "iframe", "object", "base", "a", "form"}
+    assert [attributes["type"] for tag, attributes in page.tags if tag == "script"] == ["application/json"]
+    assert not any(key.startswith("on") or key in ("src", "href") for _, attributes in page.tags for key in attributes)
+    assert "default-src 'none'" in text
+    assert "\x1b" not in text
+    assert "url(" not in text
+
+
+def test_a_page_of_one_run_and_of_none_that_counts(measured):
+    assert "Every run" in export("html", measured[:1])
+    text = export("html", measured[-1:])
+    assert "Every run" not in text
+    assert "1 run left out" in text
 
 
 def test_whole_records_come_back(measured):

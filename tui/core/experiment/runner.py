@@ -142,6 +142,7 @@ class ExperimentRunner:
         profile: ExperimentProfile,
         launches: Mapping[str, LaunchProfile],
         judge: Callable[[tuple[ArmAhead, ...]], None] = refused,
+        write: Callable[[ExperimentRecord], None] = experiment_record.write,
     ) -> None:
         """Nothing is launched yet.
 
@@ -151,11 +152,13 @@ class ExperimentRunner:
             profile: with the arms' real values, which the record doesn't keep.
             launches: by letter.
             judge: raises where the pre-flight of the arms is reason not to begin.
+            write: stores the record after every step.
 
         Raises HostError where a session is missing.
         """
         self.record = record
         self._judge_ahead = judge
+        self._write = write
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
@@ -256,14 +259,9 @@ class ExperimentRunner:
             return False
         earlier = self.record.cells[: cell.number - 1]
         begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
-        ahead = [
-            other
-            for other in self.record.cells
-            if other.pair == cell.pair
-            and not other.over
-            and (begins or other.number == cell.number)
-            and knocked_out(self.record, other.arm) is None
-        ]
+        of_pair = (other for other in self.record.cells if other.pair == cell.pair and not other.over)
+        wanted = (other for other in of_pair if begins or other.number == cell.number)
+        ahead = [other for other in wanted if knocked_out(self.record, other.arm) is None]
         needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
         return self.record.spent_s + needed > self.record.profile.budget_h * 3600
 
@@ -278,7 +276,7 @@ class ExperimentRunner:
 
     def _keep(self, record: ExperimentRecord) -> None:
         self.record = record
-        experiment_record.write(record)
+        self._write(record)
         self._changed.set()
 
     def _cell(self, number: int) -> Cell:

@@ -114,7 +114,7 @@ class Profiles(Mode):
                 *keys("e", "c", "i", "?", "^P", "q", where="profiles"),
             )
         entry = self.chosen_entry()
-        launch = ("l", "o") if self.chosen_launch() is not None and entry and not entry.errors else ()
+        launch = ("l", "o", "t") if self.chosen_launch() is not None and entry and not entry.errors else ()
         copy = ("y", "c") if launch else ()
         edit = ("e",) if entry is not None else ()
         return keys(*launch, *edit, *copy, "i", "Tab", "/", "?", "^P", "q", where="profiles")
@@ -307,6 +307,12 @@ class Profiles(Mode):
             self.compared = name
             self.eagle.say(f"Move the cursor: differences are to {name} now; c or Esc ends that")
         self._choose()
+
+    def action_tune(self) -> None:
+        """Tune the chosen profile, or show the tune under way."""
+        name = self.chosen_launch()
+        if name is not None or self.eagle.tuning.under_way:
+            self.eagle.tuning.ask(name or "")
 
     def action_edit(self) -> None:
         """The profile's file in $EDITOR; a shipped one is copied into the user's directory first."""

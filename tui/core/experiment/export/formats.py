@@ -35,6 +35,7 @@ class Format:
 FORMATS = (
     Format("csv", ".csv"),  # for a spreadsheet
     Format("markdown", ".md"),  # for an issue
+    Format("html", ".html"),  # a page for people: opens from disk, prints
     Format("jsonl", ".jsonl", in_panel=False),  # for another eagletui
 )
 

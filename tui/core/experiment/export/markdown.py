@@ -1,6 +1,5 @@
 """A table with one line a configuration and load, the verdicts between them, and what was launched."""
 
-import itertools
 import math
 import re
 import shlex
@@ -8,19 +7,16 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 import tui
-from tui.core.errors import UsageError
-from tui.core.experiment import planned
 from tui.core.experiment.export.groups import Group, groups
+from tui.core.experiment.export.said import environment, said
 from tui.core.masking.written import mask_text
 from tui.core.model.result import Result
-from tui.core.results.flat import READS, SIMULATED, simulated
+from tui.core.results.flat import READS
 from tui.core.results.store import without_secrets
 from tui.core.text import one_line
-from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import METRICS, default_for, metric
-from tui.core.verdicts.pairing import Setting, Side, launches, setting
-from tui.core.verdicts.same_text import fact
-from tui.core.verdicts.sentences import answer_words, count, load_words, sets_words
+from tui.core.verdicts.pairing import launches
+from tui.core.verdicts.sentences import answer_words, load_words, sets_words
 
 _NONE = "–"
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": "&#64;", "[": "\\[", "*": "\\*"}
@@ -28,8 +24,7 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "\\|", "`": "'", "@": 
 
 def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
     found = groups(results)
-    lines = [f"**{SIMULATED}**", ""] if any(map(simulated, results)) else []
-    lines += [
+    lines = [
         "| | configuration | bench | load | tok/s per user | 95 % | level | launches × runs | tok/s | TTFT | TPOT "
         "| accept length |",
         "|---|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
@@ -37,9 +32,9 @@ def export(results: Sequence[Result], stored: Iterable[Result] = ()) -> bytes:
     lines += ["| " + " | ".join(_escaped(cell) for cell in _row(group)) + " |" for group in found]
     lines += ["", "tok/s per user: geometric mean over launches. TTFT and TPOT: medians. "
               "L0: one run; L1: restart variance not measured; L2: three launches or more."]  # fmt: skip
-    said = _verdicts(found, tuple(stored))
-    if said:
-        lines += ["", *(f"- {_escaped(line)}" for line in said)]
+    sentences = said(found, tuple(stored))
+    if sentences:
+        lines += ["", *(f"- {_escaped(line)}" for line in sentences)]
     for group in found:
         lines += ["", *_launched(group)]
     lines += ["", f"<sub>eagletui {tui.__version__}</sub>"]
@@ -83,55 +78,9 @@ def _load_words(group: Group) -> str:
     return f"{load_words(point)}: {', '.join(found) or _NONE}" if point.search else load_words(point)
 
 
-def _verdicts(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
-    """Each configuration against the first one of its setting; and what does not count, with the reason."""
-    said = []
-    by_setting: dict[Setting, list[Group]] = {}
-    for group in groups:
-        by_setting.setdefault(setting(group.results[0]), []).append(group)
-    for first, *others in by_setting.values():
-        asked = [
-            (Side(first.name, first.name, first.results), Side(other.name, other.name, other.results))
-            for other in others
-            if first.launches and other.launches
-        ]
-        try:
-            verdicts = planned.verdicts(asked, metric(default_for(setting(first.results[0]).point)), stored)
-        except UsageError as error:  # a launch is on both sides
-            said.append(f"no verdict: {error.message}")
-            continue
-        for verdict in verdicts:
-            said.append(verdict.text)
-            if verdict.same_text is not None:
-                said.append(f"{verdict.b.ref} against {first.name}, {fact(verdict.same_text, first.name)}")
-        if screened := screened_words(verdicts):
-            said.append(screened)
-    for group in groups:
-        if invalid := [result for result in group.results if not result.valid]:
-            reasons = dict.fromkeys(_why(result) for result in invalid)
-            said.append(f"{group.name}: {count(len(invalid), 'run')} left out: {'; '.join(reasons)}")
-    return said
-
-
-def _why(result: Result) -> str:
-    failed = [guard.text for guard in result.failed_guards]
-    return "; ".join(failed or result.suspicious) or "invalid"
-
-
 def _launched(group: Group) -> list[str]:
     server = without_secrets(group.results[0]).server
-    gpus = [f"{len(list(same))} × {name}" for name, same in itertools.groupby(server.gpus)]
-    versions = sorted({result.server.version for result in group.results if result.server.version})
-    tools = sorted({" ".join(filter(None, (r.tool.name, r.tool.version))) for r in group.results})
-    facts = [
-        f"server {', '.join(versions)}" if versions else "",
-        ", ".join(gpus),
-        f"driver {server.driver}" if server.driver else "",
-        f"model {server.model}" if server.model else "",
-        f"on {server.host}" + (" (SIMULATED)" if simulated(group.results[0]) else ""),
-        f"measured by {', '.join(tools)}",
-    ]
-    lines = [f"**{group.name}** " + _escaped("; ".join(filter(None, facts)))]
+    lines = [f"**{group.name}** " + _escaped(environment(group))]
     if server.argv:
         words = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
         command = " ".join([*words, shlex.join(server.argv)])
