@@ -797,7 +797,7 @@ def test_configurations_of_another_bench_or_model_do_not_stand_side_by_side():
     assert history.newest("gpu2") is None
 
 
-async def test_export_writes_both_files(tmp_path, monkeypatch):
+async def test_export_writes_a_file_of_each_format(tmp_path, monkeypatch):
     async with panel().run_test(size=(120, 36), notifications=True) as pilot:
         await on_bench(pilot, bench_states.running(name="../strange [name]"))
         await pilot.press("x")
@@ -805,10 +805,10 @@ async def test_export_writes_both_files(tmp_path, monkeypatch):
         from tui.core.config import data_dir
 
         files = sorted((data_dir() / "exports").iterdir())
-        assert [path.suffix for path in files] == [".csv", ".md"]
+        assert [path.suffix for path in files] == [".csv", ".html", ".md"]
         assert files[0].name.startswith("strange-name-")
         assert len(files[0].read_text().splitlines()) == 1 + 9 * 3 + 7
-        assert "89.5" in files[1].read_text() or "89.6" in files[1].read_text()
+        assert all("89.5" in file.read_text() or "89.6" in file.read_text() for file in files[1:])
 
 
 # -- the dashboard -----------------------------------------------------------------------------------------------------

@@ -393,7 +393,7 @@ class Measuring:
         except OSError as error:
             self._host.say(f"Not exported: {error.strerror}: {error.filename}", severity="error")
         else:
-            others = " and ".join(path.suffix for path in paths[1:])
+            others = ", ".join(path.suffix for path in paths[1:])
             self._host.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
 
 
