@@ -156,8 +156,14 @@ def test_one_asked_again_is_one_hypothesis_and_the_newest_verdict_counts():
 
 
 def test_one_that_a_process_runs_is_running_and_one_that_was_killed_is_open():
-    record = experiment(1, outcome="running", ended_at=None, cells=(Cell(1, "A", 1), Cell(2, "B", 1)))
-    assert read().hypotheses[0].status is Status.OPEN
+    run = ready(1)
+    cells = Cell(1, "A", 1), Cell(2, "B", 1)
+    record = experiment(1, outcome="running", ended_at=None, cells=cells)
+    assert read().hypotheses[0].launches == (0, 2)
+    measured = replace(cells[0], status=ArmStatus.MEASURED, run_id=run.run_id)
+    experiment_record.write(replace(record, cells=(measured, cells[1])))
+    (killed,) = read().hypotheses
+    assert (killed.status, killed.launches, [row.run_id for row in killed.runs]) == (Status.OPEN, (1, 2), [run.run_id])
     with experiment_record.only_one("gpu1", record.experiment_id):
         experiment_record.write(record.with_cell(replace(record.cells[0], status=ArmStatus.MEASURED)))
         (one,) = read().hypotheses

@@ -1,6 +1,6 @@
 """Hypotheses of all entries: those that people wrote and those of experiments, with where they are and what they rest on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from tui.core.journal.model import Entry, Environment, Hypothesis, Kind, Note, RunRow, Status, Tried
@@ -9,7 +9,8 @@ from tui.core.model.verdict import Verdict, VerdictKind
 _DECIDED = {VerdictKind.FASTER: Status.HELD, VerdictKind.SLOWER: Status.REFUTED, VerdictKind.EQUIVALENT: Status.EQUAL}
 _LOOKS = (VerdictKind.LOOKS_FASTER, VerdictKind.LOOKS_SLOWER)
 
-Live = Callable[[str], Tried | None]  # an experiment that a process runs now, by its id
+# An experiment of this machine that is not over, by its id: as it is now, and whether a process runs it.
+Live = Callable[[str], tuple[Tried, bool] | None]
 
 
 def status_of(verdicts: Sequence[Verdict]) -> Status:
@@ -49,22 +50,27 @@ def hypotheses(
             key = of_experiments.setdefault((experiment.host, text), entry.id)
             known = found.get(key) or Hypothesis(key, text, Status.OPEN, entry.at, entry.by, experiment.host)
             found[key] = replace(known, experiments=(*known.experiments, experiment.experiment_id))
+    running: set[str] = set()
+    for name in {one.experiments[-1] for one in found.values() if one.experiments}:  # an older one cannot be resumed
+        if (present := live(name)) is not None:
+            tried[name], runs = present
+            running |= {name} if runs else set()
     settled = {ref: entry for entry in entries if entry.kind == Kind.SETTLE for ref in entry.about}
-    complete = (
-        _with_runs(_settled(_judged(one, tried, ended, live), settled.get(one.entry_id)), rows, notes, tried, now)
-        for one in found.values()
-    )
+    judged = (_settled(_judged(one, tried, ended, running), settled.get(one.entry_id)) for one in found.values())
+    complete = (_with_runs(one, rows, notes, tried, now) for one in judged)
     return tuple(sorted(complete, key=lambda one: (one.asked_at, one.entry_id), reverse=True))
 
 
-def _judged(one: Hypothesis, tried: Mapping[str, Tried], ended: Mapping[str, str], live: Live) -> Hypothesis:
+def _judged(
+    one: Hypothesis, tried: Mapping[str, Tried], ended: Mapping[str, str], running: Container[str]
+) -> Hypothesis:
     """With what its experiments say: the one that runs, else the newest that says something."""
     known = [tried[name] for name in one.experiments if name in tried]
-    running = live(one.experiments[-1]) if one.experiments else None  # an older one cannot be resumed
-    newest = running or next((each for each in reversed(known) if each.verdicts), known[-1] if known else None)
-    if newest is None:
+    if not known:
         return one
-    status = Status.RUNNING if running is not None else status_of(newest.verdicts)
+    runs = known[-1].experiment_id in running
+    newest = known[-1] if runs else next((each for each in reversed(known) if each.verdicts), known[-1])
+    status = Status.RUNNING if runs else status_of(newest.verdicts)
     over = status not in (Status.RUNNING, Status.OPEN, Status.EARLY)
     return replace(
         one,

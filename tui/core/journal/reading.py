@@ -49,7 +49,7 @@ def journal_of(all_entries: Sequence[Entry], host: str | None = None, left_out: 
     found = Journal(
         host,
         entries=tuple(reversed(kept)),
-        hypotheses=hypotheses(kept, rows, notes, _running, now),
+        hypotheses=hypotheses(kept, rows, notes, _unfinished, now),
         ideas=_ideas(kept),
         notes=notes,
         dead_ends=dead_ends(kept, rows, notes),
@@ -109,11 +109,12 @@ def _last_seen(host: str) -> Environment | None:
     return Environment(facts.gpu_names, facts.driver, facts.sglang, facts.torch) if facts is not None else None
 
 
-def _running(experiment_id: str) -> Tried | None:
-    """An experiment that a process of this machine runs now."""
+def _unfinished(experiment_id: str) -> tuple[Tried, bool] | None:
+    """An experiment of this machine that is not over, and whether a process runs it."""
     record = experiment_record.read(experiment_id)
-    driven = record is not None and experiment_record.driver(experiment_id) is not None
-    return tried_of(record) if record is not None and driven else None
+    if record is None or record.outcome != "running":
+        return None
+    return tried_of(record), experiment_record.driver(experiment_id) is not None
 
 
 def _of_host(whole: Journal, host: str) -> Journal:
