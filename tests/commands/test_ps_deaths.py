@@ -18,6 +18,7 @@ RECORD = LaunchRecord(RUN.run_id, "local", "server", "dies", "2026-11-30T12:00:0
 def test_a_death_that_nobody_watched(shell, command, port):
     command("dies", "sh", "-c", f"echo '{LINE}'; exit 1")
     run = shell("launch", "dies", "--host", "local", "--set", port, "--json").json["run"]
+    shell("wait", run, "--for", "exit", "--host", "local", "--json")  # it may have been launched a moment ago only
     path = shell.home / "eagletui" / "data" / "launches" / f"{run}.json"
     seen = json.loads(path.read_text())
     assert seen.pop("cause") == "oom_kv_pool"
