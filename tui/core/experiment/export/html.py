@@ -88,8 +88,12 @@ def _subtitle(found: Sequence[Group], record: ExperimentRecord | None) -> str:
     facts += [" and ".join(sorted({result.server.host for result in every}))]
     facts += sorted({result.bench for result in every})
     if times := sorted(result.started_at for result in every if result.started_at):
-        facts.append(f"{times[0]} to {times[-1]}")
+        facts.append(f"{_minute(times[0])} to {_minute(times[-1])} UTC")
     return " · ".join(filter(None, facts))
+
+
+def _minute(stamp: str) -> str:
+    return stamp[:16].replace("T", " ")
 
 
 def _colour(at: int) -> str:
@@ -99,7 +103,7 @@ def _colour(at: int) -> str:
 def _card(group: Group, at: int) -> str:
     first, valid = group.results[0], [result for result in group.results if result.valid]
     name = first.server.profile or first.server.model or "server"
-    sets = f" {sets_words(first.server.sets)}" if first.server.sets else ""
+    about = ", ".join(filter(None, (sets_words(first.server.sets), load_words(first.point))))
 
     def median(key: str, digits: int, unit: str = "") -> str:
         values = sorted(value for result in valid if (value := READS[key](result)) is not None)
@@ -118,8 +122,8 @@ def _card(group: Group, at: int) -> str:
     cells = "".join(f'<tr><th>{_t(key)}<td class="n">{_t(value)}' for key, value in rows if value != "–")
     rate = f"{group.rate:,.1f}" if group.rate is not None else "–"
     return (
-        f'<section><p><b class="{_colour(at)}">{group.name}</b> <b>{_t(name)}</b><span class="muted">{_t(sets)}, '
-        f'{_t(load_words(first.point))}</span></p><p class="big">{rate} <small>tok/s per user</small></p><table>{cells}</table></section>'
+        f'<section><p><b class="{_colour(at)}">{group.name}</b> <b>{_t(name)}</b><span class="muted"> {_t(about)}</span></p>'
+        f'<p class="big">{rate} <small>tok/s per user</small></p><table>{cells}</table></section>'
     )
 
 
