@@ -328,37 +328,24 @@ class EagleApp(HostApp):
 
     async def action_leave(self) -> None:
         """Quits; servers keep running. Asks first what becomes of an experiment that this panel runs."""
-        from tui.panel.screens.dialog import Ask
-        from tui.panel.widgets.rows import facts_of
+        from tui.panel.leaving import question
 
-        driven = [
-            state for host in self.hosts if host.measure.launches and (state := host.board.experiment) is not None
-        ]
-        if not driven or isinstance(self.screen, Ask):  # asked for once more: no second question
+        if (dialog := question(self)) is None:
             await super().action_leave()
             return
 
         def answered(answer: str | None) -> None:
-            if answer in ("background", "last launch"):
+            if answer == "quit":
+                self.call_later(super(EagleApp, self).action_leave)
+            elif answer in ("background", "last launch"):
                 self.run_job("detach", functools.partial(self._hand_over, answer == "last launch"), self.tell)
 
-        facts = [
-            ("runs", f"{state.name} on {state.host}, launch {state.at + 1} of {len(state.order)}") for state in driven
-        ]
-        dialog = Ask[str](
-            ("◌ QUIT", "accent!"),
-            "Quit. What becomes of the experiment?",
-            facts_of(facts),
-            ("Stay", "stay"),
-            ("Keep running in background", "background"),
-            ("Stop after this launch", "last launch"),
-        )
         self.push_screen(dialog, answered)
 
     async def _hand_over(self, last_launch: bool) -> None:
         """Quits once a process of its own goes on with each experiment of this panel."""
         for host in self.hosts:
-            if host.measure.launches:
+            if host.measure.can_detach:
                 self.say("Handing the experiment over to a process in the background")
                 self._handed_over.append(await host.measure.detach(self._profiles_dir, last_launch=last_launch))
         self.call_later(super().action_leave)
